@@ -1,0 +1,46 @@
+#include "base/json.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+
+enum { JSON_FILE_LIMIT = 256 << 20 };
+
+dyno_status json_parse(const char *bytes, size_t size, const char *what, json_t **out) {
+    json_error_t error;
+    *out = json_loadb(bytes, size, JSON_REJECT_DUPLICATES, &error);
+    if (!*out)
+        return dyno_fail(DYNO_CORRUPT, "%s is not valid JSON: line %d, column %d: %s", what,
+                         error.line, error.column, error.text);
+    return DYNO_OK;
+}
+
+dyno_status json_read_file(const char *path, json_t **out) {
+    *out = NULL;
+    char *bytes;
+    size_t size;
+    RETURN_IF_FAILED(file_read_all(path, JSON_FILE_LIMIT, &bytes, &size));
+    dyno_status status = json_parse(bytes, size, path, out);
+    free(bytes);
+    return status;
+}
+
+dyno_status json_write_file(const char *path, const json_t *value) {
+    char *dump = json_dumps(value, JSON_INDENT(1) | JSON_REAL_PRECISION(17));
+    if (!dump)
+        return dyno_fail(DYNO_OUT_OF_MEMORY, "writing '%s': no memory for its text", path);
+    file_writer *writer;
+    dyno_status status = file_writer_create(path, &writer);
+    if (status == DYNO_OK) {
+        status = file_writer_append(writer, dump, strlen(dump));
+        if (status == DYNO_OK)
+            status = file_writer_append(writer, "\n", 1);
+        if (status == DYNO_OK)
+            status = file_writer_commit(writer);
+        else
+            file_writer_abandon(writer);
+    }
+    free(dump);
+    return status;
+}

@@ -1,0 +1,18 @@
+/* json.h - jansson with our messages: reading hostile files, writing whole ones. */
+#ifndef BASE_JSON_H
+#define BASE_JSON_H
+
+#include <jansson.h>
+
+#include "base/status.h"
+
+/* Parses `size` bytes; duplicate keys are an error. `what` names the source in messages.
+ * *out belongs to the caller (json_decref). */
+NODISCARD dyno_status json_parse(const char *bytes, size_t size, const char *what, json_t **out);
+
+NODISCARD dyno_status json_read_file(const char *path, json_t **out);
+
+/* Indented, keys in the order they were added, replaced in one step. */
+NODISCARD dyno_status json_write_file(const char *path, const json_t *value);
+
+#endif

@@ -1,0 +1,37 @@
+/* status.c - one message buffer per thread; a failure overwrites the one before it. */
+#include "base/status.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { MESSAGE_BYTES = 2048 };
+
+static _Thread_local char message[MESSAGE_BYTES];
+
+const char *dyno_version(void) { return DYNO_VERSION; }
+
+const char *dyno_error_message(void) { return message; }
+
+dyno_status dyno_fail(dyno_status code, const char *format, ...) {
+    /* Formatted aside first: an argument may point into `message`. */
+    char text[MESSAGE_BYTES];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    memcpy(message, text, sizeof text);
+    return code;
+}
+
+dyno_status dyno_fail_within(dyno_status code, const char *format, ...) {
+    char context[512];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(context, sizeof context, format, arguments);
+    va_end(arguments);
+    char inner[MESSAGE_BYTES];
+    memcpy(inner, message, sizeof inner);
+    inner[MESSAGE_BYTES - sizeof context - 4] = '\0';
+    return dyno_fail(code, "%s: %s", context, inner);
+}

@@ -1,0 +1,28 @@
+/* status.h - how a function says that it failed.
+ *
+ * A function that can fail returns a dyno_status. The message belongs to the thread, so a
+ * caller passes the code up and only src/cli prints it. A message says what was attempted,
+ * the value found, the limit, and the way out. */
+#ifndef BASE_STATUS_H
+#define BASE_STATUS_H
+
+#include "dyno.h"
+
+#define NODISCARD __attribute__((warn_unused_result))
+#define PRINTF_LIKE(string, first) __attribute__((format(printf, string, first)))
+
+/* Records the message for this thread and returns `code`. */
+NODISCARD dyno_status dyno_fail(dyno_status code, const char *format, ...) PRINTF_LIKE(2, 3);
+
+/* Puts "`context`: " before the recorded message and returns `code`, for callers that know
+ * what the failing call was for. */
+NODISCARD dyno_status dyno_fail_within(dyno_status code, const char *format, ...) PRINTF_LIKE(2, 3);
+
+#define RETURN_IF_FAILED(call)                                                                     \
+    do {                                                                                           \
+        dyno_status return_if_failed_status = (call);                                              \
+        if (return_if_failed_status != DYNO_OK)                                                    \
+            return return_if_failed_status;                                                        \
+    } while (0)
+
+#endif

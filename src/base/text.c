@@ -1,0 +1,79 @@
+#include "base/text.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+
+static void reserve(text *out, size_t more) {
+    size_t needed = out->length + more + 1;
+    if (needed <= out->capacity)
+        return;
+    while (out->capacity < needed)
+        out->capacity = out->capacity ? out->capacity * 2 : 256;
+    out->data = memory_resize(out->data, out->capacity, 1);
+}
+
+void text_append_bytes(text *out, const char *bytes, size_t count) {
+    reserve(out, count);
+    if (count)
+        memcpy(out->data + out->length, bytes, count);
+    out->length += count;
+    out->data[out->length] = '\0';
+}
+
+void text_append(text *out, const char *string) { text_append_bytes(out, string, strlen(string)); }
+
+void text_format(text *out, const char *format, ...) {
+    va_list arguments, again;
+    va_start(arguments, format);
+    va_copy(again, arguments);
+    int length = vsnprintf(NULL, 0, format, arguments);
+    va_end(arguments);
+    reserve(out, (size_t)length);
+    vsnprintf(out->data + out->length, (size_t)length + 1, format, again);
+    va_end(again);
+    out->length += (size_t)length;
+}
+
+const char *text_string(const text *out) { return out->data ? out->data : ""; }
+
+void text_release(text *out) {
+    free(out->data);
+    *out = (text){0};
+}
+
+static int edit_distance(const char *a, const char *b) {
+    enum { LONGEST = 64 };
+    int row[LONGEST + 1], length = (int)strlen(b);
+    if (length > LONGEST || strlen(a) > LONGEST)
+        return LONGEST;
+    for (int j = 0; j <= length; j++)
+        row[j] = j;
+    for (int i = 1; a[i - 1]; i++) {
+        int diagonal = row[0];
+        row[0] = i;
+        for (int j = 1; j <= length; j++) {
+            int replace = diagonal + (a[i - 1] != b[j - 1]);
+            diagonal = row[j];
+            int best = row[j] < row[j - 1] ? row[j] + 1 : row[j - 1] + 1;
+            row[j] = replace < best ? replace : best;
+        }
+    }
+    return row[length];
+}
+
+const char *text_nearest(const char *word, const char *const *names, int count) {
+    const char *nearest = NULL;
+    int limit = (int)strlen(word) / 3 + 1, best = limit + 1;
+    for (int i = 0; i < count; i++) {
+        int distance = edit_distance(word, names[i]);
+        if (distance < best) {
+            best = distance;
+            nearest = names[i];
+        }
+    }
+    return nearest;
+}

@@ -1,0 +1,56 @@
+#define _GNU_SOURCE
+#include "base/threads.h"
+
+#include <omp.h>
+#include <sched.h>
+
+static int chosen_count;
+
+int threads_available(void) {
+    cpu_set_t allowed;
+    CPU_ZERO(&allowed);
+    if (sched_getaffinity(0, sizeof allowed, &allowed) != 0)
+        return omp_get_num_procs();
+    int count = CPU_COUNT(&allowed);
+    return count > 0 ? count : 1;
+}
+
+void threads_set_count(int count) { chosen_count = count; }
+
+int threads_count(void) { return chosen_count > 0 ? chosen_count : threads_available(); }
+
+void threads_for(int64_t count, int64_t grain, threads_range *run, void *context) {
+    if (count <= 0)
+        return;
+    int64_t grains = (count + grain - 1) / grain;
+    int threads = threads_count();
+    if (threads > grains)
+        threads = (int)grains;
+    if (threads <= 1) {
+        run(context, 0, count);
+        return;
+    }
+#pragma omp parallel num_threads(threads)
+    {
+        int64_t me = omp_get_thread_num(), all = omp_get_num_threads();
+        int64_t begin = grains * me / all * grain, end = grains * (me + 1) / all * grain;
+        if (end > count)
+            end = count;
+        if (begin < end)
+            run(context, begin, end);
+    }
+}
+
+void threads_for_each(int64_t count, threads_range *run, void *context) {
+    int threads = threads_count();
+    if (threads > count)
+        threads = (int)count;
+    if (threads <= 1) {
+        for (int64_t i = 0; i < count; i++)
+            run(context, i, i + 1);
+        return;
+    }
+#pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
+    for (int64_t i = 0; i < count; i++)
+        run(context, i, i + 1);
+}

@@ -1,0 +1,26 @@
+/* threads.h - OpenMP behind one function, so that kernels see ranges and nothing else.
+ *
+ * The pieces a range is cut into never depend on the number of threads in a way that changes
+ * a result: callers either write disjoint outputs or reduce over pieces they fixed themselves. */
+#ifndef BASE_THREADS_H
+#define BASE_THREADS_H
+
+#include <stdint.h>
+
+/* Work on [begin, end). */
+typedef void threads_range(void *context, int64_t begin, int64_t end);
+
+/* Threads used from now on; 0 means all that the process may run on. */
+void threads_set_count(int count);
+int threads_count(void);
+/* Cores this process may run on. */
+int threads_available(void);
+
+/* Cuts [0, count) into one even piece a thread, each a multiple of `grain` long (the last one
+ * excepted). Runs on the calling thread alone when there is at most one grain of work. */
+void threads_for(int64_t count, int64_t grain, threads_range *run, void *context);
+
+/* Hands out [i, i+1) one at a time, for few pieces of uneven or noisy cost. */
+void threads_for_each(int64_t count, threads_range *run, void *context);
+
+#endif

@@ -1,0 +1,71 @@
+#include "base/units.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+units_text units_bytes(int64_t bytes) {
+    static const char *const unit[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
+    units_text out;
+    double value = (double)bytes;
+    int step = 0;
+    while (fabs(value) >= 1024 && step < 5) {
+        value /= 1024;
+        step++;
+    }
+    snprintf(out.text, sizeof out.text, step ? "%.2f %s" : "%.0f %s", value, unit[step]);
+    return out;
+}
+
+units_text units_count(double count) {
+    static const char *const unit[] = {"", " k", " M", " G", " T", " P", " E"};
+    units_text out;
+    int step = 0;
+    while (fabs(count) >= 1000 && step < 6) {
+        count /= 1000;
+        step++;
+    }
+    int decimals = step == 0 || fabs(count) >= 100 ? (step ? 1 : 0) : 2;
+    snprintf(out.text, sizeof out.text, "%.*f%s", decimals, count, unit[step]);
+    return out;
+}
+
+units_text units_duration(double seconds) {
+    units_text out;
+    if (seconds < 60)
+        snprintf(out.text, sizeof out.text, "%.1f s", seconds);
+    else if (seconds < 3600)
+        snprintf(out.text, sizeof out.text, "%d min %02d s", (int)seconds / 60, (int)seconds % 60);
+    else
+        snprintf(out.text, sizeof out.text, "%d h %02d min", (int)(seconds / 3600),
+                 (int)(seconds / 60) % 60);
+    return out;
+}
+
+dyno_status units_parse_bytes(const char *text, int64_t *bytes) {
+    static const struct { const char *name; double factor; } units[] = {
+        {"", 1}, {"B", 1},
+        {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30}, {"TiB", 0x1p40},
+        {"K", 0x1p10}, {"M", 0x1p20}, {"G", 0x1p30}, {"T", 0x1p40},
+        {"kB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12},
+    };
+    char *end;
+    double value = strtod(text, &end);
+    if (end == text || !(isdigit((unsigned char)text[0]) || text[0] == '.') || !isfinite(value))
+        return dyno_fail(DYNO_INVALID, "'%s' is not a size; write it like 32GiB or 512MiB", text);
+    while (isspace((unsigned char)*end))
+        end++;
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++)
+        if (strcasecmp(end, units[i].name) == 0) {
+            double total = value * units[i].factor;
+            if (total < 1 || total > 0x1p62)
+                return dyno_fail(DYNO_INVALID, "size '%s' is outside 1 B to 4 EiB", text);
+            *bytes = (int64_t)total;
+            return DYNO_OK;
+        }
+    return dyno_fail(DYNO_INVALID, "'%s' is not a size: unknown unit '%s'; use KiB, MiB, GiB or TiB",
+                     text, end);
+}

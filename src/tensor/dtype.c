@@ -1,0 +1,115 @@
+/* dtype.c - conversions are written out in integer arithmetic, so that they are exact on every
+ * machine and can serve as the reference for the vector ones. */
+#include "tensor/dtype.h"
+
+#include <math.h>
+#include <string.h>
+
+static const struct {
+    const char *name;
+    int bytes;
+    bool is_float;
+} types[DTYPE_COUNT] = {
+    [DTYPE_F64] = {"f64", 8, true},  [DTYPE_F32] = {"f32", 4, true},
+    [DTYPE_BF16] = {"bf16", 2, true}, [DTYPE_F16] = {"f16", 2, true},
+    [DTYPE_I64] = {"i64", 8, false}, [DTYPE_I32] = {"i32", 4, false},
+    [DTYPE_U16] = {"u16", 2, false}, [DTYPE_U8] = {"u8", 1, false},
+    [DTYPE_BOOL] = {"bool", 1, false},
+};
+
+int dtype_bytes(dtype type) { return types[type].bytes; }
+const char *dtype_name(dtype type) { return types[type].name; }
+bool dtype_is_float(dtype type) { return types[type].is_float; }
+
+bool dtype_parse(const char *name, dtype *type) {
+    for (int i = 0; i < DTYPE_COUNT; i++)
+        if (strcmp(types[i].name, name) == 0) {
+            *type = (dtype)i;
+            return true;
+        }
+    return false;
+}
+
+static uint32_t float_bits(float value) {
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+static float bits_float(uint32_t bits) {
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+float dtype_bf16_to_f32(uint16_t bits) { return bits_float((uint32_t)bits << 16); }
+
+uint16_t dtype_f32_to_bf16(float value) {
+    uint32_t bits = float_bits(value);
+    if ((bits & 0x7fffffffu) > 0x7f800000u) /* NaN stays NaN, made quiet */
+        return (uint16_t)(bits >> 16 | 0x40u);
+    return (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
+}
+
+float dtype_f16_to_f32(uint16_t bits) {
+    uint32_t sign = (uint32_t)(bits & 0x8000u) << 16;
+    uint32_t exponent = bits >> 10 & 0x1fu, fraction = bits & 0x3ffu;
+    if (exponent == 31)
+        return bits_float(sign | 0x7f800000u | fraction << 13);
+    if (exponent == 0) {
+        float magnitude = (float)fraction * 0x1p-24f;
+        return sign ? -magnitude : magnitude;
+    }
+    return bits_float(sign | (exponent + 112) << 23 | fraction << 13);
+}
+
+uint16_t dtype_f32_to_f16(float value) {
+    uint32_t bits = float_bits(value), sign = bits >> 16 & 0x8000u, magnitude = bits & 0x7fffffffu;
+    if (magnitude > 0x7f800000u)
+        return (uint16_t)(sign | 0x7e00u | (magnitude >> 13 & 0x3ffu));
+    if (magnitude >= 0x477ff000u) /* 65520 and above round to infinity */
+        return (uint16_t)(sign | 0x7c00u);
+    if (magnitude < 0x38800000u) { /* subnormal: the nearest multiple of 2^-24 */
+        float scaled = bits_float(magnitude) * 0x1p24f;
+        return (uint16_t)(sign | (uint32_t)lrintf(scaled));
+    }
+    uint32_t rounded = magnitude + 0xfffu + (magnitude >> 13 & 1u);
+    return (uint16_t)(sign | (rounded - 0x38000000u) >> 13);
+}
+
+double dtype_load(dtype type, const void *data, int64_t index) {
+    switch (type) {
+    case DTYPE_F64: return ((const double *)data)[index];
+    case DTYPE_F32: return ((const float *)data)[index];
+    case DTYPE_BF16: return dtype_bf16_to_f32(((const uint16_t *)data)[index]);
+    case DTYPE_F16: return dtype_f16_to_f32(((const uint16_t *)data)[index]);
+    case DTYPE_I64: return (double)((const int64_t *)data)[index];
+    case DTYPE_I32: return ((const int32_t *)data)[index];
+    case DTYPE_U16: return ((const uint16_t *)data)[index];
+    case DTYPE_U8:
+    case DTYPE_BOOL: return ((const uint8_t *)data)[index];
+    case DTYPE_COUNT: break;
+    }
+    return NAN;
+}
+
+static double saturate(double value, double low, double high) {
+    if (!(value > low)) /* NaN too */
+        return low;
+    return value < high ? value : high;
+}
+
+void dtype_store(dtype type, void *data, int64_t index, double value) {
+    switch (type) {
+    case DTYPE_F64: ((double *)data)[index] = value; break;
+    case DTYPE_F32: ((float *)data)[index] = (float)value; break;
+    case DTYPE_BF16: ((uint16_t *)data)[index] = dtype_f32_to_bf16((float)value); break;
+    case DTYPE_F16: ((uint16_t *)data)[index] = dtype_f32_to_f16((float)value); break;
+    case DTYPE_I64: ((int64_t *)data)[index] = (int64_t)saturate(value, -0x1p63, 0x1.fffffffffffffp62); break;
+    case DTYPE_I32: ((int32_t *)data)[index] = (int32_t)saturate(value, INT32_MIN, INT32_MAX); break;
+    case DTYPE_U16: ((uint16_t *)data)[index] = (uint16_t)saturate(value, 0, UINT16_MAX); break;
+    case DTYPE_U8: ((uint8_t *)data)[index] = (uint8_t)saturate(value, 0, UINT8_MAX); break;
+    case DTYPE_BOOL: ((uint8_t *)data)[index] = value != 0; break;
+    case DTYPE_COUNT: break;
+    }
+}
