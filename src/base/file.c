@@ -93,6 +93,12 @@ dyno_status file_writer_append(file_writer *writer, const void *bytes, size_t co
     return DYNO_OK;
 }
 
+dyno_status file_writer_flush(file_writer *writer) {
+    if (fflush(writer->file) != 0 || (writer->temporary && fsync(fileno(writer->file)) != 0))
+        return dyno_fail(DYNO_IO, "writing '%s': %s", writer->path, strerror(errno));
+    return DYNO_OK;
+}
+
 dyno_status file_writer_commit(file_writer *writer) {
     bool good = fflush(writer->file) == 0;
     if (good && writer->temporary)

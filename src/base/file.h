@@ -19,6 +19,9 @@ typedef struct file_writer file_writer;
 
 NODISCARD dyno_status file_writer_create(const char *path, file_writer **out);
 NODISCARD dyno_status file_writer_append(file_writer *writer, const void *bytes, size_t count);
+/* Brings everything appended so far to the disk, so that only the rename is left for commit:
+ * for two files that must appear together. */
+NODISCARD dyno_status file_writer_flush(file_writer *writer);
 /* Takes the writer, whether it succeeds or not. */
 NODISCARD dyno_status file_writer_commit(file_writer *writer);
 /* Takes the writer; NULL is allowed. */

@@ -45,6 +45,22 @@ void text_release(text *out) {
     *out = (text){0};
 }
 
+quoted_text text_quote(const char *string) {
+    enum { LONGEST = 96 };
+    quoted_text out = {""};
+    size_t length = 0;
+    for (; string[length] && length < LONGEST; length++) {
+        unsigned char c = (unsigned char)string[length];
+        out.text[length] = c < 0x20 || c == 0x7f ? '?' : (char)c;
+    }
+    if (string[length]) {
+        while (length && ((unsigned char)string[length] & 0xc0u) == 0x80u)
+            length--; /* not in the middle of a UTF-8 character */
+        memcpy(out.text + length, "...", 4);
+    }
+    return out;
+}
+
 static int edit_distance(const char *a, const char *b) {
     enum { LONGEST = 64 };
     int row[LONGEST + 1], length = (int)strlen(b);

@@ -18,6 +18,13 @@ void text_format(text *out, const char *format, ...) PRINTF_LIKE(2, 3);
 const char *text_string(const text *out);
 void text_release(text *out);
 
+typedef struct {
+    char text[104];
+} quoted_text;
+/* A string from a file, fit for a message: control characters become '?', and what is longer
+ * than 96 bytes is cut and ends in "...". */
+quoted_text text_quote(const char *string);
+
 /* Of `count` names, the one nearest to `word` by edit distance, or NULL when none is near
  * enough to be worth suggesting. */
 const char *text_nearest(const char *word, const char *const *names, int count);

@@ -1,0 +1,60 @@
+# A short front to CMake; `make help` lists what it does.
+
+PREFIX ?= /usr/local
+JOBS ?= $(shell nproc)
+SANITIZE ?=
+PORTABLE ?=
+
+comma := ,
+BUILD := build$(if $(filter-out 0,$(PORTABLE)),-portable)$(if $(SANITIZE),-sanitize-$(subst $(comma),-,$(SANITIZE)))
+
+# CMake's own make takes neither our variables nor our job server: it gets JOBS.
+CMAKE := env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL cmake
+CONFIGURE = $(CMAKE) -S . -B $(BUILD) --log-level=NOTICE \
+	-DDYNO_SANITIZE=$(SANITIZE) -DDYNO_PORTABLE=$(if $(filter-out 0,$(PORTABLE)),ON,OFF) \
+	-DCMAKE_INSTALL_PREFIX=$(abspath $(PREFIX)) > /dev/null
+COMPILE = $(CMAKE) --build $(BUILD) -j $(JOBS)
+
+BENCH ?= --model small --context 128,256 --pass forward,forward+backward,step \
+	--warmup 5 --steps 10 --out runs/bench
+
+.PHONY: all demo test bench format install clean help
+
+all:
+	@scripts/install-deps build
+	@$(CONFIGURE)
+	@$(COMPILE) --target products
+
+demo: all
+	@scripts/demo $(BUILD)/dyno
+
+test:
+	@scripts/install-deps test
+	@$(CONFIGURE)
+	@$(COMPILE)
+	@scripts/run-tests $(BUILD) $(JOBS)
+
+bench: all
+	$(BUILD)/dyno bench $(BENCH)
+
+format:
+	@scripts/format
+
+install: all
+	@DESTDIR=$(DESTDIR) $(CMAKE) --install $(BUILD)
+
+clean:
+	rm -rf build build-*
+
+help:
+	@echo "make                build $(BUILD)/dyno and $(BUILD)/libdyno.{a,so}"
+	@echo "make demo           build, then a minute's tour: doctor, bench, plan"
+	@echo "make test           build and run every test; the last line is 'N passed, N failed'"
+	@echo "make bench          time the small model (BENCH='...' gives other flags to dyno bench)"
+	@echo "make format         format the sources with clang-format"
+	@echo "make install        install into PREFIX (/usr/local), below DESTDIR if that is set"
+	@echo "make clean          remove every build directory"
+	@echo
+	@echo "SANITIZE=address,undefined   build with sanitizers, in a build directory of its own"
+	@echo "PORTABLE=1                   build for any machine of this architecture, in its own too"
+	@echo "JOBS=N                       compile and test N at a time ($(JOBS))"

@@ -1,0 +1,133 @@
+/* isa.c - CPUID, XCR0 and, for AMX, the kernel's word.
+ *
+ * Leaf 0x1D, which describes the tiles, is never read: hypervisors exist that hide it while
+ * AMX works, and the tile shape is fixed by the palette we program anyway. */
+#define _GNU_SOURCE
+#include "base/isa.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+const char *isa_name(isa which) {
+    static const char *const name[ISA_COUNT] = {"AVX2 and FMA", "AVX-512 (F, BW, VL)",
+                                                "AVX-512 BF16", "AMX BF16"};
+    return name[which];
+}
+
+#if defined(__x86_64__)
+
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+enum { EAX, EBX, ECX, EDX };
+
+/* What the CPU must say (leaf, subleaf, register, bit) and what the kernel must save. */
+typedef struct requirement {
+    const char *name;
+    unsigned leaf, subleaf;
+    int in_register, bit;
+} requirement;
+
+static const requirement AVX2_BITS[] = {{"AVX2", 7, 0, EBX, 5}, {"FMA", 1, 0, ECX, 12}, {0}};
+static const requirement AVX512_BITS[] = {
+    {"AVX-512F", 7, 0, EBX, 16}, {"AVX-512BW", 7, 0, EBX, 30}, {"AVX-512VL", 7, 0, EBX, 31}, {0}};
+static const requirement AVX512_BF16_BITS[] = {
+    {"AVX-512F", 7, 0, EBX, 16}, {"AVX-512 BF16", 7, 1, EAX, 5}, {0}};
+static const requirement AMX_BITS[] = {
+    {"AMX", 7, 0, EDX, 24}, {"AMX BF16", 7, 0, EDX, 22}, {0}};
+
+static const struct {
+    const requirement *bits;
+    uint64_t saved_state; /* XCR0: 0x6 SSE and AVX, 0xe0 AVX-512, 0x60000 tiles */
+} NEEDS[ISA_COUNT] = {
+    {AVX2_BITS, 0x6}, {AVX512_BITS, 0xe6}, {AVX512_BF16_BITS, 0xe6}, {AMX_BITS, 0x60000}};
+
+static bool cpu_has(const requirement *need) {
+    unsigned registers[4];
+    if (!__get_cpuid_count(need->leaf, need->subleaf, &registers[EAX], &registers[EBX],
+                           &registers[ECX], &registers[EDX]))
+        return false;
+    return registers[need->in_register] >> need->bit & 1;
+}
+
+static uint64_t state_the_kernel_saves(void) {
+    static const requirement osxsave = {"OSXSAVE", 1, 0, ECX, 27};
+    if (!cpu_has(&osxsave))
+        return 0;
+    uint32_t low, high;
+    __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+    return (uint64_t)high << 32 | low;
+}
+
+isa_answer isa_check(isa which) {
+    isa_answer answer = {0};
+    for (const requirement *need = NEEDS[which].bits; need->name; need++)
+        if (!cpu_has(need)) {
+            snprintf(answer.why_not, sizeof answer.why_not, "the CPU has no %s", need->name);
+            return answer;
+        }
+    uint64_t needed = NEEDS[which].saved_state;
+    if ((state_the_kernel_saves() & needed) != needed) {
+        snprintf(answer.why_not, sizeof answer.why_not,
+                 "the CPU has it, but the kernel or hypervisor has not enabled its registers");
+        return answer;
+    }
+    if (which == ISA_AMX_BF16) {
+        enum { REQUEST_PERMISSION = 0x1023, TILE_DATA = 18 }; /* ARCH_REQ_XCOMP_PERM */
+        if (syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) != 0) {
+            snprintf(answer.why_not, sizeof answer.why_not, "the kernel refuses permission: %s",
+                     strerror(errno));
+            return answer;
+        }
+    }
+    answer.is_usable = true;
+    return answer;
+}
+
+const char *isa_missing_for_this_build(void) {
+#ifdef __AVX2__
+    if (!__builtin_cpu_supports("avx2"))
+        return "AVX2";
+#endif
+#ifdef __FMA__
+    if (!__builtin_cpu_supports("fma"))
+        return "FMA";
+#endif
+#ifdef __AVX512F__
+    if (!__builtin_cpu_supports("avx512f"))
+        return "AVX-512F";
+#endif
+#ifdef __AVX512BW__
+    if (!__builtin_cpu_supports("avx512bw"))
+        return "AVX-512BW";
+#endif
+#ifdef __AVX512VL__
+    if (!__builtin_cpu_supports("avx512vl"))
+        return "AVX-512VL";
+#endif
+#ifdef __AVX512BF16__
+    if (!__builtin_cpu_supports("avx512bf16"))
+        return "AVX-512 BF16";
+#endif
+#ifdef __AVX512FP16__
+    static const requirement fp16 = {"AVX-512 FP16", 7, 0, EDX, 23};
+    if (!cpu_has(&fp16))
+        return fp16.name;
+#endif
+    return NULL;
+}
+
+#else
+
+isa_answer isa_check(isa which) {
+    (void)which;
+    return (isa_answer){.why_not = "this is not an x86-64 CPU"};
+}
+
+const char *isa_missing_for_this_build(void) { return NULL; }
+
+#endif

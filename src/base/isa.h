@@ -1,0 +1,31 @@
+/* isa.h - which instruction sets this process may use, and why not when it may not.
+ *
+ * Usable means three parties agree: the CPU has the instructions, the kernel saves their
+ * registers, and for AMX it also permits this process the tiles. */
+#ifndef BASE_ISA_H
+#define BASE_ISA_H
+
+#include <stdbool.h>
+
+typedef enum isa {
+    ISA_AVX2,        /* AVX2 and FMA */
+    ISA_AVX512,      /* F, BW, VL */
+    ISA_AVX512_BF16, /* and BF16 dot products */
+    ISA_AMX_BF16,    /* tiles, BF16 products; asking requests the kernel's permission */
+    ISA_COUNT
+} isa;
+
+typedef struct isa_answer {
+    bool is_usable;
+    char why_not[160]; /* "" when usable */
+} isa_answer;
+
+isa_answer isa_check(isa which);
+/* "AVX2", "AVX-512 (F, BW, VL)", ... */
+const char *isa_name(isa which);
+
+/* The first instruction set this program was compiled to use and the CPU does not offer, or
+ * NULL. Called before anything that could use it. */
+const char *isa_missing_for_this_build(void);
+
+#endif

@@ -1,0 +1,178 @@
+#include "graph/graph.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "graph/op.h"
+
+const char *op_class_name(op_class c) {
+    static const char *const names[OP_CLASS_COUNT] = {
+        "matmul", "element-wise", "reduction", "copy", "gather", "loss", "optimizer"};
+    return names[c];
+}
+
+graph *graph_create(const char *name) {
+    graph *g = memory_allocate(1, sizeof *g);
+    g->memory = arena_create();
+    g->name = arena_copy_string(g->memory, name);
+    graph_intern_scope(g, "");
+    return g;
+}
+
+void graph_destroy(graph *g) {
+    if (!g)
+        return;
+    arena_destroy(g->memory);
+    free(g->nodes);
+    free(g->values);
+    free(g->scopes);
+    free(g);
+}
+
+dyno_status graph_status(const graph *g) {
+    return g->status == DYNO_OK ? DYNO_OK : dyno_fail(g->status, "%s", g->message);
+}
+
+static value *add_value(graph *g, role r, dtype type, const shape *s) {
+    value *v = arena_allocate(g->memory, 1, sizeof *v);
+    *v = (value){.id = g->value_count, .type = type, .shape = *s, .role = r};
+    MEMORY_GROW(g->values, g->value_count, g->value_capacity);
+    g->values[g->value_count++] = v;
+    return v;
+}
+
+/* Keeps the first failure only: what follows it is noise. */
+static void fail_graph(graph *g, dyno_status status) {
+    if (g->status != DYNO_OK)
+        return;
+    g->status = status;
+    g->message = arena_copy_string(g->memory, dyno_error_message());
+}
+
+value *graph_add_leaf(graph *g, role r, dtype type, const shape *s, const char *name) {
+    shape safe = *s;
+    if (!shape_is_valid(s, dtype_bytes(type))) {
+        fail_graph(g, dyno_fail(DYNO_INVALID,
+                                "%s '%s': shape [%s] has a size below 1 or overflows 64 bits",
+                                role_name(r), name, shape_format(s).text));
+        safe = SHAPE_SCALAR;
+    }
+    value *v = add_value(g, r, type, &safe);
+    v->name = arena_copy_string(g->memory, name);
+    return v;
+}
+
+value *graph_add_node(graph *g, const op *kind, value *const *inputs, int input_count,
+                      const attribute *items, int attribute_count) {
+    node *n = arena_allocate(g->memory, 1, sizeof *n);
+    *n = (node){.id = g->node_count,
+                .op = kind,
+                .input_count = input_count,
+                .output_count = kind->output_count,
+                .scope = g->current_scope,
+                .phase = g->current_phase};
+    n->inputs = arena_allocate(g->memory, (size_t)input_count, sizeof(value *));
+    if (input_count)
+        memcpy(n->inputs, inputs, (size_t)input_count * sizeof(value *));
+    n->attributes.count = attribute_count;
+    n->attributes.items = arena_allocate(g->memory, (size_t)attribute_count, sizeof(attribute));
+    for (int i = 0; i < attribute_count; i++) {
+        n->attributes.items[i] = items[i];
+        n->attributes.items[i].name = arena_copy_string(g->memory, items[i].name);
+    }
+    value_type types[OP_MAX_OUTPUTS] = {0};
+    if (g->status == DYNO_OK) {
+        dyno_status status = DYNO_OK;
+        if (kind->input_count != OP_ANY_COUNT && kind->input_count != input_count)
+            status = dyno_fail(DYNO_INVALID, "takes %d inputs, %d given", kind->input_count,
+                               input_count);
+        if (status == DYNO_OK)
+            status = kind->infer(n, types);
+        for (int i = 0; status == DYNO_OK && i < kind->output_count; i++)
+            if (!shape_is_valid(&types[i].shape, dtype_bytes(types[i].type)))
+                status = dyno_fail(DYNO_INVALID, "result [%s] overflows 64 bits",
+                                   shape_format(&types[i].shape).text);
+        if (status != DYNO_OK) {
+            fail_graph(g, dyno_fail_within(status, "%s in scope '%s'", kind->name,
+                                           g->scopes[g->current_scope]));
+            memset(types, 0, sizeof types);
+        }
+    }
+    n->outputs = arena_allocate(g->memory, (size_t)kind->output_count, sizeof(value *));
+    for (int i = 0; i < kind->output_count; i++) {
+        value *v = add_value(g, ROLE_ACTIVATION, types[i].type, &types[i].shape);
+        v->producer = n;
+        v->output_index = i;
+        if (kind->inplace[i])
+            v->role = n->inputs[kind->inplace[i] - 1]->role;
+        n->outputs[i] = v;
+    }
+    MEMORY_GROW(g->nodes, g->node_count, g->node_capacity);
+    g->nodes[g->node_count++] = n;
+    return n->outputs[0];
+}
+
+void graph_add_output(graph *g, value *v, const char *name) {
+    v->is_output = true;
+    v->name = arena_copy_string(g->memory, name);
+}
+
+value *graph_find_value(const graph *g, const char *name) {
+    for (int i = 0; i < g->value_count; i++) {
+        value *v = g->values[i];
+        if (v->name && (!v->producer || v->is_output) && strcmp(v->name, name) == 0)
+            return v;
+    }
+    return NULL;
+}
+
+int graph_intern_scope(graph *g, const char *path) {
+    for (int i = g->scope_count - 1; i >= 0; i--) /* the newest is the likeliest */
+        if (strcmp(g->scopes[i], path) == 0)
+            return i;
+    MEMORY_GROW(g->scopes, g->scope_count, g->scope_capacity);
+    g->scopes[g->scope_count] = arena_copy_string(g->memory, path);
+    return g->scope_count++;
+}
+
+int graph_enter_scope(graph *g, const char *name) {
+    int outer = g->current_scope;
+    const char *path = outer ? arena_format(g->memory, "%s.%s", g->scopes[outer], name) : name;
+    g->current_scope = graph_intern_scope(g, path);
+    return outer;
+}
+
+void graph_leave_scope(graph *g, int outer) { g->current_scope = outer; }
+
+dyno_status node_require_attribute(const node *n, const char *name, attribute_kind kind) {
+    static const char *const kinds[] = {"an integer", "a real", "a list"};
+    const attribute *found = attribute_find(&n->attributes, name);
+    if (!found || found->kind != kind)
+        return dyno_fail(DYNO_INVALID, "attribute '%s' must be given, as %s", name, kinds[kind]);
+    return DYNO_OK;
+}
+
+int64_t value_stored_elements(const value *v) {
+    int64_t elements = shape_elements(&v->shape);
+    while (v->producer && v->producer->op->view) {
+        v = v->producer->inputs[0];
+        int64_t below = shape_elements(&v->shape);
+        if (below < elements)
+            elements = below;
+    }
+    return elements;
+}
+
+op_cost op_cost_streaming(const node *n, double flops_per_output) {
+    op_cost cost = {0};
+    for (int i = 0; i < n->input_count; i++)
+        cost.bytes_read +=
+            (double)value_stored_elements(n->inputs[i]) * dtype_bytes(n->inputs[i]->type);
+    for (int i = 0; i < n->output_count; i++)
+        cost.bytes_written +=
+            (double)shape_elements(&n->outputs[i]->shape) * dtype_bytes(n->outputs[i]->type);
+    if (n->output_count)
+        cost.flops = flops_per_output * (double)shape_elements(&n->outputs[0]->shape);
+    return cost;
+}

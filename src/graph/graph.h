@@ -1,0 +1,89 @@
+/* graph.h - one training step as a graph of small operations on typed, shaped values.
+ *
+ *   value ──┐
+ *           ├─> node (op, attributes, scope, phase) ──> value ──> ...
+ *   value ──┘
+ *
+ * A value has exactly one producer, or none (inputs, parameters, optimizer state). Nodes are
+ * kept in an order in which they can run. All memory belongs to the graph's arena.
+ *
+ * Building never returns a status: a node that breaks its op's shape rule fails the graph, the
+ * builder hands out a harmless value, and graph_status tells at the end (so that a model reads
+ * like arithmetic). */
+#ifndef GRAPH_GRAPH_H
+#define GRAPH_GRAPH_H
+
+#include "base/arena.h"
+#include "base/status.h"
+#include "tensor/attributes.h"
+#include "tensor/dtype.h"
+#include "tensor/role.h"
+#include "tensor/shape.h"
+
+typedef struct op op; /* graph/op.h */
+typedef struct graph graph;
+typedef struct node node;
+
+typedef struct value {
+    int id;
+    dtype type;
+    shape shape;
+    role role;
+    const char *name; /* NULL when nobody named it */
+    node *producer;   /* NULL for inputs, parameters and state */
+    int output_index; /* which output of its producer it is */
+    bool is_output;   /* kept alive to the end of the step, for the caller to read */
+} value;
+
+struct node {
+    int id;
+    const op *op;
+    int input_count, output_count;
+    value **inputs, **outputs;
+    attributes attributes;
+    int scope; /* index into the graph's scopes */
+    phase phase;
+};
+
+struct graph {
+    arena *memory;
+    const char *name;
+    node **nodes;
+    int node_count, node_capacity;
+    value **values; /* values[i]->id == i */
+    int value_count, value_capacity;
+    const char **scopes; /* full paths, "layers.3.attn.softmax"; scopes[0] is "" */
+    int scope_count, scope_capacity;
+
+    int current_scope; /* given to new nodes */
+    phase current_phase;
+    dyno_status status; /* of the first failure while building */
+    char *message;
+};
+
+graph *graph_create(const char *name);
+void graph_destroy(graph *g);
+
+/* DYNO_OK, or the first failure with its message. */
+NODISCARD dyno_status graph_status(const graph *g);
+
+/* A value without producer. */
+value *graph_add_leaf(graph *g, role r, dtype type, const shape *s, const char *name);
+
+/* Adds a node at the end; its outputs' types come from the op's shape rule. Attributes are
+ * copied. Returns output 0; the others are value->producer->outputs[i]. */
+value *graph_add_node(graph *g, const op *kind, value *const *inputs, int input_count,
+                      const attribute *items, int attribute_count);
+
+/* Marks the value as one the caller reads after the step, under this name. */
+void graph_add_output(graph *g, value *v, const char *name);
+/* The leaf or output of that name, NULL when there is none. */
+value *graph_find_value(const graph *g, const char *name);
+
+/* Enters the child `name` of the current scope, adding it if new. Returns the scope to go back
+ * to: int outer = graph_enter_scope(g, "attn"); ...; graph_leave_scope(g, outer); */
+int graph_enter_scope(graph *g, const char *name);
+void graph_leave_scope(graph *g, int outer);
+int graph_intern_scope(graph *g, const char *path);
+
+#endif

@@ -1,0 +1,23 @@
+/* graph_text.h - a graph as text, for people and for the tests of passes.
+ *
+ *   graph tiny
+ *   input %0 i32[8] "tokens"
+ *   parameter %1 f32[97,64] "model.embed_tokens.weight"
+ *   %2 f32[8,64] saved = gather %1 %0 @forward embed
+ *   %3 f32[8,1] activation = mean %2 {axes=[1]} @forward layers.0.norm
+ *   output %3 "loss"
+ *
+ * Values are numbered as they appear: leaves first, then what nodes make. Printing a parsed
+ * graph gives the text back. */
+#ifndef GRAPH_GRAPH_TEXT_H
+#define GRAPH_GRAPH_TEXT_H
+
+#include "base/text.h"
+#include "graph/graph.h"
+
+void graph_print(const graph *g, text *out);
+
+/* On failure the message names the line, and *out is NULL. The result is not verified. */
+NODISCARD dyno_status graph_parse(const char *source, graph **out);
+
+#endif

@@ -1,0 +1,130 @@
+/* verify.c - one pass over the nodes in order, remembering for each value the node that made it
+ * and the node that overwrote it. */
+#include "graph/verify.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/memory.h"
+#include "base/text.h"
+#include "graph/op.h"
+
+/* Positions in the node list; -1 for "never". */
+typedef struct history {
+    int *made_at, *overwritten_at;
+} history;
+
+static dyno_status broken(const graph *g, int position, const char *rule, const char *detail) {
+    const node *n = g->nodes[position];
+    return dyno_fail(DYNO_INVALID, "graph '%s', node %d (%s, scope '%s') breaks the rule '%s': %s",
+                     g->name, position, n->op->name, g->scopes[n->scope], rule, detail);
+}
+
+#define DETAIL(...)                                                                                \
+    (snprintf(detail, sizeof detail, __VA_ARGS__), (const char *)detail)
+
+
+static dyno_status check_inputs(const graph *g, int position, const history *seen) {
+    char detail[512];
+    const node *n = g->nodes[position];
+    for (int i = 0; i < n->input_count; i++) {
+        const value *v = n->inputs[i];
+        if (v->id < 0 || v->id >= g->value_count || g->values[v->id] != v)
+            return broken(g, position, "order", DETAIL("input %d belongs to another graph", i));
+        if (v->producer && seen->made_at[v->id] < 0)
+            return broken(g, position, "order",
+                          DETAIL("input %d, value %d, is made by a later node", i, v->id));
+        if (seen->overwritten_at[v->id] >= 0)
+            return broken(g, position, "in place",
+                          DETAIL("input %d, value %d, was overwritten by node %d", i, v->id,
+                                 seen->overwritten_at[v->id]));
+        if (!v->producer || n->phase == PHASE_COMMUNICATION ||
+            v->producer->phase == PHASE_COMMUNICATION)
+            continue;
+        if (v->producer->phase > n->phase)
+            return broken(g, position, "phase",
+                          DETAIL("a %s node reads value %d of the %s", phase_name(n->phase), v->id,
+                                 phase_name(v->producer->phase)));
+        if (v->producer->phase == PHASE_FORWARD && n->phase != PHASE_FORWARD &&
+            v->role == ROLE_ACTIVATION)
+            return broken(g, position, "saved",
+                          DETAIL("value %d of the forward is read here but not marked saved",
+                                 v->id));
+    }
+    return DYNO_OK;
+}
+
+static dyno_status check_outputs(const graph *g, int position) {
+    char detail[512];
+    const node *n = g->nodes[position];
+    value_type expected[OP_MAX_OUTPUTS] = {0};
+    dyno_status status = n->op->infer(n, expected);
+    if (status != DYNO_OK)
+        return broken(g, position, "type", dyno_error_message());
+    for (int i = 0; i < n->output_count; i++) {
+        const value *v = n->outputs[i];
+        if (v->producer != n || v->output_index != i)
+            return broken(g, position, "producer",
+                          DETAIL("output %d, value %d, names another producer", i, v->id));
+        if (v->type != expected[i].type || !shape_equal(&v->shape, &expected[i].shape))
+            return broken(g, position, "type",
+                          DETAIL("output %d is %s[%s], the shape rule gives %s[%s]", i,
+                                 dtype_name(v->type), shape_format(&v->shape).text,
+                                 dtype_name(expected[i].type),
+                                 shape_format(&expected[i].shape).text));
+        int target = n->op->inplace[i] - 1;
+        bool is_leaf_role = v->role <= ROLE_OPTIMIZER_STATE || v->role >= ROLE_WORKSPACE;
+        if (target >= 0 ? v->role != n->inputs[target]->role : is_leaf_role)
+            return broken(g, position, "role",
+                          DETAIL("output %d, value %d, cannot have the role %s", i, v->id,
+                                 role_name(v->role)));
+    }
+    return DYNO_OK;
+}
+
+static dyno_status check_node(const graph *g, int position, history *seen) {
+    char detail[512];
+    const node *n = g->nodes[position];
+    bool arity = n->op->input_count == OP_ANY_COUNT ? n->input_count >= 1
+                                                    : n->op->input_count == n->input_count;
+    if (!arity || n->output_count != n->op->output_count)
+        return broken(g, position, "arity",
+                      DETAIL("has %d inputs and %d outputs", n->input_count, n->output_count));
+    RETURN_IF_FAILED(check_inputs(g, position, seen));
+    RETURN_IF_FAILED(check_outputs(g, position));
+    for (int i = 0; i < n->output_count; i++) {
+        seen->made_at[n->outputs[i]->id] = position;
+        if (n->op->inplace[i])
+            seen->overwritten_at[n->inputs[n->op->inplace[i] - 1]->id] = position;
+    }
+    return DYNO_OK;
+}
+
+dyno_status graph_verify(const graph *g) {
+    RETURN_IF_FAILED(graph_status(g));
+    for (int i = 0; i < g->value_count; i++) {
+        const value *v = g->values[i];
+        if (!v->producer && v->role > ROLE_OPTIMIZER_STATE)
+            return dyno_fail(DYNO_INVALID,
+                             "graph '%s', value %d breaks the rule 'role': no node makes it, yet "
+                             "its role is %s",
+                             g->name, i, role_name(v->role));
+    }
+    size_t count = (size_t)g->value_count;
+    history seen = {memory_allocate(count, sizeof(int)), memory_allocate(count, sizeof(int))};
+    for (size_t i = 0; i < count; i++)
+        seen.made_at[i] = seen.overwritten_at[i] = -1;
+    dyno_status status = DYNO_OK;
+    for (int i = 0; i < g->node_count && status == DYNO_OK; i++)
+        status = check_node(g, i, &seen);
+    for (int i = 0; i < g->value_count && status == DYNO_OK; i++)
+        if (g->values[i]->is_output && seen.overwritten_at[i] >= 0)
+            status = dyno_fail(DYNO_INVALID,
+                               "graph '%s', node %d (%s) breaks the rule 'in place': it overwrites "
+                               "the output '%s'",
+                               g->name, seen.overwritten_at[i],
+                               g->nodes[seen.overwritten_at[i]]->op->name, g->values[i]->name);
+    free(seen.made_at);
+    free(seen.overwritten_at);
+    return status;
+}

@@ -1,0 +1,32 @@
+/* environment.h - what a measurement was made on, as far as the system tells. */
+#ifndef MEASURE_ENVIRONMENT_H
+#define MEASURE_ENVIRONMENT_H
+
+#include "base/isa.h"
+#include "measure/results.h"
+
+typedef struct environment_cpu {
+    char model[128];
+    char flags[512];      /* those of the kernel's flags that matter here: "avx2 fma avx512f" */
+    int physical_cores;   /* in the machine */
+    int logical_cores;    /* online */
+    int available_cores;  /* that this process may run on */
+    int64_t l1_data_bytes, l2_bytes, l3_bytes; /* of one instance; 0: unknown */
+} environment_cpu;
+
+typedef struct environment_memory {
+    int64_t total_bytes;     /* of the machine, or of the control group if that is less */
+    int64_t available_bytes; /* that could be taken now without swapping */
+} environment_memory;
+
+environment_cpu environment_read_cpu(void);
+environment_memory environment_read_memory(void);
+
+/* "performance", ... or "none visible" (virtual machines have none). */
+void environment_read_governor(char *out, size_t bytes);
+
+/* Fills the run's environment with all of this, and with the kernel, load average, compiler,
+ * versions and thread count. Loads oneDNN to ask for its version. */
+void environment_capture(results *run);
+
+#endif

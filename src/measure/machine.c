@@ -1,0 +1,204 @@
+/* machine.c - the loops behind "% of peak".
+ *
+ * Twelve accumulators cover a latency of four cycles on two, and nearly three, FMA units, and
+ * fit the sixteen registers of AVX2. They run towards a fixed point (x = x * m + a with
+ * a = 1 - m), so that no value ever becomes a denormal or infinite. */
+#define _GNU_SOURCE
+#include "measure/machine.h"
+
+#include <omp.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/clock.h"
+#include "base/threads.h"
+#include "measure/environment.h"
+
+#if defined(__AVX512F__) || (defined(__AVX2__) && defined(__FMA__))
+#include <immintrin.h>
+#endif
+
+enum { ACCUMULATORS = 12, MOST_THREAD_COUNTS = 8 };
+
+static const int64_t FLOPS_BUDGET_NS = 150 * 1000 * 1000;
+static const int64_t FLOPS_RUN_NS = 10 * 1000 * 1000;
+static const int64_t BANDWIDTH_BUDGET_NS = 120 * 1000 * 1000; /* for each of the three loops */
+
+#if defined(__AVX512F__)
+enum { LANES = 16 };
+typedef __m512 lanes;
+#define SPLAT(x) _mm512_set1_ps(x)
+#define FUSED_MULTIPLY_ADD(x, m, a) _mm512_fmadd_ps(x, m, a)
+#elif defined(__AVX2__) && defined(__FMA__)
+enum { LANES = 8 };
+typedef __m256 lanes;
+#define SPLAT(x) _mm256_set1_ps(x)
+#define FUSED_MULTIPLY_ADD(x, m, a) _mm256_fmadd_ps(x, m, a)
+#else
+/* The vector that every 64-bit machine has; without an FMA unit it is two instructions. */
+enum { LANES = 4 };
+typedef float lanes __attribute__((vector_size(16)));
+#define SPLAT(x) ((lanes){x, x, x, x})
+#define FUSED_MULTIPLY_ADD(x, m, a) ((x) * (m) + (a))
+#endif
+
+/* `seed` is 1, but the compiler must not know. */
+static float fma_loop(int64_t iterations, float seed) {
+    lanes m = SPLAT(seed * 0.75f), a = SPLAT(seed * 0.25f), x[ACCUMULATORS];
+    for (int k = 0; k < ACCUMULATORS; k++)
+        x[k] = SPLAT(seed * (float)(k + 2));
+    for (int64_t i = 0; i < iterations; i++) {
+#pragma GCC unroll 12
+        for (int k = 0; k < ACCUMULATORS; k++)
+            x[k] = FUSED_MULTIPLY_ADD(x[k], m, a);
+    }
+    float values[LANES], sum = 0;
+    for (int k = 0; k < ACCUMULATORS; k++) {
+        memcpy(values, &x[k], sizeof values);
+        sum += values[k % LANES];
+    }
+    return sum;
+}
+
+static int64_t time_fma_loops(int threads, int64_t iterations) {
+    volatile float seed = 1, sink = 0;
+    float total = 0;
+    int64_t begin = 0, end = 0;
+#pragma omp parallel num_threads(threads) reduction(+ : total)
+    {
+        float value = seed;
+#pragma omp barrier
+#pragma omp master
+        begin = clock_now_ns();
+        total += fma_loop(iterations, value);
+#pragma omp barrier
+#pragma omp master
+        end = clock_now_ns();
+    }
+    sink = total;
+    (void)sink;
+    return end > begin ? end - begin : 1;
+}
+
+double machine_measure_peak_flops_f32(int threads) {
+    if (threads <= 0)
+        threads = threads_count();
+    int64_t iterations = 1000, elapsed;
+    while ((elapsed = time_fma_loops(threads, iterations)) < FLOPS_RUN_NS / 2)
+        iterations *= 2;
+    iterations = iterations * FLOPS_RUN_NS / elapsed + 1;
+    int64_t best = INT64_MAX, deadline = clock_now_ns() + FLOPS_BUDGET_NS;
+    do {
+        elapsed = time_fma_loops(threads, iterations);
+        if (elapsed < best)
+            best = elapsed;
+    } while (clock_now_ns() < deadline);
+    return (double)threads * (double)iterations * ACCUMULATORS * LANES * 2 / (double)best;
+}
+
+typedef enum loop { LOOP_FILL, LOOP_READ, LOOP_COPY, LOOP_TRIAD } loop;
+
+/* One thread's share of the buffer: whole, in halves, or in thirds. */
+static uint64_t run_loop(loop which, unsigned char *bytes, size_t count) {
+    if (which == LOOP_FILL) {
+        memset(bytes, 0, count); /* +0.0f, and touches the page from the thread that uses it */
+        return 0;
+    }
+    if (which == LOOP_READ) {
+        /* Integers, because the order of a float sum is not the compiler's to change. */
+        const uint64_t *a = (const uint64_t *)(void *)bytes;
+        uint64_t sum = 0;
+        for (size_t i = 0; i < count / sizeof *a; i++)
+            sum += a[i];
+        return sum;
+    }
+    if (which == LOOP_COPY) {
+        memcpy(bytes, bytes + count / 2, count / 2);
+        return bytes[0];
+    }
+    size_t third = count / 3 / 64 * 64, floats = third / sizeof(float);
+    float *restrict a = (float *)(void *)bytes;
+    const float *restrict b = (const float *)(void *)(bytes + third);
+    const float *restrict c = (const float *)(void *)(bytes + 2 * third);
+    for (size_t i = 0; i < floats; i++)
+        a[i] = b[i] + 3.0f * c[i];
+    return bytes[0];
+}
+
+static int64_t time_loop(loop which, int threads, unsigned char *buffer, size_t share) {
+    volatile uint64_t sink = 0;
+    uint64_t total = 0;
+    int64_t begin = 0, end = 0;
+#pragma omp parallel num_threads(threads) reduction(+ : total)
+    {
+        unsigned char *mine = buffer + (size_t)omp_get_thread_num() * share;
+#pragma omp barrier
+#pragma omp master
+        begin = clock_now_ns();
+        total += run_loop(which, mine, share);
+#pragma omp barrier
+#pragma omp master
+        end = clock_now_ns();
+    }
+    sink = total;
+    (void)sink;
+    return end > begin ? end - begin : 1;
+}
+
+/* Best of at least three, and of as many as the budget allows. */
+static double best_rate(loop which, int threads, unsigned char *buffer, size_t share) {
+    int64_t best = INT64_MAX, deadline = clock_now_ns() + BANDWIDTH_BUDGET_NS;
+    for (int i = 0; i < 3 || clock_now_ns() < deadline; i++) {
+        int64_t elapsed = time_loop(which, threads, buffer, share);
+        if (elapsed < best)
+            best = elapsed;
+    }
+    size_t moved = which == LOOP_TRIAD ? share / 3 / 64 * 64 * 3 : share;
+    return (double)threads * (double)moved / (double)best;
+}
+
+dyno_status machine_measure_bandwidth(int threads, machine_bandwidth *out) {
+    *out = (machine_bandwidth){0};
+    if (threads <= 0)
+        threads = threads_count();
+    int64_t wanted = 256 << 20, past_cache = environment_read_cpu().l3_bytes * 4;
+    int64_t available = environment_read_memory().available_bytes;
+    if (past_cache > wanted)
+        wanted = past_cache;
+    if (available > 0 && wanted > available / 2)
+        wanted = available / 2;
+    size_t share = (size_t)wanted / (size_t)threads / 4096 * 4096;
+    size_t bytes = share * (size_t)threads;
+    unsigned char *buffer =
+        share ? mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+              : MAP_FAILED;
+    if (buffer == MAP_FAILED)
+        return dyno_fail(DYNO_OUT_OF_MEMORY, "measuring memory bandwidth: no %zu bytes for the "
+                         "buffer; free some memory", bytes);
+    madvise(buffer, bytes, MADV_HUGEPAGE); /* fewer faults; a refusal does not matter */
+    time_loop(LOOP_FILL, threads, buffer, share);
+    out->read = best_rate(LOOP_READ, threads, buffer, share);
+    out->copy = best_rate(LOOP_COPY, threads, buffer, share);
+    out->triad = best_rate(LOOP_TRIAD, threads, buffer, share);
+    munmap(buffer, bytes);
+    return DYNO_OK;
+}
+
+dyno_status machine_peaks_get(int threads, machine_peaks *out) {
+    static machine_peaks known[MOST_THREAD_COUNTS];
+    static int known_count;
+    if (threads <= 0)
+        threads = threads_count();
+    for (int i = 0; i < known_count; i++)
+        if (known[i].threads == threads) {
+            *out = known[i];
+            return DYNO_OK;
+        }
+    machine_peaks peaks = {.threads = threads};
+    RETURN_IF_FAILED(machine_measure_bandwidth(threads, &peaks.bandwidth));
+    peaks.gflops_f32 = machine_measure_peak_flops_f32(threads);
+    if (known_count < MOST_THREAD_COUNTS)
+        known[known_count++] = peaks;
+    *out = peaks;
+    return DYNO_OK;
+}

@@ -1,0 +1,39 @@
+/* machine.h - what this machine can do at best, measured: the 100 % of "% of peak".
+ *
+ * Measured, because a data sheet knows neither the clock under load nor the cores this process
+ * was given. The best of several short runs counts: everything else that happens on the
+ * machine can only make a run slower. */
+#ifndef MEASURE_MACHINE_H
+#define MEASURE_MACHINE_H
+
+#include <stdint.h>
+
+#include "base/status.h"
+
+/* In GB/s, 10^9 bytes a second. Bytes are those that the loop names, as STREAM counts them:
+ * reading what is about to be overwritten is not counted. */
+typedef struct machine_bandwidth {
+    double read;  /* n bytes:    s += a[i] */
+    double copy;  /* 2 n bytes:  b[i] = a[i] */
+    double triad; /* 3 n bytes:  a[i] = b[i] + k * c[i] */
+} machine_bandwidth;
+
+typedef struct machine_peaks {
+    int threads;
+    double gflops_f32; /* GFLOP/s, an FMA counting as two */
+    machine_bandwidth bandwidth;
+} machine_peaks;
+
+/* GFLOP/s of independent fp32 FMAs in registers on `threads` threads (0: threads_count()):
+ *     threads * iterations * accumulators * lanes * 2 FLOP / elapsed ns
+ * Takes about 0.15 s. */
+double machine_measure_peak_flops_f32(int threads);
+
+/* On a buffer that no cache holds (256 MiB, or four times the L3 cache if that is more).
+ * Fails when there is no memory for it. Takes about half a second. */
+NODISCARD dyno_status machine_measure_bandwidth(int threads, machine_bandwidth *out);
+
+/* Both, measured once per process and number of threads. */
+NODISCARD dyno_status machine_peaks_get(int threads, machine_peaks *out);
+
+#endif

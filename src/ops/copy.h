@@ -1,0 +1,9 @@
+/* copy.h - the kernel that makes a dense copy of a strided tensor of any type. */
+#ifndef OPS_COPY_H
+#define OPS_COPY_H
+
+#include "ops/kernel.h"
+
+void copy_run(const kernel_args *args);
+
+#endif

@@ -1,0 +1,127 @@
+#include <assert.h>
+#include <math.h>
+
+#include "base/threads.h"
+#include "graph/op.h"
+#include "ops/cross_entropy/cross_entropy.h"
+#include "ops/kernel.h"
+#include "ops/scalar_math.h"
+
+extern const op op_cross_entropy_gradient; /* cross_entropy_gradient_op.c */
+
+static dyno_status infer(const node *n, value_type *outputs) {
+    const value *logits = n->inputs[0], *targets = n->inputs[1];
+    if (logits->shape.rank != 2 || targets->shape.rank != 1 || targets->type != DTYPE_I32 ||
+        logits->shape.dim[0] != targets->shape.dim[0])
+        return dyno_fail(DYNO_INVALID, "logits are [%s] and targets %s[%s]; want [N,V] and i32[N]",
+                         shape_format(&logits->shape).text, dtype_name(targets->type),
+                         shape_format(&targets->shape).text);
+    outputs[0] = outputs[1] = (value_type){logits->type, targets->shape};
+    return DYNO_OK;
+}
+
+static void gradient(graph *g, const node *n, value *const *dy, const bool *wanted, value **dx) {
+    if (wanted[0])
+        dx[0] = graph_add_node(g, &op_cross_entropy_gradient,
+                               (value *[]){n->inputs[0], n->inputs[1], n->outputs[1], dy[0]}, 4,
+                               NULL, 0);
+}
+
+/* Per logit: compare, subtract, exponentiate, add. */
+static op_cost cost(const node *n) {
+    op_cost cost = op_cost_streaming(n, 0);
+    cost.flops = 4 * (double)shape_elements(&n->inputs[0]->shape);
+    return cost;
+}
+
+static void reference(const node *n, const double *const *inputs, double *const *outputs) {
+    int64_t rows = n->inputs[0]->shape.dim[0], width = n->inputs[0]->shape.dim[1];
+    for (int64_t i = 0; i < rows; i++) {
+        const double *row = inputs[0] + i * width;
+        double largest = -INFINITY, sum = 0;
+        for (int64_t j = 0; j < width; j++)
+            largest = fmax(largest, row[j]);
+        for (int64_t j = 0; j < width; j++)
+            sum += exp(row[j] - largest);
+        outputs[1][i] = largest + log(sum);
+        outputs[0][i] = outputs[1][i] - row[(int64_t)inputs[1][i]];
+    }
+}
+
+/* Twice over a row that the first pass leaves in cache: its maximum, then the sum of
+ * exponentials, in 32 lanes and pieces that go into a double. */
+static double row_log_sum_exp(int64_t n, const float *row) {
+    enum { LANES = 32, PIECE = 2048 };
+    float best[LANES];
+    for (int j = 0; j < LANES; j++)
+        best[j] = row[0];
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        for (int j = 0; j < LANES; j++)
+            best[j] = row[i + j] > best[j] ? row[i + j] : best[j];
+    for (int j = 0; i < n; i++, j++)
+        best[j] = row[i] > best[j] ? row[i] : best[j];
+    for (int half = LANES / 2; half; half /= 2)
+        for (int j = 0; j < half; j++)
+            best[j] = best[j + half] > best[j] ? best[j + half] : best[j];
+    float largest = best[0];
+    double total = 0;
+    for (int64_t start = 0; start < n; start += PIECE) {
+        int64_t length = n - start < PIECE ? n - start : PIECE;
+        float lane[LANES] = {0};
+        for (i = 0; i + LANES <= length; i += LANES)
+            for (int j = 0; j < LANES; j++)
+                lane[j] += exp_f32(row[start + i + j] - largest);
+        for (int j = 0; i < length; i++, j++)
+            lane[j] += exp_f32(row[start + i] - largest);
+        for (int half = LANES / 2; half; half /= 2)
+            for (int j = 0; j < half; j++)
+                lane[j] += lane[j + half];
+        total += lane[0];
+    }
+    return largest + log(total);
+}
+
+static void run_rows(void *context, int64_t begin, int64_t end) {
+    const kernel_args *args = context;
+    const int32_t *targets = args->inputs[1].data;
+    float *loss = args->outputs[0].data, *log_sum_exp = args->outputs[1].data;
+    int64_t width = args->inputs[0].shape.dim[1];
+    for (int64_t i = begin; i < end; i++) {
+        assert(targets[i] >= 0 && targets[i] < width);
+        const float *row = (const float *)args->inputs[0].data + i * width;
+        double lse = row_log_sum_exp(width, row);
+        log_sum_exp[i] = (float)lse;
+        loss[i] = (float)(lse - row[targets[i]]);
+    }
+}
+
+static void run(const kernel_args *args) {
+    threads_for(args->inputs[0].shape.dim[0], 1, run_rows, (void *)args);
+}
+
+static const char *reject(const kernel_args *args) {
+    if (args->inputs[0].type != DTYPE_F32)
+        return "computes in f32 only";
+    return tensor_is_contiguous(&args->inputs[0]) && tensor_is_contiguous(&args->inputs[1])
+               ? NULL
+               : "logits and targets must be dense";
+}
+
+static const kernel cross_entropy_f32 = {
+    .name = "cross_entropy_f32", .backend = BACKEND_CPU, .reject = reject, .run = run};
+
+const op op_cross_entropy = {.name = "cross_entropy",
+                             .summary = "softmax cross-entropy of each row, and its log-sum-exp",
+                             .class = OP_CLASS_LOSS,
+                             .input_count = 2,
+                             .output_count = 2,
+                             .infer = infer,
+                             .gradient = gradient,
+                             .cost = cost,
+                             .reference = reference,
+                             .kernels = (const kernel *const[]){&cross_entropy_f32, NULL}};
+
+value *build_cross_entropy(graph *g, value *logits, value *targets) {
+    return graph_add_node(g, &op_cross_entropy, (value *[]){logits, targets}, 2, NULL, 0);
+}

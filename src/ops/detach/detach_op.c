@@ -1,0 +1,39 @@
+#include "ops/detach/detach.h"
+
+#include <string.h>
+
+#include "graph/op.h"
+#include "ops/copy.h"
+
+static dyno_status infer(const node *n, value_type *outputs) {
+    outputs[0] = (value_type){n->inputs[0]->type, n->inputs[0]->shape};
+    return DYNO_OK;
+}
+
+static void reference(const node *n, const double *const *inputs, double *const *outputs) {
+    memcpy(outputs[0], inputs[0],
+           (size_t)shape_elements(&n->outputs[0]->shape) * sizeof(double));
+}
+
+static bool view(const node *n, const tensor *input, tensor *out) {
+    (void)n;
+    *out = *input;
+    return true;
+}
+
+static op_cost cost(const node *n) { return op_cost_streaming(n, 0); }
+
+static const kernel detach_copy = {.name = "detach_copy", .backend = BACKEND_CPU, .run = copy_run};
+
+const op op_detach = {.name = "detach",
+                      .summary = "the same value, cut off from gradients; a view",
+                      .class = OP_CLASS_COPY,
+                      .input_count = 1,
+                      .output_count = 1,
+                      .infer = infer,
+                      .cost = cost,
+                      .reference = reference,
+                      .view = view,
+                      .kernels = (const kernel *const[]){&detach_copy, NULL}};
+
+value *build_detach(graph *g, value *a) { return graph_add_node(g, &op_detach, &a, 1, NULL, 0); }

@@ -1,0 +1,38 @@
+/* matmul.h - products of matrices, one or a batch of them.
+ *
+ * C[..., M, N] = A' B' with A' = A[..., M, K], or A[..., K, M] if it is taken transposed; B
+ * likewise. Batch dimensions are equal; a broadcast view gives one operand to many. */
+#ifndef OPS_MATMUL_H
+#define OPS_MATMUL_H
+
+#include "graph/graph.h"
+#include "ops/kernel.h"
+
+value *build_matmul(graph *g, value *a, value *b, bool transpose_a, bool transpose_b);
+
+/* How a kernel sees it: for each batch, row-major sgemm with leading dimensions. An operand's
+ * matrix may lie any way round (a transposed view costs nothing), but one of its two strides
+ * must be 1 for `has_unit_strides`. */
+typedef struct matmul_problem {
+    int64_t batches, m, n, k;
+    bool has_unit_strides;
+    bool transpose_a, transpose_b; /* as stored: after views were folded in */
+    int64_t lda, ldb, ldc;
+    int64_t row_a, column_a, row_b, column_b; /* strides of A' and B' */
+} matmul_problem;
+
+matmul_problem matmul_describe(const kernel_args *args);
+
+/* Offsets, in elements, of one batch's matrices. */
+typedef struct matmul_offsets {
+    int64_t a, b, c;
+} matmul_offsets;
+matmul_offsets matmul_batch_offsets(const kernel_args *args, int64_t batch);
+
+extern const kernel matmul_onednn; /* dnnl_sgemm, found at run time */
+extern const kernel matmul_blocked; /* ours: any strides, no library */
+
+/* The version of oneDNN that was found, "3.5.0"; NULL and the reason in *why otherwise. */
+const char *matmul_onednn_version(const char **why);
+
+#endif

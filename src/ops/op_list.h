@@ -1,0 +1,52 @@
+/* op_list.h - every op there is. Adding one: its folder, and its line here. */
+#ifndef OPS_OP_LIST_H
+#define OPS_OP_LIST_H
+
+#include "graph/op.h"
+
+#define FOR_EACH_OP(X) \
+    X(add) \
+    X(subtract) \
+    X(multiply) \
+    X(divide) \
+    X(divide_gradient) \
+    X(scale) \
+    X(add_scalar) \
+    X(exp) \
+    X(log) \
+    X(rsqrt) \
+    X(rsqrt_gradient) \
+    X(sigmoid) \
+    X(sigmoid_gradient) \
+    X(equal) \
+    X(greater_equal) \
+    X(select) \
+    X(cast) \
+    X(sum) \
+    X(mean) \
+    X(max) \
+    X(reshape) \
+    X(transpose) \
+    X(broadcast) \
+    X(detach) \
+    X(fill) \
+    X(iota) \
+    X(matmul) \
+    X(gather) \
+    X(scatter_add) \
+    X(rope_table) \
+    X(rope) \
+    X(cross_entropy) \
+    X(cross_entropy_gradient) \
+    X(adamw) \
+    X(global_norm) \
+    X(clip_coefficient)
+
+#define DECLARE_OP(NAME) extern const op op_##NAME;
+FOR_EACH_OP(DECLARE_OP)
+#undef DECLARE_OP
+
+int op_list_count(void);
+const op *op_list_at(int index);
+
+#endif

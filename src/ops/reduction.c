@@ -1,0 +1,214 @@
+/* reduction.c - input and output are walked as one nest of loops in which the output stands
+ * still (stride 0) along reduced dimensions. After collapsing, nearly every reduction is one of
+ * two: rows [kept, reduced] or columns [reduced, kept]; the rest takes the general walk. */
+#include "ops/reduction.h"
+
+#include <math.h>
+
+#include "base/threads.h"
+
+enum {
+    GRAIN_ELEMENTS = 8192,
+    COLUMN_BLOCK = 64,   /* columns summed together, in registers */
+    ROWS_PER_PARTIAL = 128 /* rows added in float before they go into the double total */
+};
+
+dyno_status reduction_infer(const node *n, value_type *outputs) {
+    RETURN_IF_FAILED(node_require_attribute(n, "axes", ATTRIBUTE_LIST));
+    const shape *axes = attribute_list(&n->attributes, "axes");
+    shape s = n->inputs[0]->shape;
+    for (int i = 0; i < axes->rank; i++) {
+        int64_t axis = axes->dim[i];
+        if (axis < 0 || axis >= s.rank || (i && axis <= axes->dim[i - 1]))
+            return dyno_fail(DYNO_INVALID, "axes [%s] of a value of rank %d must rise from 0 to %d",
+                             shape_format(axes).text, s.rank, s.rank - 1);
+        s.dim[axis] = 1;
+    }
+    outputs[0] = (value_type){n->inputs[0]->type, s};
+    return DYNO_OK;
+}
+
+op_cost reduction_cost(const node *n) {
+    op_cost cost = op_cost_streaming(n, 0);
+    cost.flops = (double)shape_elements(&n->inputs[0]->shape);
+    return cost;
+}
+
+int64_t reduction_length(const node *n) {
+    return shape_elements(&n->inputs[0]->shape) / shape_elements(&n->outputs[0]->shape);
+}
+
+void reduction_reference(const node *n, const double *input, double *output, reduction kind) {
+    const shape *from = &n->inputs[0]->shape, *to = &n->outputs[0]->shape;
+    for (int64_t i = 0; i < shape_elements(to); i++)
+        output[i] = kind == REDUCTION_MAX ? -INFINITY : 0;
+    for (int64_t i = 0; i < shape_elements(from); i++) {
+        int64_t left = i, target = 0, stride = 1;
+        for (int d = from->rank - 1; d >= 0; d--) {
+            if (to->dim[d] != 1)
+                target += left % from->dim[d] * stride;
+            left /= from->dim[d];
+            stride *= to->dim[d];
+        }
+        if (kind == REDUCTION_MAX)
+            output[target] = input[i] > output[target] || isnan(input[i]) ? input[i] : output[target];
+        else
+            output[target] += input[i];
+    }
+    for (int64_t i = 0; kind == REDUCTION_MEAN && i < shape_elements(to); i++)
+        output[i] /= (double)reduction_length(n);
+}
+
+/* A sum over 32 lanes, in an order that depends on n alone. */
+static float sum_row(int64_t n, const float *row) {
+    enum { LANES = 32, PIECE = 4096 };
+    double total = 0;
+    for (int64_t start = 0; start < n; start += PIECE) {
+        int64_t length = n - start < PIECE ? n - start : PIECE;
+        float lane[LANES] = {0};
+        int64_t i = 0;
+        for (; i + LANES <= length; i += LANES)
+            for (int j = 0; j < LANES; j++)
+                lane[j] += row[start + i + j];
+        for (int j = 0; i < length; i++, j++)
+            lane[j] += row[start + i];
+        for (int half = LANES / 2; half; half /= 2)
+            for (int j = 0; j < half; j++)
+                lane[j] += lane[j + half];
+        total += lane[0];
+    }
+    return (float)total;
+}
+
+/* Lets a NaN through, as every framework does. */
+static float max_row(int64_t n, const float *row) {
+    enum { LANES = 32 };
+    float lane[LANES];
+    for (int j = 0; j < LANES; j++)
+        lane[j] = -INFINITY;
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        for (int j = 0; j < LANES; j++) {
+            float x = row[i + j];
+            lane[j] = lane[j] >= x || lane[j] != lane[j] ? lane[j] : x;
+        }
+    for (int j = 0; i < n; i++, j++)
+        lane[j] = lane[j] >= row[i] || lane[j] != lane[j] ? lane[j] : row[i];
+    float best = lane[0];
+    for (int j = 1; j < LANES; j++)
+        best = best >= lane[j] || best != best ? best : lane[j];
+    return best;
+}
+
+typedef struct reduce_context {
+    const float *in;
+    float *out;
+    tensor input, output; /* collapsed; the output has stride 0 where it is reduced */
+    reduction kind;
+    double scale; /* 1 / length for the mean */
+} reduce_context;
+
+static void reduce_rows(void *context, int64_t begin, int64_t end) {
+    const reduce_context *c = context;
+    int inner = c->input.shape.rank - 1;
+    int64_t n = c->input.shape.dim[inner], stride = inner ? c->input.stride[0] : 0;
+    for (int64_t i = begin; i < end; i++) {
+        const float *row = c->in + i * stride;
+        c->out[i] = c->kind == REDUCTION_MAX ? max_row(n, row)
+                                             : (float)(sum_row(n, row) * c->scale);
+    }
+}
+
+static void sum_column_block(const reduce_context *c, int64_t column, int64_t width) {
+    int64_t rows = c->input.shape.dim[0], stride = c->input.stride[0];
+    double total[COLUMN_BLOCK] = {0};
+    for (int64_t start = 0; start < rows; start += ROWS_PER_PARTIAL) {
+        int64_t stop = rows - start < ROWS_PER_PARTIAL ? rows : start + ROWS_PER_PARTIAL;
+        float partial[COLUMN_BLOCK] = {0};
+        for (int64_t i = start; i < stop; i++) {
+            const float *row = c->in + i * stride + column;
+            if (width == COLUMN_BLOCK)
+                for (int j = 0; j < COLUMN_BLOCK; j++)
+                    partial[j] += row[j];
+            else
+                for (int64_t j = 0; j < width; j++)
+                    partial[j] += row[j];
+        }
+        for (int j = 0; j < COLUMN_BLOCK; j++)
+            total[j] += partial[j];
+    }
+    for (int64_t j = 0; j < width; j++)
+        c->out[column + j] = (float)(total[j] * c->scale);
+}
+
+static void reduce_columns(void *context, int64_t begin, int64_t end) {
+    const reduce_context *c = context;
+    for (int64_t column = begin; column < end; column += COLUMN_BLOCK) {
+        int64_t width = end - column < COLUMN_BLOCK ? end - column : COLUMN_BLOCK;
+        sum_column_block(c, column, width);
+    }
+}
+
+/* Output elements [begin, end), each a walk over all reduced dimensions. */
+static void reduce_general(void *context, int64_t begin, int64_t end) {
+    const reduce_context *c = context;
+    const shape *s = &c->input.shape;
+    int64_t length = 1;
+    for (int d = 0; d < s->rank; d++)
+        if (c->output.stride[d] == 0)
+            length *= s->dim[d];
+    for (int64_t i = begin; i < end; i++) {
+        int64_t left = i, base = 0;
+        for (int d = s->rank - 1; d >= 0; d--)
+            if (c->output.stride[d] != 0) {
+                base += left % s->dim[d] * c->input.stride[d];
+                left /= s->dim[d];
+            }
+        double total = 0;
+        float best = -INFINITY;
+        for (int64_t k = 0; k < length; k++) {
+            int64_t rest = k, offset = base;
+            for (int d = s->rank - 1; d >= 0; d--)
+                if (c->output.stride[d] == 0) {
+                    offset += rest % s->dim[d] * c->input.stride[d];
+                    rest /= s->dim[d];
+                }
+            float x = c->in[offset];
+            total += x;
+            best = best >= x || best != best ? best : x;
+        }
+        c->out[i] = c->kind == REDUCTION_MAX ? best : (float)(total * c->scale);
+    }
+}
+
+void reduction_run_f32(const kernel_args *args, reduction kind) {
+    tensor pair[2] = {args->inputs[0], args->outputs[0]};
+    int64_t results = shape_elements(&pair[1].shape);
+    int64_t length = shape_elements(&pair[0].shape) / results;
+    for (int d = 0; d < pair[0].shape.rank; d++)
+        if (pair[1].shape.dim[d] == 1)
+            pair[1].stride[d] = 0;
+    pair[1].shape = pair[0].shape;
+    tensor_collapse(pair, 2);
+    reduce_context c = {.in = args->inputs[0].data,
+                        .out = args->outputs[0].data,
+                        .input = pair[0],
+                        .output = pair[1],
+                        .kind = kind,
+                        .scale = kind == REDUCTION_MEAN ? 1.0 / (double)length : 1.0};
+    int rank = pair[0].shape.rank, inner = rank - 1;
+    bool inner_reduced = pair[1].stride[inner] == 0 || results == 1;
+    bool dense = pair[0].stride[inner] == 1;
+    int64_t grain = length >= GRAIN_ELEMENTS ? 1 : GRAIN_ELEMENTS / length;
+    if (dense && inner_reduced && (rank == 1 || (rank == 2 && pair[1].stride[0] != 0)))
+        threads_for(results, grain, reduce_rows, &c);
+    else if (dense && rank == 2 && !inner_reduced && pair[1].stride[0] == 0 &&
+             kind != REDUCTION_MAX)
+        threads_for(results, COLUMN_BLOCK, reduce_columns, &c);
+    else
+        threads_for(results, grain, reduce_general, &c);
+}
+
+value *reduction_build(graph *g, const op *kind, value *a, const shape *axes) {
+    return graph_add_node(g, kind, &a, 1, &ATTR_LIST("axes", *axes), 1);
+}

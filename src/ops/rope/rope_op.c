@@ -1,0 +1,102 @@
+#include "base/threads.h"
+#include "graph/op.h"
+#include "ops/kernel.h"
+#include "ops/rope/rope.h"
+
+static dyno_status infer(const node *n, value_type *outputs) {
+    RETURN_IF_FAILED(node_require_attribute(n, "inverse", ATTRIBUTE_INTEGER));
+    const shape *x = &n->inputs[0]->shape;
+    for (int i = 1; i < 3; i++) {
+        const shape *table = &n->inputs[i]->shape;
+        if (x->rank < 2 || table->rank != 2 || table->dim[0] != x->dim[x->rank - 2] ||
+            2 * table->dim[1] != x->dim[x->rank - 1] || n->inputs[i]->type != DTYPE_F32)
+            return dyno_fail(DYNO_INVALID, "x is [%s] and a table %s[%s]; it must be f32[T, D/2]",
+                             shape_format(x).text, dtype_name(n->inputs[i]->type),
+                             shape_format(table).text);
+    }
+    outputs[0] = (value_type){n->inputs[0]->type, *x};
+    return DYNO_OK;
+}
+
+static void gradient(graph *g, const node *n, value *const *dy, const bool *wanted, value **dx) {
+    if (wanted[0])
+        dx[0] = build_rope(g, dy[0], (rope_table){n->inputs[1], n->inputs[2]},
+                           !attribute_integer(&n->attributes, "inverse"));
+}
+
+/* Two products and a sum for each element. */
+static op_cost cost(const node *n) { return op_cost_streaming(n, 3); }
+
+static void reference(const node *n, const double *const *inputs, double *const *outputs) {
+    const shape *s = &n->inputs[0]->shape;
+    int64_t length = s->dim[s->rank - 2], half = s->dim[s->rank - 1] / 2;
+    double sign = attribute_integer(&n->attributes, "inverse") ? -1 : 1;
+    for (int64_t row = 0; row < shape_elements(s) / (2 * half); row++)
+        for (int64_t j = 0; j < half; j++) {
+            const double *x = inputs[0] + row * 2 * half;
+            double *y = outputs[0] + row * 2 * half;
+            double c = inputs[1][row % length * half + j];
+            double sine = sign * inputs[2][row % length * half + j];
+            y[j] = x[j] * c - x[j + half] * sine;
+            y[j + half] = x[j + half] * c + x[j] * sine;
+        }
+}
+
+static void rotate_row(int64_t half, const float *restrict x, const float *restrict c,
+                       const float *restrict s, float sign, float *restrict y) {
+    for (int64_t j = 0; j < half; j++) {
+        float sine = sign * s[j];
+        y[j] = x[j] * c[j] - x[j + half] * sine;
+        y[j + half] = x[j + half] * c[j] + x[j] * sine;
+    }
+}
+
+static void run_rows(void *context, int64_t begin, int64_t end) {
+    const kernel_args *args = context;
+    const tensor *x = &args->inputs[0];
+    const shape *s = &x->shape;
+    int64_t length = s->dim[s->rank - 2], half = s->dim[s->rank - 1] / 2;
+    const float *cosine = args->inputs[1].data, *sine = args->inputs[2].data;
+    float sign = attribute_integer(args->attributes, "inverse") ? -1.0f : 1.0f;
+    for (int64_t row = begin; row < end; row++) {
+        int64_t left = row, offset = 0, table = row % length * half;
+        for (int d = s->rank - 2; d >= 0; d--) {
+            offset += left % s->dim[d] * x->stride[d];
+            left /= s->dim[d];
+        }
+        rotate_row(half, (const float *)x->data + offset, cosine + table, sine + table, sign,
+                   (float *)args->outputs[0].data + row * 2 * half);
+    }
+}
+
+static void run(const kernel_args *args) {
+    const shape *s = &args->inputs[0].shape;
+    threads_for(shape_elements(s) / s->dim[s->rank - 1], 64, run_rows, (void *)args);
+}
+
+static const char *reject(const kernel_args *args) {
+    if (args->inputs[0].stride[args->inputs[0].shape.rank - 1] != 1)
+        return "rows must be dense";
+    if (!tensor_is_contiguous(&args->inputs[1]) || !tensor_is_contiguous(&args->inputs[2]))
+        return "the tables must be dense";
+    return kernel_reject_unless_f32(args);
+}
+
+static const kernel rope_f32 = {
+    .name = "rope_f32", .backend = BACKEND_CPU, .reject = reject, .run = run};
+
+const op op_rope = {.name = "rope",
+                    .summary = "rotary position embedding, half-split",
+                    .class = OP_CLASS_ELEMENTWISE,
+                    .input_count = 3,
+                    .output_count = 1,
+                    .infer = infer,
+                    .gradient = gradient,
+                    .cost = cost,
+                    .reference = reference,
+                    .kernels = (const kernel *const[]){&rope_f32, NULL}};
+
+value *build_rope(graph *g, value *x, rope_table table, bool inverse) {
+    return graph_add_node(g, &op_rope, (value *[]){x, table.cos, table.sin}, 3,
+                          &ATTR_INTEGER("inverse", inverse), 1);
+}

@@ -1,0 +1,78 @@
+/* scalar_math.h - the functions a scalar expression may use: EXP, LOG, SQRT.
+ *
+ * In float they are written so that a loop over them vectorises: no branches, no tables, no
+ * calls. In double they are libm's, which is what the references use. */
+#ifndef OPS_SCALAR_MATH_H
+#define OPS_SCALAR_MATH_H
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+static inline float float_from_bits(uint32_t bits) {
+    float number;
+    memcpy(&number, &bits, sizeof number);
+    return number;
+}
+
+static inline uint32_t bits_from_float(float number) {
+    uint32_t bits;
+    memcpy(&bits, &number, sizeof bits);
+    return bits;
+}
+
+/* exp in float, within 1.5 ulp; 0 below -104, infinity above 88.73, NaN stays NaN.
+ * x = n ln 2 + r with |r| <= ln 2 / 2; e^r by a polynomial (Cephes' coefficients). 2^n is
+ * applied in two halves, so that subnormal results come out right. */
+static inline float exp_f32(float x) {
+    const float magic = 0x1.8p23f; /* adding it rounds to an integer, held in the low bits */
+    float clamped = x < -104.0f ? -104.0f : x;
+    clamped = clamped > 104.0f ? 104.0f : clamped;
+    float shifted = clamped * 0x1.715476p0f + magic;
+    float n = shifted - magic;
+    float r = clamped - n * 0x1.62e4p-1f;
+    r = r - n * 0x1.7f7d1cp-20f;
+    float p = 1.9875691500e-4f;
+    p = p * r + 1.3981999507e-3f;
+    p = p * r + 8.3334519073e-3f;
+    p = p * r + 4.1665795894e-2f;
+    p = p * r + 1.6666665459e-1f;
+    p = p * r + 5.0000001201e-1f;
+    float y = p * (r * r) + r + 1.0f;
+    uint32_t exponent = bits_from_float(shifted) - bits_from_float(magic); /* n, two's complement */
+    uint32_t half = (uint32_t)((int32_t)exponent >> 1), rest = exponent - half;
+    y *= float_from_bits((half + 127u) << 23);
+    return y * float_from_bits((rest + 127u) << 23);
+}
+
+/* log in float, within 1.5 ulp; -infinity at 0, NaN below it.
+ * x = 2^n m with m in [sqrt(1/2), sqrt(2)); log m by a polynomial (Cephes' coefficients). */
+static inline float log_f32(float x) {
+    float scaled = x < 0x1p-126f ? x * 0x1p23f : x;
+    float bias = x < 0x1p-126f ? 150.0f : 127.0f;
+    uint32_t bits = bits_from_float(scaled);
+    uint32_t shifted = bits - 0x3f3504f3u; /* sqrt(1/2) */
+    int32_t exponent = (int32_t)shifted >> 23;
+    float m = float_from_bits((shifted & 0x007fffffu) + 0x3f3504f3u) - 1.0f;
+    float n = (float)exponent + (127.0f - bias);
+    float p = 7.0376836292e-2f;
+    p = p * m - 1.1514610310e-1f;
+    p = p * m + 1.1676998740e-1f;
+    p = p * m - 1.2420140846e-1f;
+    p = p * m + 1.4249322787e-1f;
+    p = p * m - 1.6668057665e-1f;
+    p = p * m + 2.0000714765e-1f;
+    p = p * m - 2.4999993993e-1f;
+    p = p * m + 3.3333331174e-1f;
+    float square = m * m;
+    float y = p * m * square - 0x1.bd0106p-13f * n - 0.5f * square;
+    y = m + y + 0x1.63p-1f * n;
+    y = x > 0.0f ? y : x == 0.0f ? -INFINITY : NAN;
+    return x == INFINITY ? INFINITY : y;
+}
+
+#define EXP(x) _Generic((x), double : exp, float : exp_f32)(x)
+#define LOG(x) _Generic((x), double : log, float : log_f32)(x)
+#define SQRT(x) _Generic((x), double : sqrt, float : sqrtf)(x)
+
+#endif

@@ -1,0 +1,25 @@
+/* plot.h - small pictures in text, for a terminal. */
+#ifndef REPORT_PLOT_H
+#define REPORT_PLOT_H
+
+#include <stdint.h>
+
+#include "base/text.h"
+
+typedef struct plot_bar {
+    const char *label;
+    double value; /* bars start at 0; negative ones and those that are not finite are empty */
+} plot_bar;
+
+/* One line a bar, the longest `width` characters:
+ *     matmul   ################ 12.3
+ *     softmax  ####              3.1   */
+void plot_bars(text *out, const plot_bar *bars, int count, int width, const char *unit);
+
+/* The values in order, `width` x `height` characters, the scale from 0 or from the least value
+ * when that shows more. More values than columns: each column shows its largest, so that a
+ * spike cannot vanish. The first `marked` values are drawn as 'w' (warm-up), the others '*'. */
+void plot_line(text *out, const double *values, int64_t count, int64_t marked, int width,
+               int height, const char *unit);
+
+#endif

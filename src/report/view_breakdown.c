@@ -1,0 +1,189 @@
+/* view_breakdown.c - where the time of a cell went: one row a class or scope, and the total.
+ *
+ * Percentages are rounded together (largest remainder), so that the column as printed adds up
+ * to 100.0 and not to 99.9. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "report/plot.h"
+#include "report/view.h"
+
+enum { TENTHS = 1000 }; /* of a percent, in the whole */
+
+static int column_index(const results_breakdown *breakdown, const char *name) {
+    for (int i = 0; i < breakdown->column_count; i++)
+        if (strcmp(breakdown->columns[i].name, name) == 0)
+            return i;
+    return -1;
+}
+
+static double value_at(const results_breakdown *breakdown, int64_t row, int column) {
+    return column < 0 ? (double)NAN : results_number(&breakdown->rows[row].values[column]);
+}
+
+static double total_of(const results_breakdown *breakdown, int column) {
+    double total = 0;
+    for (int64_t i = 0; i < breakdown->row_count; i++)
+        total += value_at(breakdown, i, column);
+    return total;
+}
+
+typedef struct remainder_of_row {
+    double remainder;
+    int64_t row;
+} remainder_of_row;
+
+static int largest_first(const void *a, const void *b) {
+    const remainder_of_row *x = a, *y = b;
+    if (x->remainder < y->remainder || x->remainder > y->remainder)
+        return x->remainder < y->remainder ? 1 : -1;
+    return (x->row > y->row) - (x->row < y->row);
+}
+
+/* Tenths of a percent for each row, summing to 1000; NULL when the times do not add up to
+ * something positive. */
+static int *share_tenths(const results_breakdown *breakdown, int column, double total) {
+    if (!(total > 0) || !isfinite(total))
+        return NULL;
+    int64_t rows = breakdown->row_count;
+    int *tenths = memory_allocate((size_t)rows, sizeof *tenths);
+    remainder_of_row *order = memory_allocate((size_t)rows, sizeof *order);
+    int given = 0;
+    for (int64_t i = 0; i < rows; i++) {
+        double exact = value_at(breakdown, i, column) / total * TENTHS;
+        if (!(exact >= 0 && exact <= TENTHS)) {
+            free(tenths);
+            free(order);
+            return NULL;
+        }
+        tenths[i] = (int)floor(exact);
+        given += tenths[i];
+        order[i] = (remainder_of_row){exact - tenths[i], i};
+    }
+    qsort(order, (size_t)rows, sizeof *order, largest_first);
+    for (int64_t i = 0; i < rows && given < TENTHS; i++, given++)
+        tenths[order[i].row]++;
+    free(order);
+    return tenths;
+}
+
+/* What the columns with a meaning are, and where. */
+typedef struct known_columns {
+    int time, count, flops, bytes;
+    double ms; /* in one of the time column's unit */
+} known_columns;
+
+static known_columns find_columns(const results_breakdown *breakdown) {
+    known_columns known = {column_index(breakdown, "time"), column_index(breakdown, "count"),
+                           column_index(breakdown, "flops"), column_index(breakdown, "bytes"),
+                           NAN};
+    if (known.time >= 0)
+        known.ms = view_ms_per_unit(breakdown->columns[known.time].unit);
+    if (isnan(known.ms))
+        known.time = -1;
+    return known;
+}
+
+static bool is_known(known_columns known, int column) {
+    return column == known.time || column == known.count ||
+           (known.time >= 0 && (column == known.flops || column == known.bytes));
+}
+
+static void add_number(report_table *table, double value) {
+    bool is_whole = value >= floor(value) && value <= floor(value) && fabs(value) < 0x1p53;
+    if (is_whole)
+        table_add_integer(table, (int64_t)value);
+    else
+        table_add_real(table, value, 3);
+}
+
+/* `row` is -1 for the total. */
+static void add_numbers(report_table *table, const results_breakdown *breakdown,
+                        known_columns known, int64_t row, const int *tenths) {
+#define NUMBER(column)                                                                             \
+    ((column) < 0 ? (double)NAN                                                                    \
+     : row < 0    ? total_of(breakdown, column)                                                    \
+                  : value_at(breakdown, row, column))
+    if (known.time >= 0) {
+        double seconds = NUMBER(known.time) * known.ms / 1e3;
+        double rate = seconds > 0 ? 1 / seconds / 1e9 : (double)NAN;
+        table_add_real(table, seconds * 1e3, 3);
+        if (tenths)
+            table_add_real(table, (row < 0 ? TENTHS : tenths[row]) / 10.0, 1);
+        else
+            table_add_empty(table);
+        if (known.count >= 0)
+            add_number(table, NUMBER(known.count));
+        if (known.flops >= 0)
+            table_add_real(table, NUMBER(known.flops) * rate, 1);
+        if (known.bytes >= 0)
+            table_add_real(table, NUMBER(known.bytes) * rate, 1);
+    } else if (known.count >= 0) {
+        add_number(table, NUMBER(known.count));
+    }
+    for (int i = 0; i < breakdown->column_count; i++)
+        if (!is_known(known, i))
+            add_number(table, NUMBER(i));
+#undef NUMBER
+}
+
+report_table *view_create_breakdown_table(const results_cell *cell,
+                                          const results_breakdown *breakdown) {
+    text label = {0};
+    text_format(&label, "%s: ", breakdown->name);
+    view_describe_cell(cell, &label);
+    report_table *table = table_create(text_string(&label));
+    known_columns known = find_columns(breakdown);
+    for (int i = 0; i < breakdown->key_count; i++)
+        table_add_column(table, breakdown->keys[i], breakdown->keys[i], TABLE_LEFT);
+    if (known.time >= 0) {
+        table_add_column(table, "time_ms", "time ms", TABLE_RIGHT);
+        table_add_column(table, "percent", "%", TABLE_RIGHT);
+    }
+    if (known.count >= 0)
+        table_add_column(table, "count", "count", TABLE_RIGHT);
+    if (known.time >= 0 && known.flops >= 0)
+        table_add_column(table, "gflops", "GFLOP/s", TABLE_RIGHT);
+    if (known.time >= 0 && known.bytes >= 0)
+        table_add_column(table, "gb_per_s", "GB/s", TABLE_RIGHT);
+    for (int i = 0; i < breakdown->column_count; i++)
+        if (!is_known(known, i)) {
+            label.length = 0;
+            text_format(&label, "%s %s", breakdown->columns[i].name, breakdown->columns[i].unit);
+            table_add_column(table, breakdown->columns[i].name, text_string(&label), TABLE_RIGHT);
+        }
+    text_release(&label);
+    int *tenths = known.time >= 0
+                      ? share_tenths(breakdown, known.time, total_of(breakdown, known.time))
+                      : NULL;
+    for (int64_t i = 0; i < breakdown->row_count; i++) {
+        table_add_row(table);
+        for (int j = 0; j < breakdown->key_count; j++)
+            table_add_text(table, breakdown->rows[i].keys[j]);
+        add_numbers(table, breakdown, known, i, tenths);
+    }
+    table_add_rule(table);
+    table_add_row(table);
+    for (int j = 0; j < breakdown->key_count; j++)
+        table_add_text(table, j ? "" : "total");
+    add_numbers(table, breakdown, known, -1, tenths);
+    free(tenths);
+    return table;
+}
+
+void view_plot_breakdown(const results_breakdown *breakdown, text *out) {
+    enum { MOST_BARS = 40 };
+    known_columns known = find_columns(breakdown);
+    if (known.time < 0 || breakdown->key_count == 0)
+        return;
+    plot_bar bars[MOST_BARS];
+    int count = 0;
+    for (int64_t i = 0; i < breakdown->row_count && count < MOST_BARS; i++)
+        bars[count++] = (plot_bar){breakdown->rows[i].keys[breakdown->key_count - 1],
+                                   value_at(breakdown, i, known.time) * known.ms};
+    plot_bars(out, bars, count, 40, "ms");
+    if (breakdown->row_count > MOST_BARS)
+        text_format(out, "  and %lld more rows\n", (long long)(breakdown->row_count - MOST_BARS));
+}
