@@ -37,8 +37,7 @@ static const requirement AVX512_BITS[] = {
     {"AVX-512F", 7, 0, EBX, 16}, {"AVX-512BW", 7, 0, EBX, 30}, {"AVX-512VL", 7, 0, EBX, 31}, {0}};
 static const requirement AVX512_BF16_BITS[] = {
     {"AVX-512F", 7, 0, EBX, 16}, {"AVX-512 BF16", 7, 1, EAX, 5}, {0}};
-static const requirement AMX_BITS[] = {
-    {"AMX", 7, 0, EDX, 24}, {"AMX BF16", 7, 0, EDX, 22}, {0}};
+static const requirement AMX_BITS[] = {{"AMX", 7, 0, EDX, 24}, {"AMX BF16", 7, 0, EDX, 22}, {0}};
 
 static const struct {
     const requirement *bits;

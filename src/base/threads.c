@@ -46,8 +46,13 @@ void threads_for_each(int64_t count, threads_range *run, void *context) {
     if (threads > count)
         threads = (int)count;
     if (threads <= 1) {
+        /* Within a parallel region a library sees that it is in one and makes no threads of its
+         * own. Here it must be told, or its results would depend on the machine's cores. */
+        int outside = omp_get_max_threads();
+        omp_set_num_threads(1);
         for (int64_t i = 0; i < count; i++)
             run(context, i, i + 1);
+        omp_set_num_threads(outside);
         return;
     }
 #pragma omp parallel for schedule(dynamic, 1) num_threads(threads)

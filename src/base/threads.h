@@ -20,7 +20,8 @@ int threads_available(void);
  * excepted). Runs on the calling thread alone when there is at most one grain of work. */
 void threads_for(int64_t count, int64_t grain, threads_range *run, void *context);
 
-/* Hands out [i, i+1) one at a time, for few pieces of uneven or noisy cost. */
+/* Hands out [i, i+1) one at a time, for few pieces of uneven or noisy cost. A library that uses
+ * OpenMP, called from a piece, runs on the piece's thread alone. */
 void threads_for_each(int64_t count, threads_range *run, void *context);
 
 #endif

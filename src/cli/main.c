@@ -1,1 +1,130 @@
-int main(void) { return 0; }
+/* main.c - `dyno VERB ...`: finds the verb, runs it, and answers for what stdout swallowed. */
+#define _POSIX_C_SOURCE 200809L
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/isa.h"
+#include "cli/cli.h"
+
+static const cli_verb VERBS[] = {
+    {"doctor", "what this machine has, can do at best, and lacks", cli_doctor},
+    {"list", "models, ops and kernels that dyno knows", cli_list},
+    {"plan", "memory, FLOPs and launches of a step, without running it", cli_plan},
+    {"bench", "time forward, backward and whole training steps over a sweep", cli_bench},
+    {"step", "run training steps of a Hugging Face model and write what they compute", cli_step},
+    {"show", "print what a run recorded", cli_show},
+};
+enum { VERB_COUNT = sizeof VERBS / sizeof *VERBS };
+
+static const char *current_verb;
+
+int cli_report_failure(dyno_status status) {
+    if (current_verb)
+        fprintf(stderr, "dyno %s: %s\n", current_verb, dyno_error_message());
+    else
+        fprintf(stderr, "dyno: %s\n", dyno_error_message());
+    return status == DYNO_OK            ? 0
+           : status == DYNO_INVALID     ? 2
+           : status == DYNO_INTERRUPTED ? 130
+                                        : 1;
+}
+
+bool cli_parse_flags(const flags_verb *verb, int argc, char **argv, flags **out, int *exit_code) {
+    dyno_status status = flags_parse(verb, argc, argv, out);
+    if (status != DYNO_OK) {
+        *exit_code = cli_report_failure(status);
+        return false;
+    }
+    if (!flags_wants_help(*out))
+        return true;
+    text help = {0};
+    flags_append_help(verb, &help);
+    cli_print(&help);
+    text_release(&help);
+    flags_destroy(*out);
+    *out = NULL;
+    *exit_code = 0;
+    return false;
+}
+
+void cli_print(const text *out) { fwrite(text_string(out), 1, out->length, stdout); }
+
+static void print_help(FILE *stream) {
+    fprintf(stream,
+            "dyno %s: builds, plans, trains and measures decoder-only Transformers\n\n"
+            "usage: dyno VERB [flags]\n\n",
+            dyno_version());
+    for (int i = 0; i < VERB_COUNT; i++)
+        fprintf(stream, "  %-8s %s\n", VERBS[i].name, VERBS[i].summary);
+    fputs("\n`dyno VERB --help` explains a verb with examples. Start with `dyno doctor`.\n",
+          stream);
+}
+
+static int run_verb(const char *name, int argc, char **argv) {
+    const char *names[VERB_COUNT];
+    for (int i = 0; i < VERB_COUNT; i++) {
+        names[i] = VERBS[i].name;
+        if (strcmp(name, names[i]) == 0) {
+            current_verb = names[i];
+            return VERBS[i].run(argc, argv);
+        }
+    }
+    const char *nearest = text_nearest(name, names, VERB_COUNT);
+    return cli_report_failure(
+        nearest ? dyno_fail(DYNO_INVALID, "unknown verb '%s'; did you mean '%s'?", name, nearest)
+                : dyno_fail(DYNO_INVALID, "unknown verb '%s'; dyno --help lists them", name));
+}
+
+static int dispatch(int argc, char **argv) {
+    if (argc < 2) {
+        print_help(stderr);
+        return 2;
+    }
+    const char *first = argv[1];
+    if (strcmp(first, "--version") == 0) {
+        printf("dyno %s\n", dyno_version());
+        return 0;
+    }
+    bool asks_help = strcmp(first, "help") == 0;
+    if (strcmp(first, "--help") == 0 || strcmp(first, "-h") == 0 || (asks_help && argc == 2)) {
+        print_help(stdout);
+        return 0;
+    }
+    if (asks_help) {
+        char *arguments[] = {argv[2], (char[]){"--help"}, NULL};
+        return run_verb(argv[2], 2, arguments);
+    }
+    if (first[0] == '-')
+        return cli_report_failure(dyno_fail(
+            DYNO_INVALID, "'%s' is not a verb; flags come after it: dyno VERB [flags]", first));
+    return run_verb(first, argc - 1, argv + 1);
+}
+
+/* Apart from main and not inlined: main must not hold an instruction this CPU lacks. */
+__attribute__((noinline)) static int run(int argc, char **argv) {
+    /* A reader that went away is an error to report, not a death without a word. */
+    signal(SIGPIPE, SIG_IGN);
+    int code = dispatch(argc, argv);
+    bool failed_before = ferror(stdout) != 0;
+    errno = 0;
+    if (fflush(stdout) != 0 || failed_before) {
+        fprintf(stderr, "dyno: writing to standard output: %s\n",
+                errno ? strerror(errno) : "not everything was taken");
+        return code ? code : 1;
+    }
+    return code;
+}
+
+int main(int argc, char **argv) {
+    const char *missing = isa_missing_for_this_build();
+    if (missing) {
+        fputs("dyno: this build uses ", stderr);
+        fputs(missing, stderr);
+        fputs(", which this CPU does not have; build on this machine, or with -DDYNO_PORTABLE=ON\n",
+              stderr);
+        return 1;
+    }
+    return run(argc, argv);
+}

@@ -51,10 +51,10 @@ static const char *after_colon(const char *line) {
 }
 
 static void keep_flags_that_matter(const char *line, environment_cpu *cpu) {
-    static const char *const wanted[] = {"sse4_2", "avx", "avx2", "fma", "f16c", "avx_vnni",
-                                         "avx512f", "avx512bw", "avx512vl", "avx512dq",
-                                         "avx512_vnni", "avx512_bf16", "avx512_fp16",
-                                         "amx_tile", "amx_bf16", "amx_int8", "amx_fp16"};
+    static const char *const wanted[] = {
+        "sse4_2",      "avx",      "avx2",     "fma",      "f16c",        "avx_vnni",
+        "avx512f",     "avx512bw", "avx512vl", "avx512dq", "avx512_vnni", "avx512_bf16",
+        "avx512_fp16", "amx_tile", "amx_bf16", "amx_int8", "amx_fp16"};
     size_t used = 0;
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
         size_t length = strlen(wanted[i]);
@@ -124,7 +124,7 @@ static void read_caches(environment_cpu *cpu) {
         read_line(path, size, sizeof size);
         if (strcmp(type, "Instruction") == 0)
             continue;
-        int64_t *target = level == 1 ? &cpu->l1_data_bytes
+        int64_t *target = level == 1   ? &cpu->l1_data_bytes
                           : level == 2 ? &cpu->l2_bytes
                           : level == 3 ? &cpu->l3_bytes
                                        : NULL;

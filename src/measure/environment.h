@@ -7,10 +7,10 @@
 
 typedef struct environment_cpu {
     char model[128];
-    char flags[512];      /* those of the kernel's flags that matter here: "avx2 fma avx512f" */
-    int physical_cores;   /* in the machine */
-    int logical_cores;    /* online */
-    int available_cores;  /* that this process may run on */
+    char flags[512];     /* those of the kernel's flags that matter here: "avx2 fma avx512f" */
+    int physical_cores;  /* in the machine */
+    int logical_cores;   /* online */
+    int available_cores; /* that this process may run on */
     int64_t l1_data_bytes, l2_bytes, l3_bytes; /* of one instance; 0: unknown */
 } environment_cpu;
 

@@ -173,8 +173,10 @@ dyno_status machine_measure_bandwidth(int threads, machine_bandwidth *out) {
         share ? mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
               : MAP_FAILED;
     if (buffer == MAP_FAILED)
-        return dyno_fail(DYNO_OUT_OF_MEMORY, "measuring memory bandwidth: no %zu bytes for the "
-                         "buffer; free some memory", bytes);
+        return dyno_fail(DYNO_OUT_OF_MEMORY,
+                         "measuring memory bandwidth: no %zu bytes for the "
+                         "buffer; free some memory",
+                         bytes);
     madvise(buffer, bytes, MADV_HUGEPAGE); /* fewer faults; a refusal does not matter */
     time_loop(LOOP_FILL, threads, buffer, share);
     out->read = best_rate(LOOP_READ, threads, buffer, share);

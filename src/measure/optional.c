@@ -88,23 +88,43 @@ static const struct {
     version_reader *read;
     const char *folder; /* below the CUDA toolkit, for what ldconfig often does not know */
 } PARTS[OPTIONAL_COUNT] = {
-    [OPTIONAL_ONEDNN] = {"oneDNN", "fp32 matrix products on the CPU",
-                         {"libdnnl.so.3", "libdnnl.so.2"}, "dnnl_version", read_onednn, NULL},
-    [OPTIONAL_CUDA_DRIVER] = {"CUDA driver", "running on a GPU",
-                              {"libcuda.so.1"}, "cuDriverGetVersion", read_cuda, NULL},
-    [OPTIONAL_CUDA_RUNTIME] = {"CUDA runtime", "running on a GPU",
+    [OPTIONAL_ONEDNN] = {"oneDNN",
+                         "fp32 matrix products on the CPU",
+                         {"libdnnl.so.3", "libdnnl.so.2"},
+                         "dnnl_version",
+                         read_onednn,
+                         NULL},
+    [OPTIONAL_CUDA_DRIVER] = {"CUDA driver",
+                              "running on a GPU",
+                              {"libcuda.so.1"},
+                              "cuDriverGetVersion",
+                              read_cuda,
+                              NULL},
+    [OPTIONAL_CUDA_RUNTIME] = {"CUDA runtime",
+                               "running on a GPU",
                                {"libcudart.so.13", "libcudart.so.12", "libcudart.so"},
-                               "cudaRuntimeGetVersion", read_cuda, "lib64"},
-    [OPTIONAL_NVRTC] = {"NVRTC", "compiling generated kernels for the GPU",
+                               "cudaRuntimeGetVersion",
+                               read_cuda,
+                               "lib64"},
+    [OPTIONAL_NVRTC] = {"NVRTC",
+                        "compiling generated kernels for the GPU",
                         {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"},
-                        "nvrtcVersion", read_nvrtc, "lib64"},
-    [OPTIONAL_CUPTI] = {"CUPTI", "kernel profiles on the GPU",
+                        "nvrtcVersion",
+                        read_nvrtc,
+                        "lib64"},
+    [OPTIONAL_CUPTI] = {"CUPTI",
+                        "kernel profiles on the GPU",
                         {"libcupti.so.13", "libcupti.so.12", "libcupti.so"},
-                        "cuptiGetVersion", read_cupti, "extras/CUPTI/lib64"},
-    [OPTIONAL_NCCL] = {"NCCL", "several GPUs", {"libnccl.so.2"}, "ncclGetVersion", read_nccl,
-                       NULL},
-    [OPTIONAL_MPI] = {"Open MPI", "several processes", {"libmpi.so.40"},
-                      "MPI_Get_library_version", read_mpi, NULL},
+                        "cuptiGetVersion",
+                        read_cupti,
+                        "extras/CUPTI/lib64"},
+    [OPTIONAL_NCCL] = {"NCCL", "several GPUs", {"libnccl.so.2"}, "ncclGetVersion", read_nccl, NULL},
+    [OPTIONAL_MPI] = {"Open MPI",
+                      "several processes",
+                      {"libmpi.so.40"},
+                      "MPI_Get_library_version",
+                      read_mpi,
+                      NULL},
 };
 
 const char *optional_name(optional_part part) { return PARTS[part].name; }
@@ -119,8 +139,7 @@ static void *open_library(optional_part part, const char *library) {
         if (!roots[i])
             continue;
         char path[1024];
-        int length =
-            snprintf(path, sizeof path, "%s/%s/%s", roots[i], PARTS[part].folder, library);
+        int length = snprintf(path, sizeof path, "%s/%s/%s", roots[i], PARTS[part].folder, library);
         if (length > 0 && (size_t)length < sizeof path)
             handle = dlopen(path, RTLD_LAZY | RTLD_LOCAL);
     }

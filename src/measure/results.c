@@ -162,8 +162,8 @@ static void set_metric(results_cell *cell, const char *name, const char *unit,
             return;
         }
     MEMORY_GROW(cell->metrics, cell->metric_count, cell->metric_capacity);
-    cell->metrics[cell->metric_count++] = (results_metric){
-        copy_text(cell->strings, name), copy_text(cell->strings, unit), value};
+    cell->metrics[cell->metric_count++] =
+        (results_metric){copy_text(cell->strings, name), copy_text(cell->strings, unit), value};
 }
 
 void cell_set_metric(results_cell *cell, const char *name, const char *unit, int64_t value) {
@@ -222,9 +222,9 @@ void cell_add_sample_real(results_cell *cell, const char *name, const char *unit
     series_add_real(cell_series(cell, name, unit), value);
 }
 
-results_breakdown *cell_add_breakdown(results_cell *cell, const char *name,
-                                      const char *const *keys, int key_count,
-                                      const results_column *columns, int column_count) {
+results_breakdown *cell_add_breakdown(results_cell *cell, const char *name, const char *const *keys,
+                                      int key_count, const results_column *columns,
+                                      int column_count) {
     for (int i = 0; i < cell->breakdown_count; i++)
         if (strcmp(cell->breakdowns[i]->name, name) == 0) {
             results_breakdown *old = cell->breakdowns[i];
@@ -251,9 +251,9 @@ results_breakdown *cell_add_breakdown(results_cell *cell, const char *name,
 void breakdown_add_row(results_breakdown *breakdown, const char *const *keys,
                        const results_value *values) {
     MEMORY_GROW(breakdown->rows, breakdown->row_count, breakdown->row_capacity);
-    results_row row = {
-        .keys = memory_allocate((size_t)breakdown->key_count, sizeof *row.keys),
-        .values = memory_allocate((size_t)breakdown->column_count, sizeof *row.values)};
+    results_row row = {.keys = memory_allocate((size_t)breakdown->key_count, sizeof *row.keys),
+                       .values =
+                           memory_allocate((size_t)breakdown->column_count, sizeof *row.values)};
     for (int i = 0; i < breakdown->key_count; i++)
         row.keys[i] = copy_text(breakdown->strings, keys[i]);
     for (int i = 0; i < breakdown->column_count; i++) {
@@ -307,8 +307,7 @@ double results_number(const results_value *value) {
 
 double results_series_at(const results_series *series, int64_t index) {
     assert(index >= 0 && index < series->count);
-    return series->kind == RESULTS_INTEGER ? (double)series->integers[index]
-                                           : series->reals[index];
+    return series->kind == RESULTS_INTEGER ? (double)series->integers[index] : series->reals[index];
 }
 
 const char *results_status_name(results_status status) {

@@ -142,9 +142,9 @@ void series_add_real(results_series *series, double value);
 
 /* A new breakdown, or the one of that name (with the same shape) emptied. `keys` and `columns`
  * are copied. Rows then take exactly key_count texts and column_count numbers. */
-results_breakdown *cell_add_breakdown(results_cell *cell, const char *name,
-                                      const char *const *keys, int key_count,
-                                      const results_column *columns, int column_count);
+results_breakdown *cell_add_breakdown(results_cell *cell, const char *name, const char *const *keys,
+                                      int key_count, const results_column *columns,
+                                      int column_count);
 void breakdown_add_row(results_breakdown *breakdown, const char *const *keys,
                        const results_value *values);
 results_value results_integer(int64_t value);

@@ -51,9 +51,8 @@ static json_t *map_to_json(const results_map *map) {
 static json_t *series_to_json(const results_series *series) {
     json_t *object = json_object(), *values = json_array();
     for (int64_t i = 0; i < series->count; i++) {
-        results_value value = series->kind == RESULTS_INTEGER
-                                  ? results_integer(series->integers[i])
-                                  : results_real(series->reals[i]);
+        results_value value = series->kind == RESULTS_INTEGER ? results_integer(series->integers[i])
+                                                              : results_real(series->reals[i]);
         json_array_append_new(values, value_to_json(&value));
     }
     json_object_set_new(object, "unit", json_string(series->unit));
@@ -198,8 +197,8 @@ static dyno_status read_text(place at, const json_t *object, const char *field, 
 static dyno_status check_size(place at, const char *field, size_t size) {
     if (size > MOST_NAMES)
         return dyno_fail(DYNO_CORRUPT,
-                         "%s is not a run of dyno: '%s' has %zu entries, the limit is %d",
-                         at.what, field, size, MOST_NAMES);
+                         "%s is not a run of dyno: '%s' has %zu entries, the limit is %d", at.what,
+                         field, size, MOST_NAMES);
     return DYNO_OK;
 }
 
@@ -386,17 +385,17 @@ static dyno_status read_status(place at, const json_t *object, results_cell *cel
             cell_set_status(cell, status, reason);
             return DYNO_OK;
         }
-    return dyno_fail(DYNO_CORRUPT, "%s is not a run of dyno: cell %lld: unknown status '%s'; "
-                     "known are OK, OOM, SKIP, FAILED and INCOMPLETE", at.what,
-                     (long long)at.cell, name);
+    return dyno_fail(DYNO_CORRUPT,
+                     "%s is not a run of dyno: cell %lld: unknown status '%s'; "
+                     "known are OK, OOM, SKIP, FAILED and INCOMPLETE",
+                     at.what, (long long)at.cell, name);
 }
 
 static dyno_status read_cell(place at, const json_t *object, results_cell *cell) {
     if (!json_is_object(object))
         return wrong(at, "cells", object, "an array of objects");
     json_t *parameters, *metrics, *samples, *breakdowns = NULL;
-    RETURN_IF_FAILED(
-        read_member(at, object, "parameters", JSON_OBJECT, "an object", &parameters));
+    RETURN_IF_FAILED(read_member(at, object, "parameters", JSON_OBJECT, "an object", &parameters));
     RETURN_IF_FAILED(read_member(at, object, "metrics", JSON_OBJECT, "an object", &metrics));
     RETURN_IF_FAILED(read_member(at, object, "samples", JSON_OBJECT, "an object", &samples));
     if (json_object_get(object, "breakdowns"))
@@ -434,8 +433,7 @@ static dyno_status read_run(place at, const json_t *root, results *run) {
     if (!json_is_boolean(complete))
         return wrong(at, "complete", complete, "true or false");
     RETURN_IF_FAILED(read_member(at, root, "planned_cells", JSON_INTEGER, "an integer", &planned));
-    RETURN_IF_FAILED(
-        read_member(at, root, "environment", JSON_OBJECT, "an object", &environment));
+    RETURN_IF_FAILED(read_member(at, root, "environment", JSON_OBJECT, "an object", &environment));
     RETURN_IF_FAILED(read_member(at, root, "cells", JSON_ARRAY, "an array", &cells));
     run->started = arena_copy_string(run->strings, started);
     run->is_complete = json_is_true(complete);
@@ -488,8 +486,10 @@ dyno_status results_read(const char *path, results **out) {
         free(what);
         json_decref(root);
     } else if (result == DYNO_NOT_FOUND && is_directory) {
-        result = dyno_fail(DYNO_NOT_FOUND, "'%s' has no run.json: it is not the output "
-                           "directory of a run, or the run wrote nothing", path);
+        result = dyno_fail(DYNO_NOT_FOUND,
+                           "'%s' has no run.json: it is not the output "
+                           "directory of a run, or the run wrote nothing",
+                           path);
     }
     free(file);
     return result;

@@ -17,7 +17,11 @@ static int compare_reals(const void *a, const void *b) {
 
 statistics statistics_of_reals(const double *values, int64_t count) {
     statistics s = {.count = count > 0 ? count : 0,
-                    .mean = NAN, .std = NAN, .median = NAN, .min = NAN, .max = NAN};
+                    .mean = NAN,
+                    .std = NAN,
+                    .median = NAN,
+                    .min = NAN,
+                    .max = NAN};
     if (count <= 0)
         return s;
     long double sum = 0;
@@ -55,7 +59,6 @@ statistics statistics_of_integers(const int64_t *values, int64_t count) {
 statistics statistics_of_series(const results_series *series) {
     if (!series)
         return statistics_of_reals(NULL, 0);
-    return series->kind == RESULTS_INTEGER
-               ? statistics_of_integers(series->integers, series->count)
-               : statistics_of_reals(series->reals, series->count);
+    return series->kind == RESULTS_INTEGER ? statistics_of_integers(series->integers, series->count)
+                                           : statistics_of_reals(series->reals, series->count);
 }

@@ -18,17 +18,23 @@
     }
 
 static const model_config presets[] = {
-    PRESET("small", 768, 3072, 12, 12),    PRESET("medium", 1024, 4096, 24, 16),
-    PRESET("large", 1280, 5120, 36, 20),   PRESET("xl", 1600, 6400, 48, 25),
-    PRESET("2.7B", 2560, 10240, 32, 32),   PRESET("10B", 4608, 12288, 50, 36),
+    PRESET("small", 768, 3072, 12, 12),  PRESET("medium", 1024, 4096, 24, 16),
+    PRESET("large", 1280, 5120, 36, 20), PRESET("xl", 1600, 6400, 48, 25),
+    PRESET("2.7B", 2560, 10240, 32, 32), PRESET("10B", 4608, 12288, 50, 36),
 };
 
 enum { PRESET_COUNT = sizeof presets / sizeof *presets };
 
 static const config_field_names own_names = {
-    .d_model = "d_model",   .d_ff = "d_ff",         .layers = "layers",
-    .heads = "heads",       .kv_heads = "kv_heads", .head_dim = "head_dim",
-    .vocab = "vocab",       .norm_eps = "norm_eps", .rope_theta = "rope_theta",
+    .d_model = "d_model",
+    .d_ff = "d_ff",
+    .layers = "layers",
+    .heads = "heads",
+    .kv_heads = "kv_heads",
+    .head_dim = "head_dim",
+    .vocab = "vocab",
+    .norm_eps = "norm_eps",
+    .rope_theta = "rope_theta",
 };
 
 static dyno_status check_size(const char *field, int64_t value, int64_t limit) {
@@ -87,8 +93,8 @@ dyno_status config_check(const model_config *config, const config_field_names *n
                          names->head_dim, config->head_dim, names->d_model, config->d_model,
                          names->heads, config->heads);
     if (!(config->norm_eps >= 1e-12 && config->norm_eps <= 1))
-        return dyno_fail(DYNO_INVALID, "%s is %g, it must be from 1e-12 to 1",
-                         names->norm_eps, config->norm_eps);
+        return dyno_fail(DYNO_INVALID, "%s is %g, it must be from 1e-12 to 1", names->norm_eps,
+                         config->norm_eps);
     if (!(config->rope_theta >= 1 && config->rope_theta <= 1e12))
         return dyno_fail(DYNO_INVALID, "%s is %g, it must be from 1 to 1e12", names->rope_theta,
                          config->rope_theta);
@@ -129,10 +135,11 @@ dyno_status model_config_from_preset(const char *name, model_config *out) {
         text_format(&list, "%s%s", i ? ", " : "", names[i]);
     const char *nearest = text_nearest(name, names, PRESET_COUNT);
     dyno_status status =
-        nearest ? dyno_fail(DYNO_INVALID, "no preset is called '%s'; did you mean '%s'? There are: %s",
-                            text_quote(name).text, nearest, text_string(&list))
-                : dyno_fail(DYNO_INVALID, "no preset is called '%s'; there are: %s",
-                            text_quote(name).text, text_string(&list));
+        nearest
+            ? dyno_fail(DYNO_INVALID, "no preset is called '%s'; did you mean '%s'? There are: %s",
+                        text_quote(name).text, nearest, text_string(&list))
+            : dyno_fail(DYNO_INVALID, "no preset is called '%s'; there are: %s",
+                        text_quote(name).text, text_string(&list));
     text_release(&list);
     return status;
 }

@@ -89,9 +89,8 @@ static void fill_ones(void *context, int64_t begin, int64_t end) {
 }
 
 void model_parameter_init(const model_parameter *parameter, uint64_t seed, float *data) {
-    fill_job job = {.stream = rng_stream_init(seed, rng_hash_name(parameter->name)),
-                    .std = 1,
-                    .data = data};
+    fill_job job = {
+        .stream = rng_stream_init(seed, rng_hash_name(parameter->name)), .std = 1, .data = data};
     if (parameter->kind == PARAMETER_LINEAR)
         job.std = sqrt(2.0 / (double)(parameter->shape.dim[0] + parameter->shape.dim[1]));
     threads_for(shape_elements(&parameter->shape), INIT_GRAIN,

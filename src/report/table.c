@@ -94,8 +94,8 @@ static void add_cell(report_table *table, table_cell cell) {
 }
 
 void table_add_text(report_table *table, const char *value) {
-    add_cell(table, (table_cell){.kind = CELL_TEXT,
-                                 .text = arena_copy_string(table->strings, value)});
+    add_cell(table,
+             (table_cell){.kind = CELL_TEXT, .text = arena_copy_string(table->strings, value)});
 }
 
 void table_add_integer(report_table *table, int64_t value) {

@@ -119,8 +119,7 @@ static void append_note(text *out, const results_cell *cell) {
 static void note_interruption(const results *run, report_table *table) {
     if (run->is_complete)
         return;
-    int64_t planned =
-        run->planned_cells > run->cell_count ? run->planned_cells : run->cell_count;
+    int64_t planned = run->planned_cells > run->cell_count ? run->planned_cells : run->cell_count;
     table_add_note(table, "incomplete: interrupted after %lld of %lld cells",
                    (long long)results_finished_cells(run), (long long)planned);
 }
@@ -137,8 +136,8 @@ static void append_origin(const results *run, text *out) {
 /* The bench table */
 
 static const char *const LEADING[] = {"model", "context", "batch", "warmup", "pass"};
-static const char *const LEADING_HEADER[] = {"model", "context tokens", "batch",
-                                             "warm-up steps", "pass"};
+static const char *const LEADING_HEADER[] = {"model", "context tokens", "batch", "warm-up steps",
+                                             "pass"};
 enum { LEADING_COUNT = 5 };
 
 typedef struct bench_view {
@@ -212,7 +211,8 @@ static void add_phase_rows(const bench_view *view, const results_cell *cell) {
     const char *pass_name = pass && pass->kind == RESULTS_TEXT ? pass->text : "";
     for (int i = 0; i < 3; i++) {
         const results_series *phase = cell_find_series(cell, phases[i]);
-        if (!phase || phase == whole || phase->count != whole->count)
+        bool is_the_pass = strcmp(phases[i], pass_name) == 0;
+        if (!phase || phase == whole || is_the_pass || phase->count != whole->count)
             continue;
         text label = {0}, flops = {0};
         if (strcmp(pass_name, "forward+backward") != 0 || i != 1)
@@ -314,8 +314,9 @@ report_table *view_create_bench_table(const results *run, table_format format) {
     add_bench_columns(&view);
     for (int64_t i = 0; i < run->cell_count; i++)
         add_bench_rows(&view, run->cells[i]);
-    table_add_note(view.table,
-                   "tokens/s, GFLOP/s and %% peak are those of the median step; warm-up is in none");
+    table_add_note(
+        view.table,
+        "tokens/s, GFLOP/s and %% peak are those of the median step; warm-up is in none");
     if (view.peak_gflops > 0)
         table_add_note(view.table,
                        "%% peak = FLOP of one pass / median time / peak; peak = %.1f GFLOP/s, "
@@ -397,8 +398,9 @@ static void plot_steps(const results_cell *cell, text *out) {
     int64_t first = warmup ? warmup->count : 0, count = first + steps->count;
     double *values = memory_allocate((size_t)count, sizeof *values);
     for (int64_t i = 0; i < count; i++)
-        values[i] = view_ms_per_unit(steps->unit) * (i < first ? results_series_at(warmup, i)
-                                                               : results_series_at(steps, i - first));
+        values[i] =
+            view_ms_per_unit(steps->unit) *
+            (i < first ? results_series_at(warmup, i) : results_series_at(steps, i - first));
     text title = {0};
     view_describe_cell(cell, &title);
     text_append(out, "\n");
@@ -421,8 +423,8 @@ void view_render(const results *run, view_options options, text *out) {
     }
     bool is_bench = strcmp(run->verb, "bench") == 0;
     bool has_plots = options.has_plots && options.format == TABLE_TERMINAL;
-    report_table *table = is_bench ? view_create_bench_table(run, options.format)
-                                   : view_create_general_table(run);
+    report_table *table =
+        is_bench ? view_create_bench_table(run, options.format) : view_create_general_table(run);
     table_render(table, options.format, options.is_bold, out);
     table_destroy(table);
     for (int64_t i = 0; i < run->cell_count; i++) {

@@ -77,8 +77,7 @@ typedef struct known_columns {
 
 static known_columns find_columns(const results_breakdown *breakdown) {
     known_columns known = {column_index(breakdown, "time"), column_index(breakdown, "count"),
-                           column_index(breakdown, "flops"), column_index(breakdown, "bytes"),
-                           NAN};
+                           column_index(breakdown, "flops"), column_index(breakdown, "bytes"), NAN};
     if (known.time >= 0)
         known.ms = view_ms_per_unit(breakdown->columns[known.time].unit);
     if (isnan(known.ms))
@@ -123,9 +122,15 @@ static void add_numbers(report_table *table, const results_breakdown *breakdown,
     } else if (known.count >= 0) {
         add_number(table, NUMBER(known.count));
     }
-    for (int i = 0; i < breakdown->column_count; i++)
-        if (!is_known(known, i))
+    for (int i = 0; i < breakdown->column_count; i++) {
+        if (is_known(known, i))
+            continue;
+        /* Nobody knows that a column of another name (a median, a maximum) may be summed. */
+        if (row < 0 && i != known.flops && i != known.bytes)
+            table_add_empty(table);
+        else
             add_number(table, NUMBER(i));
+    }
 #undef NUMBER
 }
 

@@ -126,10 +126,11 @@ static dyno_status open_files(hf_directory *directory) {
         return add_file(directory, single_name);
     if (exists(directory->path, index_name))
         return open_index(directory);
-    return dyno_fail(DYNO_NOT_FOUND,
-                     "'%s' has neither %s nor %s; weights in other formats (pytorch_model.bin) must "
-                     "be saved as safetensors first",
-                     directory->path, single_name, index_name);
+    return dyno_fail(
+        DYNO_NOT_FOUND,
+        "'%s' has neither %s nor %s; weights in other formats (pytorch_model.bin) must "
+        "be saved as safetensors first",
+        directory->path, single_name, index_name);
 }
 
 static dyno_status locate(hf_directory *directory, const model_parameter *parameter,
@@ -139,16 +140,16 @@ static dyno_status locate(hf_directory *directory, const model_parameter *parame
         const char *name =
             json_string_value(json_object_get(directory->weight_map, parameter->name));
         if (!name)
-            return dyno_fail(DYNO_NOT_FOUND,
-                             "'%s/%s' names no file for the tensor '%s', which config.json asks for",
-                             directory->path, index_name, parameter->name);
+            return dyno_fail(
+                DYNO_NOT_FOUND,
+                "'%s/%s' names no file for the tensor '%s', which config.json asks for",
+                directory->path, index_name, parameter->name);
         weights = find_file(directory, name);
     }
     const safetensors_entry *entry = safetensors_find(weights->file, parameter->name);
     if (!entry)
-        return dyno_fail(DYNO_NOT_FOUND,
-                         "'%s/%s' has no tensor '%s', which config.json asks for", directory->path,
-                         weights->name, parameter->name);
+        return dyno_fail(DYNO_NOT_FOUND, "'%s/%s' has no tensor '%s', which config.json asks for",
+                         directory->path, weights->name, parameter->name);
     if (!shape_equal(&entry->shape, &parameter->shape))
         return dyno_fail(DYNO_CORRUPT,
                          "'%s/%s': tensor '%s' has shape [%s], config.json makes it [%s]",
@@ -244,13 +245,11 @@ const model_config *hf_directory_config(const hf_directory *directory) {
     return &directory->config;
 }
 
-dyno_status hf_directory_read(const hf_directory *directory, const char *name,
-                              float *destination) {
+dyno_status hf_directory_read(const hf_directory *directory, const char *name, float *destination) {
     safetensors_entry wanted = {.name = name};
     located_tensor key = {.entry = &wanted};
-    const located_tensor *found =
-        bsearch(&key, directory->tensors, (size_t)directory->tensor_count,
-                sizeof *directory->tensors, compare_tensors);
+    const located_tensor *found = bsearch(&key, directory->tensors, (size_t)directory->tensor_count,
+                                          sizeof *directory->tensors, compare_tensors);
     if (!found)
         return dyno_fail(DYNO_NOT_FOUND, "'%s': the model has no parameter '%s'", directory->path,
                          text_quote(name).text);

@@ -56,8 +56,8 @@ const safetensors_entry *safetensors_find(const safetensors_file *file, const ch
 const char *safetensors_metadata(const safetensors_file *file, const char *key);
 
 /* The tensor's bytes as they are. Safe to call from several threads. */
-NODISCARD dyno_status safetensors_read(const safetensors_file *file,
-                                       const safetensors_entry *entry, void *destination);
+NODISCARD dyno_status safetensors_read(const safetensors_file *file, const safetensors_entry *entry,
+                                       void *destination);
 /* Converted from any float type; others fail with DYNO_UNSUPPORTED. */
 NODISCARD dyno_status safetensors_read_f32(const safetensors_file *file,
                                            const safetensors_entry *entry, float *destination);
@@ -75,9 +75,9 @@ typedef struct safetensors_writer safetensors_writer;
 
 /* Writes the header for `count` tensors; `metadata` is an object of strings or NULL. The file
  * appears under its name when it is committed, whole, or never. */
-NODISCARD dyno_status safetensors_writer_create(const char *path,
-                                                const safetensors_tensor *tensors, int count,
-                                                const json_t *metadata, safetensors_writer **out);
+NODISCARD dyno_status safetensors_writer_create(const char *path, const safetensors_tensor *tensors,
+                                                int count, const json_t *metadata,
+                                                safetensors_writer **out);
 /* The next bytes of the data, in the order declared, in pieces of any size. */
 NODISCARD dyno_status safetensors_writer_append(safetensors_writer *writer, const void *bytes,
                                                 size_t count);

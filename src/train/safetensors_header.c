@@ -28,8 +28,8 @@ static dyno_status read_length(const unsigned char *bytes, size_t size, int64_t 
                                const char *what, int64_t *length) {
     if (file_size < PREFIX_BYTES || size < PREFIX_BYTES)
         return dyno_fail(DYNO_CORRUPT,
-                         "%s: the file is %" PRId64 " bytes, a safetensors file has at least 8", what,
-                         file_size);
+                         "%s: the file is %" PRId64 " bytes, a safetensors file has at least 8",
+                         what, file_size);
     uint64_t header = 0;
     for (int i = PREFIX_BYTES - 1; i >= 0; i--)
         header = header << 8 | bytes[i];
@@ -57,10 +57,11 @@ static dyno_status read_dtype(const scan *in, const char *name, const json_t *en
             *out = (dtype)i;
             return DYNO_OK;
         }
-    return dyno_fail(DYNO_UNSUPPORTED,
-                     "%s: tensor '%s' has dtype '%s'; known are F64, F32, BF16, F16, I64, I32, U16, "
-                     "U8 and BOOL",
-                     in->what, text_quote(name).text, text_quote(word).text);
+    return dyno_fail(
+        DYNO_UNSUPPORTED,
+        "%s: tensor '%s' has dtype '%s'; known are F64, F32, BF16, F16, I64, I32, U16, "
+        "U8 and BOOL",
+        in->what, text_quote(name).text, text_quote(word).text);
 }
 
 static dyno_status read_shape(const scan *in, const char *name, const json_t *entry, shape *out) {
@@ -165,8 +166,9 @@ static dyno_status check_chain(const scan *in, const safetensors_header *header)
     for (int i = 0; i < header->count; i++) {
         const safetensors_entry *entry = &header->entries[i];
         if (entry->offset != expected)
-            return dyno_fail(DYNO_CORRUPT, "%s: tensor '%s' %s '%s': it begins at %" PRId64
-                                           ", the one before ends at %" PRId64,
+            return dyno_fail(DYNO_CORRUPT,
+                             "%s: tensor '%s' %s '%s': it begins at %" PRId64
+                             ", the one before ends at %" PRId64,
                              in->what, text_quote(entry->name).text,
                              entry->offset < expected ? "overlaps" : "leaves a hole after",
                              text_quote(before).text, entry->offset - in->data_offset,

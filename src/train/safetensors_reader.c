@@ -137,10 +137,9 @@ static void convert_range(void *context, int64_t begin, int64_t end) {
 static dyno_status read_converted(const safetensors_file *file, const safetensors_entry *entry,
                                   dtype to, void *destination) {
     if (!dtype_is_float(entry->type))
-        return dyno_fail(DYNO_UNSUPPORTED,
-                         "'%s': tensor '%s' has dtype %s, it must be F64, F32, BF16 or F16",
-                         file->input.path, text_quote(entry->name).text,
-                         safetensors_dtype_names[entry->type]);
+        return dyno_fail(
+            DYNO_UNSUPPORTED, "'%s': tensor '%s' has dtype %s, it must be F64, F32, BF16 or F16",
+            file->input.path, text_quote(entry->name).text, safetensors_dtype_names[entry->type]);
     if (entry->type == to)
         return safetensors_read(file, entry, destination);
     int64_t from_bytes = dtype_bytes(entry->type), elements = entry->bytes / from_bytes;

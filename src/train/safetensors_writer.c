@@ -36,17 +36,18 @@ static dyno_status add_entry(const char *path, const safetensors_tensor *tensor,
                          json_object_get(root, tensor->name) ? "used twice" : "reserved");
     int64_t bytes, end;
     if (!tensor_bytes(tensor, &bytes) || !checked_add(*offset, bytes, &end))
-        return dyno_fail(DYNO_INVALID, "writing '%s': tensor '%s' of shape [%s] does not fit 64 bits",
-                         path, text_quote(tensor->name).text, shape_format(&tensor->shape).text);
+        return dyno_fail(DYNO_INVALID,
+                         "writing '%s': tensor '%s' of shape [%s] does not fit 64 bits", path,
+                         text_quote(tensor->name).text, shape_format(&tensor->shape).text);
     json_t *dims = json_array();
     for (int i = 0; i < tensor->shape.rank; i++)
         json_array_append_new(dims, json_integer(tensor->shape.dim[i]));
-    json_t *entry = json_pack("{s:s, s:o, s:[I, I]}", "dtype",
-                              safetensors_dtype_names[tensor->type], "shape", dims, "data_offsets",
-                              (json_int_t)*offset, (json_int_t)end);
+    json_t *entry =
+        json_pack("{s:s, s:o, s:[I, I]}", "dtype", safetensors_dtype_names[tensor->type], "shape",
+                  dims, "data_offsets", (json_int_t)*offset, (json_int_t)end);
     if (!entry || json_object_set_new(root, tensor->name, entry) != 0)
-        return dyno_fail(DYNO_INVALID, "writing '%s': the tensor name '%s' is not valid UTF-8", path,
-                         text_quote(tensor->name).text);
+        return dyno_fail(DYNO_INVALID, "writing '%s': the tensor name '%s' is not valid UTF-8",
+                         path, text_quote(tensor->name).text);
     *offset = end;
     return DYNO_OK;
 }
@@ -103,8 +104,7 @@ static dyno_status write_header(safetensors_writer *writer, const json_t *root) 
 }
 
 dyno_status safetensors_writer_create(const char *path, const safetensors_tensor *tensors,
-                                      int count, const json_t *metadata,
-                                      safetensors_writer **out) {
+                                      int count, const json_t *metadata, safetensors_writer **out) {
     *out = NULL;
     safetensors_writer *writer = memory_allocate(1, sizeof *writer);
     writer->path = memory_copy_string(path);
@@ -123,12 +123,11 @@ dyno_status safetensors_writer_create(const char *path, const safetensors_tensor
     return DYNO_OK;
 }
 
-dyno_status safetensors_writer_append(safetensors_writer *writer, const void *bytes,
-                                      size_t count) {
+dyno_status safetensors_writer_append(safetensors_writer *writer, const void *bytes, size_t count) {
     if (count > (uint64_t)(writer->expected - writer->written))
-        return dyno_fail(DYNO_INVALID,
-                         "writing '%s': %zu bytes more than the %" PRId64 " declared", writer->path,
-                         count - (size_t)(writer->expected - writer->written), writer->expected);
+        return dyno_fail(DYNO_INVALID, "writing '%s': %zu bytes more than the %" PRId64 " declared",
+                         writer->path, count - (size_t)(writer->expected - writer->written),
+                         writer->expected);
     RETURN_IF_FAILED(file_writer_append(writer->file, bytes, count));
     writer->written += (int64_t)count;
     return DYNO_OK;

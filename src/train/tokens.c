@@ -22,8 +22,9 @@ struct tokens {
 dyno_status tokens_open(const char *path, int token_bytes, tokens **out) {
     *out = NULL;
     if (token_bytes != 2 && token_bytes != 4)
-        return dyno_fail(DYNO_INVALID, "reading tokens from '%s': %d bytes a token, it must be 2 or 4",
-                         path, token_bytes);
+        return dyno_fail(DYNO_INVALID,
+                         "reading tokens from '%s': %d bytes a token, it must be 2 or 4", path,
+                         token_bytes);
     input_file input;
     RETURN_IF_FAILED(input_file_open(path, &input));
     if (input.size % token_bytes != 0) {
@@ -65,8 +66,8 @@ static dyno_status read_piece(const tokens *source, int64_t start, int64_t count
         uint32_t id = load_id(bytes + i * source->token_bytes, source->token_bytes);
         if (id >= vocab)
             return dyno_fail(DYNO_CORRUPT,
-                             "'%s': token %" PRId64 " is %" PRIu32
-                             ", the vocabulary has %" PRId64 " ids; was it made for another "
+                             "'%s': token %" PRId64 " is %" PRIu32 ", the vocabulary has %" PRId64
+                             " ids; was it made for another "
                              "vocabulary, or with tokens of another size than %d bytes?",
                              source->input.path, start + i, id, vocab, source->token_bytes);
         destination[i] = (int32_t)id;

@@ -52,16 +52,16 @@ static void reference(const node *n, const double *const *inputs, double *const 
 typedef struct update {
     float *restrict w, *restrict m, *restrict v;
     const float *restrict g;
-    float beta1, beta2, eps, keep, rate, inverse_root, scale;
+    float beta1, beta2, rest1, rest2; /* rest: 1 - beta, taken in double: near 1 it cancels */
+    float eps, keep, rate, inverse_root, scale;
 } update;
 
 static void run_range(void *context, int64_t begin, int64_t end) {
     const update u = *(const update *)context;
-    float rest1 = 1.0f - u.beta1, rest2 = 1.0f - u.beta2;
     for (int64_t i = begin; i < end; i++) {
         float g = u.g[i] * u.scale;
-        float m = u.beta1 * u.m[i] + rest1 * g;
-        float v = u.beta2 * u.v[i] + rest2 * g * g;
+        float m = u.beta1 * u.m[i] + u.rest1 * g;
+        float v = u.beta2 * u.v[i] + u.rest2 * g * g;
         u.m[i] = m;
         u.v[i] = v;
         u.w[i] = u.w[i] * u.keep - u.rate * m / (sqrtf(v) * u.inverse_root + u.eps);
@@ -81,6 +81,8 @@ static void run(const kernel_args *args) {
         .g = args->inputs[GRADIENT].data,
         .beta1 = (float)beta1,
         .beta2 = (float)beta2,
+        .rest1 = (float)(1 - beta1),
+        .rest2 = (float)(1 - beta2),
         .eps = (float)attribute_real(args->attributes, "eps"),
         .keep = (float)(1 - rate * attribute_real(args->attributes, "weight_decay")),
         .rate = (float)(rate / (1 - pow(beta1, t))),

@@ -110,7 +110,7 @@ value *build_global_norm(graph *g, value *const *values, int count) {
 }
 
 ELEMENTWISE_OP_SCALAR(clip_coefficient, "min(1, s / (a + 1e-6)), the factor that clips a norm a",
-                      3, NULL, s < a + 1e-6f ? s / (a + 1e-6f) : 1)
+                      3, NULL, s >= a + 1e-6f ? 1 : s / (a + 1e-6f)) /* NaN stays NaN */
 
 value *build_clip_coefficient(graph *g, value *norm, double max_norm) {
     return elementwise_build_scalar(g, &op_clip_coefficient, norm, max_norm);

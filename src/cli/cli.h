@@ -1,0 +1,36 @@
+/* cli.h - what the verbs of `dyno` share.
+ *
+ * A verb is a function: it parses its flags, calls the library, prints to stdout, and returns
+ * the exit code: 0 done, 1 failed, 2 misused, 130 interrupted. */
+#ifndef CLI_CLI_H
+#define CLI_CLI_H
+
+#include "base/status.h"
+#include "base/text.h"
+#include "cli/flags.h"
+
+typedef struct cli_verb {
+    const char *name, *summary;
+    int (*run)(int argc, char **argv); /* argv[0] is the verb's name */
+} cli_verb;
+
+int cli_doctor(int argc, char **argv);
+int cli_list(int argc, char **argv);
+int cli_plan(int argc, char **argv);
+int cli_bench(int argc, char **argv);
+int cli_step(int argc, char **argv);
+int cli_show(int argc, char **argv);
+
+/* Prints "dyno VERB: message" to stderr, the message being this thread's last failure, and
+ * returns the exit code that belongs to `status`. */
+int cli_report_failure(dyno_status status);
+
+/* Parses the flags. False when the verb is to return *exit_code at once: help was asked for and
+ * printed, or the flags are wrong and that was said. On true *out belongs to the caller. */
+NODISCARD bool cli_parse_flags(const flags_verb *verb, int argc, char **argv, flags **out,
+                               int *exit_code);
+
+/* Writes to stdout. Failures are found by main when the verb has returned. */
+void cli_print(const text *out);
+
+#endif

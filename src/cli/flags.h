@@ -1,0 +1,95 @@
+/* flags.h - a verb declares its flags in a table; parsing, checking and --help follow from it.
+ *
+ *     static const flag_spec FLAGS[] = {
+ *         {"context", "LIST", FLAG_INTEGER_LIST, "128", .help = "context lengths in tokens",
+ *          .minimum = 1, .maximum = 1 << 20},
+ *         {"format", NULL, FLAG_CHOICE, "table", .help = "how to print",
+ *          .choices = "table|md|csv|json"},
+ *     };
+ *     static const flags_verb VERB = {.name = "bench", ..., FLAGS_TABLE(FLAGS)};
+ *
+ * Values are given as --name VALUE or --name=VALUE, each flag at most once. Lists are "128,512"
+ * with ranges in between: "1:5" counts by one, "1:10:+3" by three, "128:1024:*2" doubles. "--"
+ * ends the flags. Every message names the flag, the value, the limit and, for a name that is
+ * not known, the nearest one. */
+#ifndef CLI_FLAGS_H
+#define CLI_FLAGS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "base/text.h"
+
+typedef enum flag_kind {
+    FLAG_SWITCH, /* no value */
+    FLAG_TEXT,
+    FLAG_INTEGER,
+    FLAG_REAL,
+    FLAG_BYTES,        /* 32GiB */
+    FLAG_INTEGER_LIST, /* with ranges; at most 10,000 items */
+    FLAG_TEXT_LIST,
+    FLAG_CHOICE,
+    FLAG_CHOICE_LIST
+} flag_kind;
+
+typedef struct flag_spec {
+    const char *name;        /* without the dashes */
+    const char *placeholder; /* NULL: the choices, or a word for the kind */
+    flag_kind kind;
+    const char *fallback;              /* as a user would write it; NULL: none */
+    const char *help;                  /* one sentence, no full stop */
+    int64_t minimum, maximum;          /* integers and each of a list; both 0: no limit */
+    double real_minimum, real_maximum; /* reals; both 0: no limit */
+    const char *choices;               /* "table|md|csv" */
+} flag_spec;
+
+typedef struct flags_example {
+    const char *command; /* after "dyno " */
+    const char *effect;
+} flags_example;
+
+typedef struct flags_verb {
+    const char *name;
+    const char *positional; /* "DIR"; NULL: none */
+    int least_positionals, most_positionals;
+    const char *summary; /* a paragraph: what it does, what comes out */
+    const flag_spec *flags;
+    int flag_count;
+    const flags_example *examples;
+    int example_count;
+} flags_verb;
+
+#define FLAGS_TABLE(table) .flags = (table), .flag_count = (int)(sizeof(table) / sizeof *(table))
+#define FLAGS_EXAMPLES(table)                                                                      \
+    .examples = (table), .example_count = (int)(sizeof(table) / sizeof *(table))
+
+typedef struct flags flags;
+
+/* Parses what follows argv[0], which is the verb's own name. `verb` must outlive the flags. On
+ * success *out belongs to the caller; on failure (DYNO_INVALID) it is NULL. When --help is
+ * anywhere among the flags nothing else is looked at. */
+NODISCARD dyno_status flags_parse(const flags_verb *verb, int argc, char *const *argv, flags **out);
+void flags_destroy(flags *given);
+
+bool flags_wants_help(const flags *given);
+/* Usage, summary, flags with defaults and limits, examples. */
+void flags_append_help(const flags_verb *verb, text *out);
+
+/* The value given, or the default. Asking for a flag that the verb did not declare, or as
+ * another kind, is a bug and asserts. Without value and default: 0, NULL, an empty list. */
+bool flags_switch(const flags *given, const char *name);
+int64_t flags_integer(const flags *given, const char *name);
+double flags_real(const flags *given, const char *name);
+int64_t flags_bytes(const flags *given, const char *name);
+const char *flags_text(const flags *given, const char *name); /* texts and choices */
+const int64_t *flags_list(const flags *given, const char *name, int *count);
+const char *const *flags_text_list(const flags *given, const char *name, int *count);
+
+/* Whether the user gave it. */
+bool flags_is_set(const flags *given, const char *name);
+
+int flags_positional_count(const flags *given);
+const char *flags_positional(const flags *given, int index);
+
+#endif

@@ -1,0 +1,337 @@
+#include "cli/plan_report.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/units.h"
+#include "plan/memory_account.h"
+#include "plan/scope.h"
+
+enum { PEAK_VALUES = 12 };
+
+static const double MIB = 0x1p20, GIB = 0x1p30;
+
+/* ---- recording ---- */
+
+typedef struct scope_cost {
+    char scope[SCOPE_TEXT_BYTES];
+    double flops[PHASE_COUNT], bytes;
+    int64_t launches;
+} scope_cost;
+
+static int most_flops_first(const void *a, const void *b) {
+    const scope_cost *x = a, *y = b;
+    double fx = 0, fy = 0;
+    for (int i = 0; i < PHASE_COUNT; i++) {
+        fx += x->flops[i];
+        fy += y->flops[i];
+    }
+    return (fx < fy) - (fx > fy);
+}
+
+static void record_flops_by_scope(const plan *p, results_cell *cell) {
+    scope_cost *costs = NULL;
+    int count = 0, capacity = 0;
+    for (int i = 0; i < p->launch_count; i++) {
+        const plan_launch *l = &p->launches[i];
+        scope_text name = scope_fold_layers(p->scopes[l->scope]);
+        int at = 0;
+        while (at < count && strcmp(costs[at].scope, name.text) != 0)
+            at++;
+        if (at == count) {
+            MEMORY_GROW(costs, count, capacity);
+            costs[count] = (scope_cost){0};
+            memcpy(costs[count++].scope, name.text, sizeof name.text);
+        }
+        costs[at].flops[l->phase] += l->flops;
+        costs[at].bytes += l->bytes_read + l->bytes_written;
+        costs[at].launches++;
+    }
+    qsort(costs, (size_t)count, sizeof *costs, most_flops_first);
+    static const results_column columns[] = {{"forward", "FLOP"}, {"backward", "FLOP"},
+                                             {"optimizer", "FLOP"}, {"flops", "FLOP"},
+                                             {"bytes", "B"},       {"launches", ""}};
+    const char *key = "scope";
+    results_breakdown *table = cell_add_breakdown(cell, "by_scope", &key, 1, columns, 6);
+    for (int i = 0; i < count; i++) {
+        const double *f = costs[i].flops;
+        const char *keys[] = {costs[i].scope};
+        results_value values[] = {results_real(f[PHASE_FORWARD]), results_real(f[PHASE_BACKWARD]),
+                                  results_real(f[PHASE_OPTIMIZER]),
+                                  results_real(f[PHASE_FORWARD] + f[PHASE_BACKWARD] +
+                                               f[PHASE_OPTIMIZER] + f[PHASE_COMMUNICATION]),
+                                  results_real(costs[i].bytes),
+                                  results_integer(costs[i].launches)};
+        breakdown_add_row(table, keys, values);
+    }
+    free(costs);
+}
+
+/* "4 x 12 x 128 x 128 x 4 B": every allocation prints as a formula. */
+static void append_formula(const plan_buffer *b, text *out) {
+    for (int i = 0; i < b->shape.rank; i++)
+        text_format(out, "%lld x ", (long long)b->shape.dim[i]);
+    text_format(out, "%d B", dtype_bytes(b->type));
+}
+
+static void record_peak_values(const plan *p, int launch, results_cell *cell) {
+    static const char *const keys[] = {"value", "role", "formula"};
+    static const results_column columns[] = {{"bytes", "B"}};
+    results_breakdown *table = cell_add_breakdown(cell, "peak_values", keys, 3, columns, 1);
+    int buffers[PEAK_VALUES];
+    int count = memory_account_alive_at(p, launch, buffers, PEAK_VALUES);
+    for (int i = 0; i < count; i++) {
+        const plan_buffer *b = &p->buffers[buffers[i]];
+        text formula = {0};
+        append_formula(b, &formula);
+        const char *texts[] = {b->name ? b->name : p->scopes[b->scope], role_name(b->role),
+                               text_string(&formula)};
+        results_value value = results_integer(b->bytes);
+        breakdown_add_row(table, texts, &value);
+        text_release(&formula);
+    }
+}
+
+void plan_report_record(const plan *p, int64_t memory_bytes, results_cell *cell) {
+    memory_account account = memory_account_plan(p);
+    plan_cost all = plan_total_cost(p, PHASE_COUNT);
+    cell_set_metric_real(cell, "flops", "FLOP", all.flops);
+    for (int i = 0; i < PHASE_COUNT; i++) {
+        char name[48];
+        snprintf(name, sizeof name, "%s_flops", phase_name((phase)i));
+        if (plan_total_cost(p, (phase)i).launches)
+            cell_set_metric_real(cell, name, "FLOP", plan_total_cost(p, (phase)i).flops);
+    }
+    cell_set_metric(cell, "launches", "", all.launches);
+    cell_set_metric_real(cell, "bytes_moved", "B", all.bytes_read + all.bytes_written);
+    for (int r = 0; r < ROLE_COUNT; r++) {
+        char name[48];
+        snprintf(name, sizeof name, "at_peak.%s", role_name((role)r));
+        cell_set_metric(cell, name, "B", account.at_peak[r]);
+    }
+    cell_set_metric(cell, "peak_bytes", "B", account.peak_bytes);
+    cell_set_metric(cell, "reserved_bytes", "B", account.reserved_bytes);
+    cell_set_metric(cell, "peak_launch", "", account.peak_launch);
+    char where[192] = "before the first launch";
+    if (account.peak_launch >= 0) {
+        const plan_launch *l = &p->launches[account.peak_launch];
+        snprintf(where, sizeof where, "%s %s (%s)", p->scopes[l->scope], l->op_name,
+                 phase_name(l->phase));
+    }
+    cell_set_text(cell, "peak_at", where);
+    if (memory_bytes) {
+        cell_set_metric(cell, "memory_bytes", "B", memory_bytes);
+        cell_set_text(cell, "fits", account.reserved_bytes <= memory_bytes ? "yes" : "no");
+    }
+    record_flops_by_scope(p, cell);
+    record_peak_values(p, account.peak_launch, cell);
+    cell_set_status(cell, RESULTS_OK, NULL);
+}
+
+/* ---- showing ---- */
+
+static double metric(const results_cell *cell, const char *name) {
+    const results_metric *found = cell_find_metric(cell, name);
+    return found ? results_number(&found->value) : 0;
+}
+
+static const char *parameter(const results_cell *cell, const char *name) {
+    const results_value *found = cell_find_parameter(cell, name);
+    return found && found->kind == RESULTS_TEXT ? found->text : "";
+}
+
+static int64_t context_of(const results_cell *cell) {
+    return (int64_t)results_number(cell_find_parameter(cell, "context"));
+}
+
+static bool has_limit(const results *run) {
+    return run->cell_count && cell_find_metric(run->cells[0], "memory_bytes");
+}
+
+static report_table *summary_table(const results *run) {
+    static const struct {
+        const char *role, *header;
+    } roles[] = {{"parameter", "weights"},   {"gradient", "gradients"},
+                 {"optimizer-state", "state"}, {"saved", "saved"},
+                 {"activation", "activations"}};
+    char title[160];
+    snprintf(title, sizeof title, "plan: batch %lld, fp32, eager; bytes by role at the peak",
+             (long long)results_number(cell_find_parameter(run->cells[0], "batch")));
+    report_table *t = table_create(title);
+    table_add_column(t, "model", "model", TABLE_LEFT);
+    table_add_column(t, "context", "context", TABLE_RIGHT);
+    table_add_column(t, "pass", "pass", TABLE_LEFT);
+    table_add_column(t, "parameters", "parameters", TABLE_RIGHT);
+    table_add_column(t, "gflop", "GFLOP", TABLE_RIGHT);
+    table_add_column(t, "launches", "launches", TABLE_RIGHT);
+    for (size_t i = 0; i < sizeof roles / sizeof *roles; i++) {
+        char header[48];
+        snprintf(header, sizeof header, "%s MiB", roles[i].header);
+        table_add_column(t, header, header, TABLE_RIGHT);
+    }
+    table_add_column(t, "peak_mib", "peak MiB", TABLE_RIGHT);
+    table_add_column(t, "reserved_mib", "reserved MiB", TABLE_RIGHT);
+    if (has_limit(run))
+        table_add_column(t, "fits", "fits", TABLE_LEFT);
+    table_add_column(t, "peak_at", "peak at", TABLE_LEFT);
+    for (int64_t i = 0; i < run->cell_count; i++) {
+        const results_cell *cell = run->cells[i];
+        table_add_row(t);
+        table_add_text(t, parameter(cell, "model"));
+        table_add_integer(t, context_of(cell));
+        table_add_text(t, parameter(cell, "pass"));
+        table_add_integer(t, (int64_t)metric(cell, "parameters"));
+        table_add_real(t, metric(cell, "flops") / 1e9, 1);
+        table_add_integer(t, (int64_t)metric(cell, "launches"));
+        for (size_t r = 0; r < sizeof roles / sizeof *roles; r++) {
+            char name[48];
+            snprintf(name, sizeof name, "at_peak.%s", roles[r].role);
+            table_add_real(t, metric(cell, name) / MIB, 1);
+        }
+        table_add_real(t, metric(cell, "peak_bytes") / MIB, 1);
+        table_add_real(t, metric(cell, "reserved_bytes") / MIB, 1);
+        if (has_limit(run))
+            table_add_text(t, parameter(cell, "fits"));
+        table_add_text(t, parameter(cell, "peak_at"));
+    }
+    table_add_note(t, "peak: bytes alive at once. reserved: what the caching allocator holds for "
+                      "it, predicted by running its policy; fits compares reserved with the limit");
+    return t;
+}
+
+static report_table *flops_table(const results_cell *cell) {
+    const results_breakdown *b = cell_find_breakdown(cell, "by_scope");
+    char title[160];
+    snprintf(title, sizeof title, "%s, context %lld, %s: FLOPs by scope", parameter(cell, "model"),
+             (long long)context_of(cell), parameter(cell, "pass"));
+    report_table *t = table_create(title);
+    static const char *const headers[] = {"forward GFLOP", "backward GFLOP", "optimizer GFLOP",
+                                          "all GFLOP", "moved MiB"};
+    static const char *const keys[] = {"forward_gflop", "backward_gflop", "optimizer_gflop",
+                                       "all_gflop", "moved_mib"};
+    table_add_column(t, "scope", "scope", TABLE_LEFT);
+    table_add_column(t, "launches", "launches", TABLE_RIGHT);
+    for (int i = 0; i < 5; i++)
+        table_add_column(t, keys[i], headers[i], TABLE_RIGHT);
+    table_add_column(t, "share", "% of FLOPs", TABLE_RIGHT);
+    double total[5] = {0}, all = metric(cell, "flops");
+    for (int64_t i = 0; i <= b->row_count; i++) {
+        bool is_total = i == b->row_count;
+        if (is_total)
+            table_add_rule(t);
+        table_add_row(t);
+        table_add_text(t, is_total ? "total" : b->rows[i].keys[0]);
+        table_add_integer(t, is_total ? (int64_t)metric(cell, "launches")
+                                      : (int64_t)results_number(&b->rows[i].values[5]));
+        double flops = 0;
+        for (int c = 0; c < 5; c++) {
+            double value = is_total ? total[c] : results_number(&b->rows[i].values[c]);
+            total[c] += is_total ? 0 : value;
+            if (c == 3)
+                flops = value;
+            table_add_real(t, value / (c == 4 ? MIB : 1e9), c == 4 ? 1 : 3);
+        }
+        table_add_real(t, all > 0 ? 100 * flops / all : 0, 2);
+    }
+    table_add_note(t, "a product of M x K by K x N counts 2 M N K; every other op as `dyno list "
+                      "ops` says; bytes: operands read once, results written once");
+    return t;
+}
+
+static report_table *peak_table(const results_cell *cell) {
+    const results_breakdown *b = cell_find_breakdown(cell, "peak_values");
+    char title[320];
+    snprintf(title, sizeof title, "%s, context %lld, %s: largest values alive at the peak, %s",
+             parameter(cell, "model"), (long long)context_of(cell), parameter(cell, "pass"),
+             parameter(cell, "peak_at"));
+    report_table *t = table_create(title);
+    table_add_column(t, "value", "value", TABLE_LEFT);
+    table_add_column(t, "role", "role", TABLE_LEFT);
+    table_add_column(t, "mib", "MiB", TABLE_RIGHT);
+    table_add_column(t, "formula", "as", TABLE_LEFT);
+    double shown = 0;
+    for (int64_t i = 0; i < b->row_count; i++) {
+        double bytes = results_number(&b->rows[i].values[0]);
+        shown += bytes;
+        table_add_row(t);
+        table_add_text(t, b->rows[i].keys[0]);
+        table_add_text(t, b->rows[i].keys[1]);
+        table_add_real(t, bytes / MIB, 2);
+        table_add_text(t, b->rows[i].keys[2]);
+    }
+    double peak = metric(cell, "peak_bytes");
+    table_add_note(t, "these are %.1f of %.1f MiB (%.1f %%)", shown / MIB, peak / MIB,
+                   peak > 0 ? 100 * shown / peak : 0);
+    return t;
+}
+
+/* Models and passes down, contexts across, in the order of the cells. */
+static report_table *map_table(const results *run) {
+    char title[160], limit[64] = "";
+    if (has_limit(run))
+        snprintf(limit, sizeof limit, ", x: more than %s",
+                 units_bytes((int64_t)metric(run->cells[0], "memory_bytes")).text);
+    snprintf(title, sizeof title, "memory needed, GiB (batch %lld, fp32, eager)%s",
+             (long long)results_number(cell_find_parameter(run->cells[0], "batch")), limit);
+    report_table *t = table_create(title);
+    table_add_column(t, "model", "model", TABLE_LEFT);
+    table_add_column(t, "parameters", "parameters", TABLE_RIGHT);
+    table_add_column(t, "pass", "pass", TABLE_LEFT);
+    const results_cell *first = run->cells[0];
+    int64_t across = 0;
+    while (across < run->cell_count &&
+           strcmp(parameter(run->cells[across], "model"), parameter(first, "model")) == 0 &&
+           strcmp(parameter(run->cells[across], "pass"), parameter(first, "pass")) == 0) {
+        char header[48];
+        snprintf(header, sizeof header, "context %lld", (long long)context_of(run->cells[across]));
+        table_add_column(t, header, header, TABLE_RIGHT);
+        across++;
+    }
+    for (int64_t i = 0; i < run->cell_count; i++) {
+        const results_cell *cell = run->cells[i];
+        if (i % across == 0) {
+            table_add_row(t);
+            table_add_text(t, parameter(cell, "model"));
+            table_add_text(t, units_count(metric(cell, "parameters")).text);
+            table_add_text(t, parameter(cell, "pass"));
+        }
+        char needed[48];
+        bool fits = strcmp(parameter(cell, "fits"), "no") != 0;
+        snprintf(needed, sizeof needed, "%s%.2f", fits ? "" : "x ",
+                 metric(cell, "reserved_bytes") / GIB);
+        table_add_text(t, needed);
+    }
+    return t;
+}
+
+static void render_and_destroy(report_table *t, const plan_report_options *options, text *out) {
+    if (out->length)
+        text_append(out, "\n");
+    table_render(t, options->format, options->is_bold, out);
+    table_destroy(t);
+}
+
+void plan_report_render(const results *run, plan_report_options options, text *out) {
+    if (options.format == TABLE_JSON) {
+        json_t *json = results_to_json(run);
+        char *dump = json_dumps(json, JSON_INDENT(1) | JSON_REAL_PRECISION(17));
+        text_append(out, dump ? dump : "");
+        text_append(out, "\n");
+        free(dump);
+        json_decref(json);
+        return;
+    }
+    if (options.is_map) {
+        render_and_destroy(map_table(run), &options, out);
+        return;
+    }
+    render_and_destroy(summary_table(run), &options, out);
+    if (!options.has_detail || options.format == TABLE_CSV)
+        return;
+    for (int64_t i = 0; i < run->cell_count; i++) {
+        render_and_destroy(flops_table(run->cells[i]), &options, out);
+        render_and_destroy(peak_table(run->cells[i]), &options, out);
+    }
+}

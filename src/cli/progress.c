@@ -1,0 +1,71 @@
+#define _POSIX_C_SOURCE 200809L
+#include "cli/progress.h"
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "base/units.h"
+
+static const int64_t REDRAW_NS = 100 * 1000 * 1000;
+
+struct progress {
+    double total;
+    int64_t started_ns, drawn_ns;
+    bool is_shown, is_drawn;
+};
+
+progress *progress_create(double total_work) {
+    progress *line = memory_allocate(1, sizeof *line);
+    line->total = total_work;
+    line->started_ns = clock_now_ns();
+    line->drawn_ns = line->started_ns - REDRAW_NS;
+    line->is_shown = isatty(STDERR_FILENO);
+    return line;
+}
+
+void progress_format(text *out, double done, double total, double elapsed_seconds,
+                     const char *label, int width) {
+    size_t from = out->length;
+    double part = total > 0 ? done / total : 0;
+    part = !(part > 0) ? 0 : part < 1 ? part : 1;
+    text_format(out, "%3.0f %%  ", part * 100);
+    if (part > 0)
+        text_format(out, "%s left  ", units_duration(elapsed_seconds * (1 - part) / part).text);
+    text_append(out, label);
+    if (out->length - from > (size_t)width) {
+        out->length = from + (size_t)width;
+        out->data[out->length] = '\0';
+    }
+}
+
+void progress_update(progress *line, double done_work, const char *label) {
+    int64_t now = clock_now_ns();
+    if (!line->is_shown || now - line->drawn_ns < REDRAW_NS)
+        return;
+    line->drawn_ns = now;
+    line->is_drawn = true;
+    text shown = {0};
+    progress_format(&shown, done_work, line->total, (double)(now - line->started_ns) / 1e9, label,
+                    78);
+    fprintf(stderr, "\r\033[K%s", text_string(&shown));
+    fflush(stderr);
+    text_release(&shown);
+}
+
+void progress_clear(progress *line) {
+    if (line->is_drawn)
+        fputs("\r\033[K", stderr);
+    line->is_drawn = false;
+}
+
+void progress_destroy(progress *line) {
+    if (!line)
+        return;
+    progress_clear(line);
+    free(line);
+}

@@ -1,0 +1,163 @@
+/* verb_doctor.c - `dyno doctor`: the machine, what it can do at best, and what is missing. */
+#include <stdio.h>
+
+#include "base/isa.h"
+#include "base/threads.h"
+#include "base/units.h"
+#include "cli/cli.h"
+#include "measure/environment.h"
+#include "measure/machine.h"
+#include "measure/optional.h"
+#include "report/table.h"
+
+static const flag_spec FLAGS[] = {
+    {"threads", "NUMBER", FLAG_INTEGER, "0",
+     .help = "threads of the second measurement; 0 is all that this process may use", .minimum = 0,
+     .maximum = 4096},
+    {"format", NULL, FLAG_CHOICE, "table", .help = "how to print", .choices = TABLE_FORMAT_CHOICES},
+};
+
+static const flags_example EXAMPLES[] = {
+    {"doctor", "is this machine ready, and how fast can it be?"},
+    {"doctor --threads 4", "peaks with one thread and with four"},
+    {"doctor --format md", "a table to paste beside published numbers"},
+};
+
+static const flags_verb VERB = {
+    .name = "doctor",
+    .summary = "Shows the CPU and memory, which instruction sets can be used and why not, the "
+               "peaks that every \"% of peak\" is measured against, and the optional libraries: "
+               "where each was found, or what is off without it. Takes two or three seconds, "
+               "most of them measuring; run it on an idle machine.",
+    FLAGS_TABLE(FLAGS),
+    FLAGS_EXAMPLES(EXAMPLES),
+};
+
+static void add_text(report_table *table, const char *part, const char *item, const char *value,
+                     const char *note) {
+    table_add_row(table);
+    table_add_text(table, part);
+    table_add_text(table, item);
+    table_add_text(table, value);
+    table_add_text(table, note);
+}
+
+static void add_integer(report_table *table, const char *part, const char *item, int64_t value,
+                        const char *note) {
+    table_add_row(table);
+    table_add_text(table, part);
+    table_add_text(table, item);
+    table_add_integer(table, value);
+    table_add_text(table, note);
+}
+
+static void add_real(report_table *table, const char *part, const char *item, double value,
+                     int decimals, const char *note) {
+    table_add_row(table);
+    table_add_text(table, part);
+    table_add_text(table, item);
+    table_add_real(table, value, decimals);
+    table_add_text(table, note);
+}
+
+static void add_cpu(report_table *table) {
+    environment_cpu cpu = environment_read_cpu();
+    char governor[64], note[128];
+    environment_read_governor(governor, sizeof governor);
+    add_text(table, "cpu", "model", cpu.model, "");
+    snprintf(note, sizeof note, "%d physical, %d logical in the machine", cpu.physical_cores,
+             cpu.logical_cores);
+    add_integer(table, "cpu", "cores available", cpu.available_cores, note);
+    if (cpu.l2_bytes) {
+        add_real(table, "cpu", "L1 data KiB", (double)cpu.l1_data_bytes / 0x1p10, 0, "");
+        add_real(table, "cpu", "L2 KiB", (double)cpu.l2_bytes / 0x1p10, 0, "");
+        add_real(table, "cpu", "L3 MiB", (double)cpu.l3_bytes / 0x1p20, 1, "");
+    }
+    add_text(table, "cpu", "frequency governor", governor, "");
+    for (isa which = 0; which < ISA_COUNT; which++) {
+        isa_answer answer = isa_check(which);
+        add_text(table, "isa", isa_name(which), answer.is_usable ? "usable" : "no", answer.why_not);
+    }
+}
+
+static void add_memory(report_table *table) {
+    environment_memory memory = environment_read_memory();
+    add_real(table, "memory", "total GiB", (double)memory.total_bytes / 0x1p30, 2, "");
+    add_real(table, "memory", "available GiB", (double)memory.available_bytes / 0x1p30, 2, "");
+}
+
+NODISCARD static dyno_status add_peaks(report_table *table, int threads) {
+    machine_peaks peaks;
+    char item[64];
+    RETURN_IF_FAILED(machine_peaks_get(threads, &peaks));
+    const struct {
+        const char *name, *note;
+        double value;
+    } rows[] = {{"fp32 GFLOP/s", "FMAs in registers, an FMA being 2 FLOP", peaks.gflops_f32},
+                {"read GB/s", "s += a[i], n bytes", peaks.bandwidth.read},
+                {"copy GB/s", "b[i] = a[i], 2 n bytes", peaks.bandwidth.copy},
+                {"triad GB/s", "a[i] = b[i] + k c[i], 3 n bytes", peaks.bandwidth.triad}};
+    for (int i = 0; i < 4; i++) {
+        snprintf(item, sizeof item, "%s, %d thread%s", rows[i].name, threads,
+                 threads == 1 ? "" : "s");
+        add_real(table, "peak", item, rows[i].value, 1, rows[i].note);
+    }
+    return DYNO_OK;
+}
+
+static void add_optional(report_table *table, const char *name, const char *purpose,
+                         const optional_answer *answer) {
+    char note[1200];
+    if (answer->is_found)
+        snprintf(note, sizeof note, "%s", answer->detail);
+    else
+        snprintf(note, sizeof note, "%s; needed for %s", answer->detail, purpose);
+    add_text(table, "optional", name,
+             !answer->is_found    ? "missing"
+             : answer->version[0] ? answer->version
+                                  : "found",
+             note);
+}
+
+static dyno_status examine(report_table *table, int threads) {
+    table_add_column(table, "part", "part", TABLE_LEFT);
+    table_add_column(table, "item", "item", TABLE_LEFT);
+    table_add_column(table, "value", "value", TABLE_LEFT);
+    table_add_column(table, "note", "note", TABLE_LEFT);
+    add_cpu(table);
+    add_memory(table);
+    RETURN_IF_FAILED(add_peaks(table, 1));
+    if (threads > 1)
+        RETURN_IF_FAILED(add_peaks(table, threads));
+    for (optional_part part = 0; part < OPTIONAL_COUNT; part++) {
+        optional_answer answer = optional_find(part);
+        add_optional(table, optional_name(part), optional_purpose(part), &answer);
+    }
+    optional_answer compiler = optional_find_compiler();
+    add_optional(table, "C compiler", "compiled mode", &compiler);
+    return DYNO_OK;
+}
+
+int cli_doctor(int argc, char **argv) {
+    flags *given;
+    int exit_code;
+    if (!cli_parse_flags(&VERB, argc, argv, &given, &exit_code))
+        return exit_code;
+    table_format format;
+    dyno_status status = table_format_parse(flags_text(given, "format"), &format);
+    int threads = (int)flags_integer(given, "threads");
+    flags_destroy(given);
+    report_table *table = table_create(NULL);
+    if (status == DYNO_OK)
+        status = examine(table, threads ? threads : threads_count());
+    if (status == DYNO_OK) {
+        text out = {0};
+        table_render(table, format, table_wants_bold(), &out);
+        cli_print(&out);
+        text_release(&out);
+    } else {
+        exit_code = cli_report_failure(status);
+    }
+    table_destroy(table);
+    return status == DYNO_OK ? 0 : exit_code;
+}

@@ -1,0 +1,143 @@
+/* verb_list.c - `dyno list`: models, ops and kernels. */
+#include <string.h>
+
+#include "base/units.h"
+#include "cli/cli.h"
+#include "model/parameters.h"
+#include "ops/kernel.h"
+#include "ops/op_list.h"
+#include "report/table.h"
+
+static const flag_spec FLAGS[] = {
+    {"format", NULL, FLAG_CHOICE, "table", .help = "how to print", .choices = TABLE_FORMAT_CHOICES},
+};
+
+static const flags_example EXAMPLES[] = {
+    {"list", "presets, then ops, then kernels"},
+    {"list presets", "the models by name, with their sizes"},
+    {"list kernels --format csv", "every kernel, the op it computes and its place in line"},
+};
+
+static const flags_verb VERB = {
+    .name = "list",
+    .positional = "[presets|ops|kernels]",
+    .most_positionals = 1,
+    .summary = "Shows what dyno knows: model presets, the operations graphs are made of (with the "
+               "scalar expression of element-wise ones), and the kernels that compute them, "
+               "fastest first: the first that does not decline the operands is taken.",
+    FLAGS_TABLE(FLAGS),
+    FLAGS_EXAMPLES(EXAMPLES),
+};
+
+static report_table *presets_table(void) {
+    report_table *t = table_create("presets");
+    table_add_column(t, "name", "name", TABLE_LEFT);
+    static const char *const sizes[] = {"d_model", "d_ff", "layers", "heads", "kv_heads", "vocab"};
+    for (int i = 0; i < 6; i++)
+        table_add_column(t, sizes[i], sizes[i], TABLE_RIGHT);
+    table_add_column(t, "parameters", "parameters", TABLE_RIGHT);
+    table_add_column(t, "weights_gib", "weights fp32 GiB", TABLE_RIGHT);
+    for (int i = 0; i < model_preset_count(); i++) {
+        const model_config *c = model_preset(i);
+        int64_t parameters = model_parameter_elements(c);
+        table_add_row(t);
+        table_add_text(t, c->name);
+        const int64_t numbers[] = {c->d_model, c->d_ff,     c->layers, c->heads,
+                                   c->kv_heads, c->vocab, parameters};
+        for (int j = 0; j < 7; j++)
+            table_add_integer(t, numbers[j]);
+        table_add_real(t, (double)parameters * 4 / 0x1p30, 2);
+    }
+    return t;
+}
+
+static report_table *ops_table(void) {
+    report_table *t = table_create("ops");
+    table_add_column(t, "name", "name", TABLE_LEFT);
+    table_add_column(t, "class", "class", TABLE_LEFT);
+    table_add_column(t, "gradient", "gradient", TABLE_LEFT);
+    table_add_column(t, "expression", "expression", TABLE_LEFT);
+    table_add_column(t, "summary", "summary", TABLE_LEFT);
+    for (int i = 0; i < op_list_count(); i++) {
+        const op *o = op_list_at(i);
+        table_add_row(t);
+        table_add_text(t, o->name);
+        table_add_text(t, op_class_name(o->class));
+        table_add_text(t, o->gradient ? "yes" : "no");
+        table_add_text(t, o->expression ? o->expression : "");
+        table_add_text(t, o->summary);
+    }
+    return t;
+}
+
+static report_table *kernels_table(void) {
+    report_table *t = table_create("kernels");
+    table_add_column(t, "op", "op", TABLE_LEFT);
+    table_add_column(t, "place", "place", TABLE_RIGHT);
+    table_add_column(t, "backend", "backend", TABLE_LEFT);
+    table_add_column(t, "kernel", "kernel", TABLE_LEFT);
+    for (int i = 0; i < op_list_count(); i++) {
+        const op *o = op_list_at(i);
+        int place = 1;
+        for (const kernel *const *k = o->kernels; *k; k++) {
+            table_add_row(t);
+            table_add_text(t, o->name);
+            table_add_integer(t, place++);
+            table_add_text(t, backend_name((*k)->backend));
+            table_add_text(t, (*k)->name);
+        }
+    }
+    return t;
+}
+
+static const struct {
+    const char *name;
+    report_table *(*create)(void);
+} LISTS[] = {{"presets", presets_table}, {"ops", ops_table}, {"kernels", kernels_table}};
+enum { LIST_COUNT = sizeof LISTS / sizeof *LISTS };
+
+static dyno_status render(const char *wanted, table_format format, text *out) {
+    const char *names[LIST_COUNT];
+    bool is_json = format == TABLE_JSON, found = false;
+    if (is_json && !wanted)
+        text_append(out, "{");
+    for (int i = 0; i < LIST_COUNT; i++) {
+        names[i] = LISTS[i].name;
+        if (wanted && strcmp(wanted, names[i]) != 0)
+            continue;
+        if (!wanted && is_json)
+            text_format(out, "%s\n\"%s\": ", i ? "," : "", names[i]);
+        else if (out->length)
+            text_append(out, "\n");
+        report_table *t = LISTS[i].create();
+        table_render(t, format, table_wants_bold(), out);
+        table_destroy(t);
+        found = true;
+    }
+    if (is_json && !wanted)
+        text_append(out, "}\n");
+    if (found)
+        return DYNO_OK;
+    const char *nearest = text_nearest(wanted, names, LIST_COUNT);
+    return dyno_fail(DYNO_INVALID, "there is no list '%s'%s%s%s; there are presets, ops and kernels",
+                     wanted, nearest ? "; did you mean '" : "", nearest ? nearest : "",
+                     nearest ? "'?" : "");
+}
+
+int cli_list(int argc, char **argv) {
+    flags *given;
+    int exit_code;
+    if (!cli_parse_flags(&VERB, argc, argv, &given, &exit_code))
+        return exit_code;
+    text out = {0};
+    table_format format;
+    dyno_status status = table_format_parse(flags_text(given, "format"), &format);
+    if (status == DYNO_OK)
+        status = render(flags_positional_count(given) ? flags_positional(given, 0) : NULL, format,
+                        &out);
+    if (status == DYNO_OK)
+        cli_print(&out);
+    text_release(&out);
+    flags_destroy(given);
+    return status == DYNO_OK ? 0 : cli_report_failure(status);
+}

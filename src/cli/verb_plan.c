@@ -1,0 +1,148 @@
+/* verb_plan.c - `dyno plan`: every byte and FLOP of a step, before anything runs. */
+#include <stdlib.h>
+
+#include "base/file.h"
+#include "cli/cli.h"
+#include "cli/model_flags.h"
+#include "cli/plan_report.h"
+#include "model/parameters.h"
+#include "train/step_plan.h"
+
+static const flag_spec FLAGS[] = {
+    MODEL_FLAGS,
+    {"context", "LIST", FLAG_INTEGER_LIST, "128", .help = "context lengths in tokens", .minimum = 1,
+     .maximum = 1 << 24},
+    {"pass", "LIST", FLAG_TEXT_LIST, "step",
+     .help = "how much of a step: forward, forward+backward (or backward), step"},
+    {"memory", "SIZE", FLAG_BYTES, NULL, .help = "says whether it fits this much, e.g. 32GiB"},
+    {"detail", NULL, FLAG_SWITCH, NULL,
+     .help = "FLOPs by scope and the values alive at the peak, also for more than one cell"},
+    {"map", NULL, FLAG_SWITCH, NULL,
+     .help = "only a map of the memory needed, models down and contexts across"},
+    {"dump-after", "PASS", FLAG_CHOICE, NULL,
+     .help = "prints the graph after this pass of the compiler instead (one cell)",
+     .choices = "build|autodiff|optimizer"},
+    {"out", "DIR", FLAG_TEXT, NULL, .help = "keeps it all in DIR/run.json"},
+    {"format", NULL, FLAG_CHOICE, "table", .help = "how to print", .choices = TABLE_FORMAT_CHOICES},
+};
+
+static const flags_example EXAMPLES[] = {
+    {"plan --model xl --context 128,512 --pass forward,backward,step --memory 32GiB",
+     "does xl fit a 32 GiB card, and what makes its peak?"},
+    {"plan --model small,medium,large,xl,2.7B,10B --context 128:1024:*2 --pass forward,step "
+     "--memory 32GiB --map",
+     "the map of what fits"},
+    {"plan --model 10B --format json", "every number, for a program"},
+    {"plan --layers 1 --dump-after autodiff", "the graph of a one-layer model with its gradients"},
+};
+
+static const flags_verb VERB = {
+    .name = "plan",
+    .summary = "Tells what a step would take: parameters, FLOPs by scope and in all, bytes by role, "
+               "the peak of memory, the launch it happens at and the values that make it, and "
+               "whether it fits. Nothing is allocated or run, so any size answers at once.",
+    FLAGS_TABLE(FLAGS),
+    FLAGS_EXAMPLES(EXAMPLES),
+};
+
+typedef struct plan_job {
+    const flags *given;
+    model_config *models;
+    int model_count;
+    results *run;
+    text graph; /* what --dump-after printed */
+} plan_job;
+
+static dyno_status plan_cell(plan_job *job, const model_config *config, int64_t context,
+                             step_pass pass) {
+    step_options options = {.config = *config,
+                            .batch = flags_integer(job->given, "batch"),
+                            .context = context,
+                            .pipeline = {.pass = pass,
+                                         .target = BACKEND_CPU,
+                                         .optimizer = step_default_optimizer(),
+                                         .dump_after = flags_text(job->given, "dump-after"),
+                                         .dump = &job->graph}};
+    plan *p;
+    RETURN_IF_FAILED(step_plan_create(&options, &p));
+    results_cell *cell = results_add_cell(job->run);
+    cell_set_text(cell, "model", config->name);
+    cell_set_integer(cell, "context", context);
+    cell_set_integer(cell, "batch", options.batch);
+    cell_set_text(cell, "pass", step_pass_name(pass));
+    cell_set_text(cell, "mode", "eager");
+    cell_set_text(cell, "math", "fp32");
+    cell_set_metric(cell, "parameters", "", model_parameter_elements(config));
+    plan_report_record(p, flags_bytes(job->given, "memory"), cell);
+    plan_destroy(p);
+    return DYNO_OK;
+}
+
+static dyno_status plan_cells(plan_job *job) {
+    int contexts, passes;
+    const int64_t *context = flags_list(job->given, "context", &contexts);
+    const char *const *names = flags_text_list(job->given, "pass", &passes);
+    int64_t cells = (int64_t)job->model_count * contexts * passes;
+    if (flags_text(job->given, "dump-after") && cells != 1)
+        return dyno_fail(DYNO_INVALID,
+                         "--dump-after prints one graph, but %lld cells are asked for; give one "
+                         "--model, --context and --pass",
+                         (long long)cells);
+    for (int i = 0; i < passes; i++) {
+        step_pass pass;
+        RETURN_IF_FAILED(step_pass_parse(names[i], &pass));
+    }
+    for (int m = 0; m < job->model_count; m++)
+        for (int i = 0; i < passes; i++)
+            for (int c = 0; c < contexts; c++) {
+                step_pass pass;
+                RETURN_IF_FAILED(step_pass_parse(names[i], &pass));
+                RETURN_IF_FAILED(plan_cell(job, &job->models[m], context[c], pass));
+            }
+    job->run->is_complete = true;
+    return DYNO_OK;
+}
+
+static void print_run(const plan_job *job, table_format format) {
+    text out = {0};
+    plan_report_options options = {.format = format,
+                                   .is_bold = table_wants_bold(),
+                                   .is_map = flags_switch(job->given, "map"),
+                                   .has_detail = flags_switch(job->given, "detail") ||
+                                                 job->run->cell_count == 1};
+    if (flags_text(job->given, "dump-after"))
+        text_append(&out, text_string(&job->graph));
+    else
+        plan_report_render(job->run, options, &out);
+    cli_print(&out);
+    text_release(&out);
+}
+
+static dyno_status run_job(plan_job *job, table_format format) {
+    const char *directory = flags_text(job->given, "out");
+    RETURN_IF_FAILED(model_flags_resolve(job->given, &job->models, &job->model_count));
+    if (directory)
+        RETURN_IF_FAILED(file_make_output_directory(directory));
+    RETURN_IF_FAILED(plan_cells(job));
+    print_run(job, format);
+    return directory ? results_write(job->run, directory) : DYNO_OK;
+}
+
+int cli_plan(int argc, char **argv) {
+    flags *given;
+    int exit_code;
+    if (!cli_parse_flags(&VERB, argc, argv, &given, &exit_code))
+        return exit_code;
+    plan_job job = {.given = given,
+                    .run = results_create("plan", argc, (const char *const *)argv)};
+    table_format format;
+    dyno_status status = table_format_parse(flags_text(given, "format"), &format);
+    if (status == DYNO_OK)
+        status = run_job(&job, format);
+    free(job.models);
+    text_release(&job.graph);
+    results_destroy(job.run);
+    exit_code = status == DYNO_OK ? 0 : cli_report_failure(status);
+    flags_destroy(given);
+    return exit_code;
+}

@@ -1,0 +1,52 @@
+/* verb_show.c - `dyno show DIR`: what a run recorded, in any format. */
+#include "cli/cli.h"
+#include "measure/results.h"
+#include "report/view.h"
+
+static const flag_spec FLAGS[] = {
+    {"format", NULL, FLAG_CHOICE, "table", .help = "how to print; json is the record itself",
+     .choices = TABLE_FORMAT_CHOICES},
+    {"plot", NULL, FLAG_SWITCH, NULL,
+     .help =
+         "also draw the curve of the steps of each cell, and breakdowns as bars (format table)"},
+};
+
+static const flags_example EXAMPLES[] = {
+    {"show results/small", "the tables of the run that was written to results/small"},
+    {"show results/small --format csv", "the same for a spreadsheet, every digit of it"},
+    {"show results/small --plot", "with each step drawn: what did the first ones pay for?"},
+};
+
+static const flags_verb VERB = {
+    .name = "show",
+    .positional = "DIR",
+    .least_positionals = 1,
+    .most_positionals = 1,
+    .summary = "Prints what a measuring verb wrote to DIR/run.json (DIR may also name the file). "
+               "The record holds every sample; means, rates and percentages are derived now, and "
+               "from cells that did not finish nothing is.",
+    FLAGS_TABLE(FLAGS),
+    FLAGS_EXAMPLES(EXAMPLES),
+};
+
+int cli_show(int argc, char **argv) {
+    flags *given;
+    int exit_code;
+    if (!cli_parse_flags(&VERB, argc, argv, &given, &exit_code))
+        return exit_code;
+    view_options options = {.is_bold = table_wants_bold(),
+                            .has_plots = flags_switch(given, "plot")};
+    results *run = NULL;
+    dyno_status status = table_format_parse(flags_text(given, "format"), &options.format);
+    if (status == DYNO_OK)
+        status = results_read(flags_positional(given, 0), &run);
+    flags_destroy(given);
+    if (status != DYNO_OK)
+        return cli_report_failure(status);
+    text out = {0};
+    view_render(run, options, &out);
+    cli_print(&out);
+    text_release(&out);
+    results_destroy(run);
+    return 0;
+}

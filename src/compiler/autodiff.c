@@ -1,0 +1,88 @@
+/* autodiff.c - walks the forward nodes backwards; each op's rule appends what it needs.
+ *
+ * A value used several times gets the sum of what its users send back, added in the order in
+ * which they send it. Gradients are only computed where a parameter lies behind. */
+#include "compiler/autodiff.h"
+
+#include <stdlib.h>
+
+#include "base/memory.h"
+#include "graph/op.h"
+#include "ops/add/add.h"
+#include "ops/fill/fill.h"
+
+/* needs[v]: a parameter lies behind value v, along a path gradients can take. */
+static bool *find_needs(const graph *g) {
+    bool *needs = memory_allocate((size_t)g->value_count, sizeof *needs);
+    for (int i = 0; i < g->value_count; i++)
+        needs[i] = g->values[i]->role == ROLE_PARAMETER && !g->values[i]->producer;
+    for (int i = 0; i < g->node_count; i++) {
+        const node *n = g->nodes[i];
+        bool any = false;
+        for (int j = 0; j < n->input_count; j++)
+            any = any || needs[n->inputs[j]->id];
+        for (int j = 0; j < n->output_count; j++)
+            needs[n->outputs[j]->id] =
+                any && n->op->gradient && dtype_is_float(n->outputs[j]->type);
+    }
+    return needs;
+}
+
+static void back_through(graph *g, const node *n, const bool *needs, value **gradient) {
+    value *from_above[OP_MAX_OUTPUTS] = {0};
+    bool reached = false;
+    for (int i = 0; i < n->output_count; i++) {
+        from_above[i] = gradient[n->outputs[i]->id];
+        reached = reached || from_above[i];
+    }
+    if (!reached || !n->op->gradient)
+        return;
+    size_t inputs = (size_t)n->input_count;
+    bool *wanted = memory_allocate(inputs, sizeof *wanted);
+    value **sent = memory_allocate(inputs, sizeof *sent);
+    for (int i = 0; i < n->input_count; i++)
+        wanted[i] = needs[n->inputs[i]->id];
+    g->current_scope = n->scope;
+    n->op->gradient(g, n, from_above, wanted, sent);
+    for (int i = 0; i < n->input_count; i++) {
+        if (!wanted[i] || !sent[i])
+            continue;
+        value **sum = &gradient[n->inputs[i]->id];
+        *sum = *sum ? build_add(g, *sum, sent[i]) : sent[i];
+    }
+    free(wanted);
+    free(sent);
+}
+
+dyno_status autodiff_append_backward(graph *g, bool keep_gradients) {
+    value *loss = graph_find_value(g, "loss");
+    if (!loss || loss->shape.rank != 0)
+        return dyno_fail(DYNO_INVALID, "graph '%s' has no scalar output named 'loss' to derive",
+                         g->name);
+    int forward_nodes = g->node_count, forward_values = g->value_count;
+    bool *needs = find_needs(g);
+    value **gradient = memory_allocate((size_t)forward_values, sizeof *gradient);
+    g->current_phase = PHASE_BACKWARD;
+    g->current_scope = loss->producer->scope;
+    gradient[loss->id] = build_fill(g, loss->type, 1);
+    for (int i = forward_nodes - 1; i >= 0; i--)
+        back_through(g, g->nodes[i], needs, gradient);
+    dyno_status status = graph_status(g);
+    for (int i = 0; i < forward_values && status == DYNO_OK; i++) {
+        const value *parameter = g->values[i];
+        if (parameter->role != ROLE_PARAMETER || parameter->producer)
+            continue;
+        value *found = gradient[i];
+        if (!found) {
+            status = dyno_fail(DYNO_INVALID, "graph '%s': the loss does not depend on '%s'",
+                               g->name, parameter->name);
+            break;
+        }
+        found->role = ROLE_GRADIENT;
+        found->name = arena_format(g->memory, "g.%s", parameter->name);
+        found->is_output = keep_gradients;
+    }
+    free(needs);
+    free(gradient);
+    return status;
+}

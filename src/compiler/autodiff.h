@@ -1,0 +1,12 @@
+/* autodiff.h - appends the backward pass. */
+#ifndef COMPILER_AUTODIFF_H
+#define COMPILER_AUTODIFF_H
+
+#include "graph/graph.h"
+
+/* Appends, after all nodes, those that compute the gradient of the scalar output "loss" for
+ * every parameter. A parameter P's gradient gets the role gradient and the name "g.P"; it is an
+ * output of the graph if `keep_gradients`. */
+NODISCARD dyno_status autodiff_append_backward(graph *g, bool keep_gradients);
+
+#endif

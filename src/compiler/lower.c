@@ -1,0 +1,207 @@
+/* lower.c - decides where each value lies and which kernel makes it.
+ *
+ * A value is placed in a buffer with a layout. Views share their input's buffer under other
+ * strides; in-place outputs take over their input's; everything else gets a buffer of its own.
+ * A buffer lives from the launch that makes it to the last that touches any value in it. */
+#include "compiler/lower.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/text.h"
+#include "graph/op.h"
+
+typedef struct lowering {
+    const graph *g;
+    backend target;
+    plan *p;
+    plan_operand *placed; /* by value id */
+} lowering;
+
+static int new_buffer(lowering *l, const value *v, int scope, int born) {
+    tensor dense = tensor_contiguous(NULL, v->type, &v->shape);
+    plan_buffer buffer = {.bytes = tensor_bytes(&dense),
+                          .role = v->role,
+                          .type = v->type,
+                          .shape = v->shape,
+                          .name = v->name ? arena_copy_string(l->p->memory, v->name) : NULL,
+                          .scope = scope,
+                          .born = born,
+                          .last_used = born,
+                          .is_persistent = born < 0};
+    return plan_add_buffer(l->p, &buffer);
+}
+
+static plan_operand place_dense(lowering *l, const value *v, int scope, int born) {
+    return (plan_operand){.buffer = new_buffer(l, v, scope, born),
+                          .layout = tensor_contiguous(NULL, v->type, &v->shape)};
+}
+
+/* A buffer made for an activation may turn out to hold, through a view, something that lives
+ * longer; its role follows the longest-lived value in it. */
+static void adopt_role(lowering *l, const value *v) {
+    plan_buffer *b = &l->p->buffers[l->placed[v->id].buffer];
+    if (b->role == ROLE_ACTIVATION && (v->role == ROLE_SAVED || v->role == ROLE_GRADIENT))
+        b->role = v->role;
+    if (v->name && !b->name)
+        b->name = arena_copy_string(l->p->memory, v->name);
+}
+
+static void layouts(const plan_operand *operands, int count, tensor *out) {
+    for (int i = 0; i < count; i++)
+        out[i] = operands[i].layout;
+}
+
+/* The first kernel for the target that does not decline; the reasons of those before it go to
+ * `reasons`. */
+static const kernel *pick_kernel(const lowering *l, const op *kind, const kernel_args *args,
+                                 text *reasons) {
+    for (const kernel *const *k = kind->kernels; *k; k++) {
+        if ((*k)->backend != l->target)
+            continue;
+        const char *reason = (*k)->reject ? (*k)->reject(args) : NULL;
+        if (!reason)
+            return *k;
+        text_format(reasons, "%s%s: %s", reasons->length ? "; " : "", (*k)->name, reason);
+    }
+    return NULL;
+}
+
+static attributes copy_attributes(plan *p, const attributes *from) {
+    attributes list = {from->count, arena_allocate(p->memory, (size_t)from->count,
+                                                   sizeof(attribute))};
+    for (int i = 0; i < from->count; i++) {
+        list.items[i] = from->items[i];
+        list.items[i].name = arena_copy_string(p->memory, from->items[i].name);
+    }
+    return list;
+}
+
+static void touch(plan *p, const plan_operand *operands, int count, int launch) {
+    for (int i = 0; i < count; i++) {
+        plan_buffer *b = &p->buffers[operands[i].buffer];
+        if (!b->is_persistent && b->last_used < launch)
+            b->last_used = launch;
+    }
+}
+
+static void emit(lowering *l, const node *n, const kernel *k, const kernel_args *args,
+                 const plan_operand *inputs, const plan_operand *outputs) {
+    plan *p = l->p;
+    int index = p->launch_count;
+    size_t scratch = k->workspace_bytes ? k->workspace_bytes(args) : 0;
+    int workspace = -1;
+    if (scratch) {
+        plan_buffer buffer = {.bytes = (int64_t)scratch,
+                              .role = ROLE_WORKSPACE,
+                              .type = DTYPE_U8,
+                              .shape = SHAPE((int64_t)scratch),
+                              .scope = n->scope,
+                              .born = index,
+                              .last_used = index};
+        workspace = plan_add_buffer(p, &buffer);
+    }
+    op_cost cost = n->op->cost(n);
+    plan_launch *launch = plan_add_launch(p, args->input_count, args->output_count);
+    if (args->input_count)
+        memcpy(launch->inputs, inputs, (size_t)args->input_count * sizeof *inputs);
+    memcpy(launch->outputs, outputs, (size_t)args->output_count * sizeof *outputs);
+    launch->kernel = k;
+    launch->kernel_name = k->name;
+    launch->op_name = n->op->name;
+    launch->class_name = op_class_name(n->op->class);
+    launch->attributes = copy_attributes(p, &n->attributes);
+    launch->workspace = workspace;
+    launch->scope = n->scope;
+    launch->phase = n->phase;
+    launch->flops = cost.flops;
+    launch->bytes_read = cost.bytes_read;
+    launch->bytes_written = cost.bytes_written;
+    touch(p, launch->inputs, launch->input_count, index);
+    touch(p, launch->outputs, launch->output_count, index);
+}
+
+static dyno_status lower_node(lowering *l, const node *n) {
+    if (n->op->view) {
+        tensor view;
+        const plan_operand *source = &l->placed[n->inputs[0]->id];
+        if (n->op->view(n, &source->layout, &view)) {
+            l->placed[n->outputs[0]->id] =
+                (plan_operand){.buffer = source->buffer, .offset = source->offset, .layout = view};
+            adopt_role(l, n->outputs[0]);
+            return DYNO_OK;
+        }
+    }
+    size_t inputs = (size_t)n->input_count;
+    plan_operand *in = memory_allocate(inputs, sizeof *in), out[OP_MAX_OUTPUTS];
+    tensor *in_layouts = memory_allocate(inputs, sizeof *in_layouts), out_layouts[OP_MAX_OUTPUTS];
+    for (int i = 0; i < n->input_count; i++)
+        in[i] = l->placed[n->inputs[i]->id];
+    for (int i = 0; i < n->output_count; i++) {
+        const value *v = n->outputs[i];
+        out[i] = n->op->inplace[i] ? in[n->op->inplace[i] - 1]
+                                   : place_dense(l, v, n->scope, l->p->launch_count);
+        l->placed[v->id] = out[i];
+    }
+    layouts(in, n->input_count, in_layouts);
+    layouts(out, n->output_count, out_layouts);
+    kernel_args args = {.input_count = n->input_count,
+                        .output_count = n->output_count,
+                        .inputs = in_layouts,
+                        .outputs = out_layouts,
+                        .attributes = &n->attributes};
+    text reasons = {0};
+    const kernel *k = pick_kernel(l, n->op, &args, &reasons);
+    dyno_status status = DYNO_OK;
+    if (k)
+        emit(l, n, k, &args, in, out);
+    else
+        status = dyno_fail(DYNO_UNSUPPORTED, "no %s kernel runs %s in scope '%s' (%s)",
+                           backend_name(l->target), n->op->name, l->g->scopes[n->scope],
+                           reasons.length ? text_string(&reasons) : "it has none");
+    text_release(&reasons);
+    free(in);
+    free(in_layouts);
+    return status;
+}
+
+static void name_values(lowering *l) {
+    plan *p = l->p;
+    for (int i = 0; i < l->g->value_count; i++) {
+        const value *v = l->g->values[i];
+        if (v->name && (!v->producer || v->is_output))
+            plan_add_name(p, v->name, &l->placed[i]);
+        if (v->is_output)
+            p->buffers[l->placed[i].buffer].last_used = p->launch_count;
+    }
+    for (int i = 0; i < p->buffer_count; i++)
+        if (p->buffers[i].is_persistent)
+            p->buffers[i].last_used = p->launch_count;
+}
+
+dyno_status lower_eager(const graph *g, backend target, plan **out) {
+    *out = NULL;
+    lowering l = {.g = g, .target = target, .p = plan_create(g->name)};
+    l.placed = memory_allocate((size_t)g->value_count, sizeof *l.placed);
+    l.p->memory_mode = PLAN_MEMORY_EAGER;
+    l.p->scope_count = g->scope_count;
+    l.p->scopes = arena_allocate(l.p->memory, (size_t)g->scope_count, sizeof(char *));
+    for (int i = 0; i < g->scope_count; i++)
+        l.p->scopes[i] = arena_copy_string(l.p->memory, g->scopes[i]);
+    for (int i = 0; i < g->value_count; i++)
+        if (!g->values[i]->producer)
+            l.placed[i] = place_dense(&l, g->values[i], 0, -1);
+    dyno_status status = DYNO_OK;
+    for (int i = 0; i < g->node_count && status == DYNO_OK; i++)
+        status = lower_node(&l, g->nodes[i]);
+    if (status == DYNO_OK) {
+        name_values(&l);
+        plan_finish(l.p);
+        *out = l.p;
+    } else {
+        plan_destroy(l.p);
+    }
+    free(l.placed);
+    return status;
+}

@@ -1,0 +1,10 @@
+/* mark_saved.h - gives the role saved-for-backward to what the forward leaves for later. */
+#ifndef COMPILER_MARK_SAVED_H
+#define COMPILER_MARK_SAVED_H
+
+#include "graph/graph.h"
+
+/* Every activation that the forward makes and another phase reads. */
+NODISCARD dyno_status mark_saved_activations(graph *g);
+
+#endif

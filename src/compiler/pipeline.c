@@ -1,0 +1,65 @@
+/* pipeline.c - one line per pass. Reading pipeline_compile is reading the architecture. */
+#include "compiler/pipeline.h"
+
+#include <string.h>
+
+#include "compiler/autodiff.h"
+#include "compiler/lower.h"
+#include "compiler/mark_saved.h"
+#include "graph/graph_text.h"
+#include "graph/verify.h"
+
+static const char *const pass_names[STEP_PASS_COUNT] = {"forward", "forward+backward", "step"};
+
+const char *step_pass_name(step_pass pass) { return pass_names[pass]; }
+
+dyno_status step_pass_parse(const char *name, step_pass *pass) {
+    for (int i = 0; i < STEP_PASS_COUNT; i++)
+        if (strcmp(name, pass_names[i]) == 0 ||
+            (i == STEP_BACKWARD && strcmp(name, "backward") == 0)) {
+            *pass = (step_pass)i;
+            return DYNO_OK;
+        }
+    return dyno_fail(DYNO_INVALID, "there is no pass '%s'; there are forward, forward+backward "
+                     "and step", name);
+}
+
+static dyno_status run_build(graph *g, const pipeline_options *options) {
+    (void)options; /* the model has built the forward; this is where it is first looked at */
+    return graph_status(g);
+}
+
+static dyno_status run_autodiff(graph *g, const pipeline_options *options) {
+    if (options->pass == STEP_FORWARD)
+        return DYNO_OK;
+    RETURN_IF_FAILED(autodiff_append_backward(
+        g, options->keep_gradients || options->pass == STEP_BACKWARD));
+    return mark_saved_activations(g);
+}
+
+static dyno_status run_optimizer(graph *g, const pipeline_options *options) {
+    if (options->pass != STEP_FULL)
+        return DYNO_OK;
+    return optimizer_append_adamw(g, &options->optimizer);
+}
+
+dyno_status pipeline_compile(graph *g, const pipeline_options *options, plan **out) {
+    static const struct {
+        const char *name;
+        dyno_status (*run)(graph *g, const pipeline_options *options);
+    } passes[] = {
+        {"build", run_build},         /* the model's forward, as it came */
+        {"autodiff", run_autodiff},   /* gradients of every parameter */
+        {"optimizer", run_optimizer}, /* clipping and AdamW */
+    };
+    *out = NULL;
+    for (size_t i = 0; i < sizeof passes / sizeof *passes; i++) {
+        RETURN_IF_FAILED(passes[i].run(g, options));
+        dyno_status status = graph_verify(g);
+        if (status != DYNO_OK)
+            return dyno_fail_within(status, "after the pass '%s'", passes[i].name);
+        if (options->dump_after && strcmp(options->dump_after, passes[i].name) == 0)
+            graph_print(g, options->dump);
+    }
+    return lower_eager(g, options->target, out);
+}

@@ -1,0 +1,144 @@
+#include "measure/timing.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "plan/scope.h"
+
+static void add_step(results_cell *cell, const plan *p, const step_times *times) {
+    cell_add_sample(cell, "step", "ns", times->total_ns);
+    for (int i = 0; i < PHASE_COUNT; i++)
+        if (plan_total_cost(p, (phase)i).launches &&
+            plan_total_cost(p, (phase)i).launches != p->launch_count)
+            cell_add_sample(cell, phase_name((phase)i), "ns", times->phase_ns[i]);
+}
+
+dyno_status timing_run(executor *e, const plan *p, const timing_options *options,
+                       results_cell *cell) {
+    for (int64_t i = 0; i < options->warmup + options->steps; i++) {
+        if (options->should_stop && options->should_stop())
+            return dyno_fail(DYNO_INTERRUPTED, "interrupted after %lld of %lld steps", (long long)i,
+                             (long long)(options->warmup + options->steps));
+        step_times times;
+        RETURN_IF_FAILED(executor_run(e, NULL, &times));
+        if (i < options->warmup)
+            cell_add_sample(cell, "warmup", "ns", times.total_ns);
+        else
+            add_step(cell, p, &times);
+        if (options->on_step)
+            options->on_step(options->context, i + 1);
+    }
+    return DYNO_OK;
+}
+
+/* What one key (a class, a phase, a scope) took in all traced steps together. */
+typedef struct share {
+    char key[SCOPE_TEXT_BYTES];
+    int64_t time_ns, count;
+    double flops, bytes;
+} share;
+
+typedef struct shares {
+    share *items;
+    int count, capacity;
+} shares;
+
+static share *find_share(shares *all, const char *key) {
+    for (int i = 0; i < all->count; i++)
+        if (strcmp(all->items[i].key, key) == 0)
+            return &all->items[i];
+    MEMORY_GROW(all->items, all->count, all->capacity);
+    share *s = &all->items[all->count++];
+    *s = (share){0};
+    snprintf(s->key, sizeof s->key, "%s", key);
+    return s;
+}
+
+static void add_launch(shares *all, const char *key, const plan_launch *l, int64_t ns) {
+    share *s = find_share(all, key);
+    s->time_ns += ns;
+    s->count++;
+    s->flops += l->flops;
+    s->bytes += l->bytes_read + l->bytes_written;
+}
+
+static int longest_first(const void *a, const void *b) {
+    int64_t x = ((const share *)a)->time_ns, y = ((const share *)b)->time_ns;
+    return (x < y) - (x > y);
+}
+
+static void write_breakdown(results_cell *cell, const char *name, const char *key, shares *all,
+                            int64_t between_ns, int64_t steps) {
+    static const results_column columns[] = {
+        {"time", "ns"}, {"count", ""}, {"flops", "FLOP"}, {"bytes", "B"}};
+    results_breakdown *table = cell_add_breakdown(cell, name, &key, 1, columns, 4);
+    qsort(all->items, (size_t)all->count, sizeof *all->items, longest_first);
+    for (int i = 0; i <= all->count; i++) {
+        share between = {.key = "(between launches)", .time_ns = between_ns};
+        const share *s = i < all->count ? &all->items[i] : &between;
+        const char *keys[] = {s->key};
+        double n = (double)steps;
+        results_value values[] = {results_real((double)s->time_ns / n),
+                                  results_integer(s->count / steps), results_real(s->flops / n),
+                                  results_real(s->bytes / n)};
+        breakdown_add_row(table, keys, values);
+    }
+    free(all->items);
+}
+
+dyno_status timing_break_down(executor *e, const plan *p, int64_t steps, results_cell *cell) {
+    shares by_class = {0}, by_phase = {0}, by_scope = {0};
+    int64_t total_ns = 0, in_launches_ns = 0;
+    trace *t = trace_create(p->launch_count);
+    dyno_status status = DYNO_OK;
+    for (int64_t step = 0; step < steps && status == DYNO_OK; step++) {
+        status = executor_run(e, t, NULL);
+        if (status != DYNO_OK)
+            break;
+        total_ns += t->step_end_ns - t->step_begin_ns;
+        for (int i = 0; i < p->launch_count; i++) {
+            const plan_launch *l = &p->launches[i];
+            int64_t ns = t->end_ns[i] - t->begin_ns[i];
+            in_launches_ns += ns;
+            add_launch(&by_class, l->class_name, l, ns);
+            add_launch(&by_phase, phase_name(l->phase), l, ns);
+            add_launch(&by_scope, scope_fold_layers(p->scopes[l->scope]).text, l, ns);
+        }
+    }
+    trace_destroy(t);
+    if (status != DYNO_OK) {
+        free(by_class.items);
+        free(by_phase.items);
+        free(by_scope.items);
+        return status;
+    }
+    int64_t between = total_ns - in_launches_ns;
+    write_breakdown(cell, "by_class", "class", &by_class, between, steps);
+    write_breakdown(cell, "by_phase", "phase", &by_phase, between, steps);
+    write_breakdown(cell, "by_scope", "scope", &by_scope, between, steps);
+    cell_set_metric(cell, "traced_step_ns", "ns", total_ns / steps);
+    return DYNO_OK;
+}
+
+int64_t timing_peak_rss_bytes(void) {
+    FILE *file = fopen("/proc/self/status", "r");
+    if (!file)
+        return 0;
+    char line[256];
+    long long kibibytes = 0, number;
+    while (fgets(line, sizeof line, file))
+        if (sscanf(line, "VmHWM: %lld kB", &number) == 1)
+            kibibytes = number;
+    fclose(file);
+    return kibibytes * 1024;
+}
+
+void timing_reset_peak_rss(void) {
+    FILE *file = fopen("/proc/self/clear_refs", "w");
+    if (!file)
+        return; /* the peak then counts from the start of the process */
+    fputs("5", file);
+    fclose(file);
+}

@@ -1,0 +1,36 @@
+/* timing.h - steps of an executor, timed into a cell of a run.
+ *
+ * Timing and tracing are separate runs: timing_run times whole steps and their phases,
+ * timing_break_down times every launch and says what that cost. */
+#ifndef MEASURE_TIMING_H
+#define MEASURE_TIMING_H
+
+#include "measure/results.h"
+#include "runtime/executor.h"
+
+typedef struct timing_options {
+    int64_t warmup, steps;
+    bool (*should_stop)(void); /* asked between steps; may be NULL */
+    /* Called after each step, warm-up included; may be NULL. */
+    void (*on_step)(void *context, int64_t steps_done);
+    void *context;
+} timing_options;
+
+/* Adds the series "warmup" (apart, never averaged) and "step", and "forward", "backward",
+ * "optimizer" for the phases the plan has, all in ns. DYNO_INTERRUPTED when asked to stop: the
+ * samples so far are there. */
+NODISCARD dyno_status timing_run(executor *e, const plan *p, const timing_options *options,
+                                 results_cell *cell);
+
+/* Adds the breakdowns "by_class", "by_phase" and "by_scope" of an average step over `steps`
+ * traced ones. Each sums to the traced step: what lies between launches has a row of its own.
+ * The metric traced_step_ns is that step's length, to be held against the untraced ones. */
+NODISCARD dyno_status timing_break_down(executor *e, const plan *p, int64_t steps,
+                                        results_cell *cell);
+
+/* Most bytes of this process resident at once since the last call of timing_reset_peak_rss;
+ * 0 where the system does not tell. */
+int64_t timing_peak_rss_bytes(void);
+void timing_reset_peak_rss(void);
+
+#endif

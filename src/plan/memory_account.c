@@ -1,0 +1,69 @@
+#include "plan/memory_account.h"
+
+#include <stdlib.h>
+
+#include "base/memory.h"
+#include "plan/block_allocator.h"
+
+memory_account memory_account_plan(const plan *p) {
+    memory_account account = {.peak_launch = -1};
+    int64_t alive[ROLE_COUNT] = {0}, total = 0;
+    block_allocator *allocator = block_allocator_create();
+    block **blocks = memory_allocate((size_t)p->buffer_count, sizeof *blocks);
+    for (int i = 0; i < p->buffer_count; i++) {
+        const plan_buffer *b = &p->buffers[i];
+        account.total[b->role] += b->bytes;
+        if (!b->is_persistent)
+            continue;
+        blocks[i] = block_allocate(allocator, b->bytes);
+        account.persistent_bytes += b->bytes;
+        alive[b->role] += b->bytes;
+        total += b->bytes;
+    }
+    account.peak_bytes = total;
+    for (int r = 0; r < ROLE_COUNT; r++)
+        account.at_peak[r] = alive[r];
+    for (int launch = 0; launch < p->launch_count; launch++) {
+        for (int i = p->birth_start[launch]; i < p->birth_start[launch + 1]; i++) {
+            const plan_buffer *b = &p->buffers[p->births[i]];
+            blocks[p->births[i]] = block_allocate(allocator, b->bytes);
+            alive[b->role] += b->bytes;
+            total += b->bytes;
+        }
+        if (total > account.peak_bytes) {
+            account.peak_bytes = total;
+            account.peak_launch = launch;
+            for (int r = 0; r < ROLE_COUNT; r++)
+                account.at_peak[r] = alive[r];
+        }
+        for (int i = p->death_start[launch]; i < p->death_start[launch + 1]; i++) {
+            const plan_buffer *b = &p->buffers[p->deaths[i]];
+            block_release(allocator, blocks[p->deaths[i]]);
+            alive[b->role] -= b->bytes;
+            total -= b->bytes;
+        }
+    }
+    account.reserved_bytes = block_allocator_high_water(allocator);
+    block_allocator_destroy(allocator);
+    free(blocks);
+    return account;
+}
+
+int memory_account_alive_at(const plan *p, int launch, int *buffers, int most) {
+    int count = 0;
+    for (int i = 0; i < p->buffer_count; i++) {
+        const plan_buffer *b = &p->buffers[i];
+        if (!b->is_persistent && (b->born > launch || b->last_used < launch))
+            continue;
+        /* Insertion into the few largest kept so far. */
+        int at = count < most ? count++ : most;
+        while (at > 0 && p->buffers[buffers[at - 1]].bytes < b->bytes) {
+            if (at < most)
+                buffers[at] = buffers[at - 1];
+            at--;
+        }
+        if (at < most)
+            buffers[at] = i;
+    }
+    return count;
+}

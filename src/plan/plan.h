@@ -1,0 +1,100 @@
+/* plan.h - the narrow waist between compiler and executors: an ordered list of launches.
+ *
+ *   launch: kernel, operands (buffer + offset + layout), workspace, stream, scope, phase, cost
+ *   buffer: bytes, role, what it holds, the launch it is born at and the last that uses it
+ *
+ * The compiler writes plans and knows no device; executors run plans and know no graph. All that
+ * is ever reported of time, bytes and FLOPs is read from here. */
+#ifndef PLAN_PLAN_H
+#define PLAN_PLAN_H
+
+#include "base/arena.h"
+#include "base/status.h"
+#include "tensor/attributes.h"
+#include "tensor/role.h"
+#include "tensor/tensor.h"
+
+struct kernel; /* ops/kernel.h; a plan passes it on and never looks inside */
+
+/* How transient buffers get their memory. */
+typedef enum plan_memory {
+    PLAN_MEMORY_EAGER /* taken from the allocator at birth, given back after the last use */
+} plan_memory;
+
+typedef struct plan_buffer {
+    int64_t bytes;
+    role role;
+    dtype type; /* of the value it was made for */
+    shape shape;
+    const char *name; /* of leaves and outputs; else NULL */
+    int scope;        /* of the launch it is born at */
+    int born, last_used;
+    /* Inputs, parameters and optimizer state are there before the step and after it: born is -1
+     * and last_used the number of launches. */
+    bool is_persistent;
+} plan_buffer;
+
+typedef struct plan_operand {
+    int buffer;
+    int64_t offset; /* bytes from the buffer's start */
+    tensor layout;  /* data is NULL */
+} plan_operand;
+
+typedef struct plan_launch {
+    const struct kernel *kernel;
+    const char *kernel_name, *op_name, *class_name;
+    int input_count, output_count;
+    plan_operand *inputs, *outputs;
+    attributes attributes;
+    int workspace; /* buffer, or -1 */
+    int stream;
+    int scope;
+    phase phase;
+    double flops, bytes_read, bytes_written;
+} plan_launch;
+
+/* A named value the caller may look at: a leaf or an output. */
+typedef struct plan_name {
+    const char *name;
+    plan_operand operand;
+} plan_name;
+
+typedef struct plan {
+    arena *memory; /* owns all that is below, strings included */
+    const char *name;
+    plan_memory memory_mode;
+    plan_launch *launches;
+    int launch_count, launch_capacity;
+    plan_buffer *buffers;
+    int buffer_count, buffer_capacity;
+    plan_name *names;
+    int name_count, name_capacity;
+    const char **scopes;
+    int scope_count;
+
+    /* Filled by plan_finish: births[birth_start[i] .. birth_start[i+1]) are the buffers launch i
+     * brings to life, in order; deaths those it is the last to use. */
+    int *births, *birth_start, *deaths, *death_start;
+} plan;
+
+plan *plan_create(const char *name);
+void plan_destroy(plan *p);
+
+int plan_add_buffer(plan *p, const plan_buffer *buffer);
+/* Zeroed operands; the caller fills them. The pointer holds until the next launch is added. */
+plan_launch *plan_add_launch(plan *p, int input_count, int output_count);
+void plan_add_name(plan *p, const char *name, const plan_operand *operand);
+/* NULL when there is no leaf or output of that name. */
+const plan_operand *plan_find_name(const plan *p, const char *name);
+
+/* Sorts births and deaths by launch. Call once, when the last launch is in. */
+void plan_finish(plan *p);
+
+/* Sums over the launches of a phase; PHASE_COUNT sums over all. */
+typedef struct plan_cost {
+    int launches;
+    double flops, bytes_read, bytes_written;
+} plan_cost;
+plan_cost plan_total_cost(const plan *p, phase which);
+
+#endif

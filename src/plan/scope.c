@@ -1,0 +1,27 @@
+#include "plan/scope.h"
+
+#include <ctype.h>
+#include <stdbool.h>
+#include <stdio.h>
+
+scope_text scope_fold_layers(const char *scope) {
+    scope_text out = {{0}};
+    if (!scope[0]) {
+        snprintf(out.text, sizeof out.text, "(top)");
+        return out;
+    }
+    int used = 0;
+    bool starts_part = true;
+    while (*scope && used < SCOPE_TEXT_BYTES - 1) {
+        if (starts_part && isdigit((unsigned char)*scope)) {
+            while (isdigit((unsigned char)*scope))
+                scope++;
+            out.text[used++] = '*';
+            starts_part = false;
+            continue;
+        }
+        starts_part = *scope == '.';
+        out.text[used++] = *scope++;
+    }
+    return out;
+}

@@ -1,0 +1,14 @@
+/* scope.h - scopes for reports: layers 0, 1, 2 ... fold into one line. */
+#ifndef PLAN_SCOPE_H
+#define PLAN_SCOPE_H
+
+enum { SCOPE_TEXT_BYTES = 128 };
+
+typedef struct {
+    char text[SCOPE_TEXT_BYTES];
+} scope_text;
+
+/* "layers.3.attn.softmax" -> "layers.*.attn.softmax"; "" -> "(top)". */
+scope_text scope_fold_layers(const char *scope);
+
+#endif

@@ -1,0 +1,54 @@
+/* memory_pool.h - the caching allocator: one range of host memory, cut by block_allocator.
+ *
+ * Address space for all of `limit_bytes` is reserved at once; pages become resident when they
+ * are first touched and stay so, which is what makes the second step cheap. Every allocation and
+ * release can be recorded with what it was for. */
+#ifndef RUNTIME_MEMORY_POOL_H
+#define RUNTIME_MEMORY_POOL_H
+
+#include "base/status.h"
+#include "plan/block_allocator.h"
+#include "plan/plan.h"
+
+typedef struct memory_pool memory_pool;
+
+/* One allocation or release, as it happened. */
+typedef struct memory_record {
+    bool is_allocation;
+    int launch; /* at which it happened; -1 before the first */
+    int64_t offset, bytes;
+    role role;
+    dtype type;
+    shape shape;
+    const char *scope; /* belongs to the plan; "" for what no launch made */
+    const char *name;  /* NULL unless it is a leaf or an output */
+} memory_record;
+
+/* Bytes this machine can give to a process now. */
+int64_t memory_pool_available_bytes(void);
+
+NODISCARD dyno_status memory_pool_create(int64_t limit_bytes, memory_pool **out);
+void memory_pool_destroy(memory_pool *pool);
+
+/* Memory for `what`, of plan `p`, at a launch. Past the limit: DYNO_OUT_OF_MEMORY, saying how
+ * much was asked for, in which scope, how much is taken and how much there is. */
+NODISCARD dyno_status memory_pool_allocate(memory_pool *pool, const plan *p,
+                                           const plan_buffer *what, int launch, block **out);
+void memory_pool_release(memory_pool *pool, const plan *p, const plan_buffer *what, int launch,
+                         block *b);
+void *memory_pool_address(const memory_pool *pool, const block *b);
+
+/* Gives the pages of everything now free back to the system, and starts the peaks anew. */
+void memory_pool_trim(memory_pool *pool);
+
+int64_t memory_pool_limit_bytes(const memory_pool *pool);
+int64_t memory_pool_taken_bytes(const memory_pool *pool);
+/* Since the last trim: the most bytes ever taken at once, and the most the range was long. */
+int64_t memory_pool_peak_taken_bytes(const memory_pool *pool);
+int64_t memory_pool_reserved_bytes(const memory_pool *pool);
+
+/* Recording is off until asked for: it is a run of its own, never one that is timed. */
+void memory_pool_start_recording(memory_pool *pool);
+const memory_record *memory_pool_records(const memory_pool *pool, int *count);
+
+#endif

@@ -1,0 +1,25 @@
+/* storage.h - what lives across steps: inputs, parameters and optimizer state, by name.
+ *
+ * Plans of one model (its forward, its full step) share them: an executor binds to what is
+ * there and adds what is missing, zeroed. */
+#ifndef RUNTIME_STORAGE_H
+#define RUNTIME_STORAGE_H
+
+#include "runtime/memory_pool.h"
+
+typedef struct storage storage;
+
+/* Borrows the pool, which must outlive it. */
+storage *storage_create(memory_pool *pool);
+void storage_destroy(storage *s);
+
+/* Makes the persistent buffers of `p` that are not there yet. One of the same name and another
+ * size is an error. On failure nothing was added. */
+NODISCARD dyno_status storage_add_plan(storage *s, const plan *p);
+/* Releases what `p` does not have, or has in another size. */
+void storage_keep_only(storage *s, const plan *p);
+
+/* The memory of the buffer of that name; NULL when there is none. */
+void *storage_find(const storage *s, const char *name);
+
+#endif

@@ -1,0 +1,22 @@
+/* step_plan.h - from a model's configuration to the plan of one of its steps. */
+#ifndef TRAIN_STEP_PLAN_H
+#define TRAIN_STEP_PLAN_H
+
+#include "compiler/pipeline.h"
+#include "model/config.h"
+#include "plan/plan.h"
+
+typedef struct step_options {
+    model_config config;
+    int64_t batch, context;
+    bool keep_logits;
+    pipeline_options pipeline;
+} step_options;
+
+/* torch.optim.AdamW's habits with the betas of language models; no clipping. */
+optimizer_options step_default_optimizer(void);
+
+/* Allocates no weights: a plan of any size takes milliseconds. On failure *out is NULL. */
+NODISCARD dyno_status step_plan_create(const step_options *options, plan **out);
+
+#endif

@@ -1,0 +1,77 @@
+#include "train/trainer.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/units.h"
+#include "plan/memory_account.h"
+
+struct trainer {
+    plan *p;
+    memory_pool *pool;
+    storage *shared;
+    executor *e;
+    int64_t steps_done;
+};
+
+static dyno_status take_memory(trainer *t, int64_t memory_limit) {
+    memory_account account = memory_account_plan(t->p);
+    if (account.reserved_bytes > memory_limit)
+        return dyno_fail(DYNO_OUT_OF_MEMORY,
+                         "'%s' needs %s for this step, there are %s; use a smaller batch or context",
+                         t->p->name, units_bytes(account.reserved_bytes).text,
+                         units_bytes(memory_limit).text);
+    RETURN_IF_FAILED(memory_pool_create(memory_limit, &t->pool));
+    t->shared = storage_create(t->pool);
+    return executor_create(t->p, t->pool, t->shared, &t->e);
+}
+
+dyno_status trainer_create(const step_options *options, int64_t memory_limit, trainer **out) {
+    *out = NULL;
+    trainer *t = memory_allocate(1, sizeof *t);
+    dyno_status status = step_plan_create(options, &t->p);
+    if (status == DYNO_OK)
+        status = take_memory(t, memory_limit);
+    if (status != DYNO_OK) {
+        trainer_destroy(t);
+        return status;
+    }
+    *out = t;
+    return DYNO_OK;
+}
+
+void trainer_destroy(trainer *t) {
+    if (!t)
+        return;
+    executor_destroy(t->e);
+    storage_destroy(t->shared);
+    memory_pool_destroy(t->pool);
+    plan_destroy(t->p);
+    free(t);
+}
+
+storage *trainer_storage(trainer *t) { return t->shared; }
+
+const plan *trainer_plan(const trainer *t) { return t->p; }
+
+static void set_input(trainer *t, const char *name, const void *data) {
+    tensor input = executor_find(t->e, name);
+    if (input.data) /* a forward has no learning rate */
+        memcpy(input.data, data, (size_t)tensor_bytes(&input));
+}
+
+dyno_status trainer_step(trainer *t, const int32_t *tokens, const int32_t *targets,
+                         double learning_rate, float *loss) {
+    int64_t number = t->steps_done + 1;
+    set_input(t, "tokens", tokens);
+    set_input(t, "targets", targets);
+    set_input(t, "learning_rate", &learning_rate);
+    set_input(t, "step", &number);
+    RETURN_IF_FAILED(executor_run(t->e, NULL, NULL));
+    t->steps_done = number;
+    *loss = *(const float *)executor_find(t->e, "loss").data;
+    return DYNO_OK;
+}
+
+tensor trainer_find(const trainer *t, const char *name) { return executor_find(t->e, name); }

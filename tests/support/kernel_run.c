@@ -1,0 +1,45 @@
+#include "support/kernel_run.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+
+const char *kernel_run(const node *n, const kernel *k, const tensor *inputs, tensor *outputs) {
+    size_t count = (size_t)n->input_count;
+    tensor *given = memory_allocate(count, sizeof *given);
+    for (size_t i = 0; i < count; i++) {
+        given[i] = inputs[i];
+        given[i].data = NULL;
+    }
+    for (int i = 0; i < n->output_count; i++)
+        outputs[i] = tensor_contiguous(NULL, n->outputs[i]->type, &n->outputs[i]->shape);
+    kernel_args args = {.input_count = n->input_count,
+                        .output_count = n->output_count,
+                        .inputs = given,
+                        .outputs = outputs,
+                        .attributes = &n->attributes};
+    const char *why = k->reject ? k->reject(&args) : NULL;
+    if (why) {
+        free(given);
+        return why;
+    }
+    size_t scratch = k->workspace_bytes ? k->workspace_bytes(&args) : 0;
+    if (scratch)
+        args.workspace = memset(memory_allocate(scratch, 1), 0xa5, scratch);
+    if (count)
+        memcpy(given, inputs, count * sizeof *given);
+    for (int i = 0; i < n->output_count; i++) {
+        size_t bytes = (size_t)tensor_bytes(&outputs[i]);
+        outputs[i].data = memset(memory_allocate(bytes, 1), 0xff, bytes);
+        int taken = n->op->inplace[i] - 1;
+        if (taken >= 0) {
+            memcpy(outputs[i].data, inputs[taken].data, bytes);
+            given[taken].data = outputs[i].data;
+        }
+    }
+    k->run(&args);
+    free(args.workspace);
+    free(given);
+    return NULL;
+}
