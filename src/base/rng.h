@@ -25,7 +25,7 @@ static inline uint64_t rng_bits(rng_stream stream, uint64_t index) {
 
 /* Uniform in (0, 1), never 0 or 1. */
 static inline double rng_uniform(rng_stream stream, uint64_t index) {
-    return ((double)(rng_bits(stream, index) >> 11) + 0.5) * 0x1p-53;
+    return ((double)(rng_bits(stream, index) >> 12) + 0.5) * 0x1p-52;
 }
 
 /* A standard normal cut at three standard deviations (redistributed, not clamped). */

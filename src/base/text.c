@@ -1,5 +1,6 @@
 #include "base/text.h"
 
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -65,7 +66,7 @@ static int edit_distance(const char *a, const char *b) {
     enum { LONGEST = 64 };
     int row[LONGEST + 1], length = (int)strlen(b);
     if (length > LONGEST || strlen(a) > LONGEST)
-        return LONGEST;
+        return INT_MAX;
     for (int j = 0; j <= length; j++)
         row[j] = j;
     for (int i = 1; a[i - 1]; i++) {

@@ -7,12 +7,14 @@
 #include <string.h>
 #include <strings.h>
 
+/* Each takes the next unit where rounding would otherwise show 1024.00, 1000.0 or 60.0 of one. */
+
 units_text units_bytes(int64_t bytes) {
     static const char *const unit[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
     units_text out;
     double value = (double)bytes;
     int step = 0;
-    while (fabs(value) >= 1024 && step < 5) {
+    while (fabs(value) >= (step ? 1023.995 : 1024) && step < 5) {
         value /= 1024;
         step++;
     }
@@ -24,24 +26,24 @@ units_text units_count(double count) {
     static const char *const unit[] = {"", " k", " M", " G", " T", " P", " E"};
     units_text out;
     int step = 0;
-    while (fabs(count) >= 1000 && step < 6) {
+    while (fabs(count) >= (step ? 999.95 : 999.5) && step < 6) {
         count /= 1000;
         step++;
     }
-    int decimals = step == 0 || fabs(count) >= 100 ? (step ? 1 : 0) : 2;
+    int decimals = step == 0 ? 0 : fabs(count) >= 9.995 ? 1 : 2;
     snprintf(out.text, sizeof out.text, "%.*f%s", decimals, count, unit[step]);
     return out;
 }
 
 units_text units_duration(double seconds) {
     units_text out;
-    if (seconds < 60)
+    long long whole = llround(seconds);
+    if (seconds < 59.95)
         snprintf(out.text, sizeof out.text, "%.1f s", seconds);
-    else if (seconds < 3600)
-        snprintf(out.text, sizeof out.text, "%d min %02d s", (int)seconds / 60, (int)seconds % 60);
+    else if (whole < 3600)
+        snprintf(out.text, sizeof out.text, "%lld min %02lld s", whole / 60, whole % 60);
     else
-        snprintf(out.text, sizeof out.text, "%d h %02d min", (int)(seconds / 3600),
-                 (int)(seconds / 60) % 60);
+        snprintf(out.text, sizeof out.text, "%lld h %02lld min", whole / 3600, whole / 60 % 60);
     return out;
 }
 

@@ -16,6 +16,7 @@ typedef struct cli_verb {
 
 int cli_doctor(int argc, char **argv);
 int cli_list(int argc, char **argv);
+int cli_init(int argc, char **argv);
 int cli_plan(int argc, char **argv);
 int cli_bench(int argc, char **argv);
 int cli_step(int argc, char **argv);

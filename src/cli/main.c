@@ -13,6 +13,7 @@ static const cli_verb VERBS[] = {
     {"list", "models, ops and kernels that dyno knows", cli_list},
     {"plan", "memory, FLOPs and launches of a step, without running it", cli_plan},
     {"bench", "time forward, backward and whole training steps over a sweep", cli_bench},
+    {"init", "draw a model's weights and write a Hugging Face directory", cli_init},
     {"step", "run training steps of a Hugging Face model and write what they compute", cli_step},
     {"show", "print what a run recorded", cli_show},
 };

@@ -18,9 +18,11 @@
         {"heads", NULL, FLAG_INTEGER, NULL, .help = "query heads"},                                \
         {"kv-heads", NULL, FLAG_INTEGER, NULL, .help = "key/value heads (default: as many)"},      \
         {"head-dim", NULL, FLAG_INTEGER, NULL, .help = "head size (default: d-model / heads)"},    \
-        {"vocab", NULL, FLAG_INTEGER, NULL, .help = "vocabulary size"},                            \
-        {"batch", NULL, FLAG_INTEGER, "4", .help = "sequences in a step", .minimum = 1,            \
-         .maximum = 1 << 20}
+        {"vocab", NULL, FLAG_INTEGER, NULL, .help = "vocabulary size"}
+
+#define BATCH_FLAG                                                                                 \
+    {"batch", NULL, FLAG_INTEGER, "4", .help = "sequences in a step", .minimum = 1,                \
+     .maximum = 1 << 20}
 
 /* The models asked for, checked; the caller frees *out. */
 NODISCARD dyno_status model_flags_resolve(const flags *given, model_config **out, int *count);

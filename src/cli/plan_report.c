@@ -9,7 +9,7 @@
 #include "plan/memory_account.h"
 #include "plan/scope.h"
 
-enum { PEAK_VALUES = 12 };
+enum { PEAK_VALUES = 16 }; /* rows for people; the record has all */
 
 static const double MIB = 0x1p20, GIB = 0x1p30;
 
@@ -76,22 +76,54 @@ static void append_formula(const plan_buffer *b, text *out) {
     text_format(out, "%d B", dtype_bytes(b->type));
 }
 
+/* Values of one name (layers folded), role and formula. */
+typedef struct value_group {
+    char name[SCOPE_TEXT_BYTES];
+    role role;
+    const plan_buffer *sample;
+    int64_t count, bytes;
+} value_group;
+
+static int largest_first(const void *a, const void *b) {
+    int64_t x = ((const value_group *)a)->bytes, y = ((const value_group *)b)->bytes;
+    return (x < y) - (x > y);
+}
+
 static void record_peak_values(const plan *p, int launch, results_cell *cell) {
+    value_group *groups = NULL;
+    int count = 0, capacity = 0;
+    for (int i = 0; i < p->buffer_count; i++) {
+        const plan_buffer *b = &p->buffers[i];
+        if (!memory_account_is_alive(b, launch))
+            continue;
+        scope_text name = scope_fold_layers(b->name ? b->name : p->scopes[b->scope]);
+        int at = 0;
+        while (at < count && (strcmp(groups[at].name, name.text) != 0 ||
+                              groups[at].role != b->role || groups[at].sample->type != b->type ||
+                              !shape_equal(&groups[at].sample->shape, &b->shape)))
+            at++;
+        if (at == count) {
+            MEMORY_GROW(groups, count, capacity);
+            groups[count] = (value_group){.role = b->role, .sample = b};
+            memcpy(groups[count++].name, name.text, sizeof name.text);
+        }
+        groups[at].count++;
+        groups[at].bytes += b->bytes;
+    }
+    qsort(groups, (size_t)count, sizeof *groups, largest_first);
     static const char *const keys[] = {"value", "role", "formula"};
-    static const results_column columns[] = {{"bytes", "B"}};
-    results_breakdown *table = cell_add_breakdown(cell, "peak_values", keys, 3, columns, 1);
-    int buffers[PEAK_VALUES];
-    int count = memory_account_alive_at(p, launch, buffers, PEAK_VALUES);
+    static const results_column columns[] = {{"count", ""}, {"bytes", "B"}};
+    results_breakdown *table = cell_add_breakdown(cell, "peak_values", keys, 3, columns, 2);
     for (int i = 0; i < count; i++) {
-        const plan_buffer *b = &p->buffers[buffers[i]];
         text formula = {0};
-        append_formula(b, &formula);
-        const char *texts[] = {b->name ? b->name : p->scopes[b->scope], role_name(b->role),
-                               text_string(&formula)};
-        results_value value = results_integer(b->bytes);
-        breakdown_add_row(table, texts, &value);
+        append_formula(groups[i].sample, &formula);
+        const char *texts[] = {groups[i].name, role_name(groups[i].role), text_string(&formula)};
+        results_value values[] = {results_integer(groups[i].count),
+                                  results_integer(groups[i].bytes)};
+        breakdown_add_row(table, texts, values);
         text_release(&formula);
     }
+    free(groups);
 }
 
 void plan_report_record(const plan *p, int64_t memory_bytes, results_cell *cell) {
@@ -249,21 +281,26 @@ static report_table *peak_table(const results_cell *cell) {
     report_table *t = table_create(title);
     table_add_column(t, "value", "value", TABLE_LEFT);
     table_add_column(t, "role", "role", TABLE_LEFT);
+    table_add_column(t, "count", "count", TABLE_RIGHT);
+    table_add_column(t, "formula", "each", TABLE_LEFT);
     table_add_column(t, "mib", "MiB", TABLE_RIGHT);
-    table_add_column(t, "formula", "as", TABLE_LEFT);
-    double shown = 0;
-    for (int64_t i = 0; i < b->row_count; i++) {
-        double bytes = results_number(&b->rows[i].values[0]);
-        shown += bytes;
+    table_add_column(t, "share", "% of peak", TABLE_RIGHT);
+    double peak = metric(cell, "peak_bytes"), rest = peak;
+    int64_t shown = b->row_count < PEAK_VALUES ? b->row_count : PEAK_VALUES;
+    for (int64_t i = 0; i < shown; i++) {
+        double bytes = results_number(&b->rows[i].values[1]);
+        rest -= bytes;
         table_add_row(t);
         table_add_text(t, b->rows[i].keys[0]);
         table_add_text(t, b->rows[i].keys[1]);
-        table_add_real(t, bytes / MIB, 2);
+        table_add_integer(t, (int64_t)results_number(&b->rows[i].values[0]));
         table_add_text(t, b->rows[i].keys[2]);
+        table_add_real(t, bytes / MIB, 2);
+        table_add_real(t, peak > 0 ? 100 * bytes / peak : 0, 1);
     }
-    double peak = metric(cell, "peak_bytes");
-    table_add_note(t, "these are %.1f of %.1f MiB (%.1f %%)", shown / MIB, peak / MIB,
-                   peak > 0 ? 100 * shown / peak : 0);
+    if (b->row_count > shown)
+        table_add_note(t, "and %lld kinds more, %.1f MiB together; --format json has them all",
+                       (long long)(b->row_count - shown), rest / MIB);
     return t;
 }
 

@@ -10,6 +10,7 @@
 
 static const flag_spec FLAGS[] = {
     MODEL_FLAGS,
+    BATCH_FLAG,
     {"context", "LIST", FLAG_INTEGER_LIST, "128", .help = "context lengths in tokens", .minimum = 1,
      .maximum = 1 << 24},
     {"pass", "LIST", FLAG_TEXT_LIST, "step",

@@ -9,6 +9,7 @@
 #include "base/threads.h"
 #include "cli/cli.h"
 #include "cli/interrupt.h"
+#include "cli/model_flags.h"
 #include "cli/progress.h"
 #include "train/hf_directory.h"
 #include "train/safetensors.h"
@@ -22,8 +23,7 @@ static const flag_spec FLAGS[] = {
              "k*batch*context on, and as targets those one further"},
     {"token-bytes", NULL, FLAG_INTEGER, "2", .help = "2 for uint16, 4 for uint32", .minimum = 2,
      .maximum = 4},
-    {"batch", NULL, FLAG_INTEGER, "4", .help = "sequences in a step", .minimum = 1,
-     .maximum = 1 << 20},
+    BATCH_FLAG,
     {"context", NULL, FLAG_INTEGER, "128", .help = "tokens in a sequence", .minimum = 1,
      .maximum = 1 << 24},
     {"steps", NULL, FLAG_INTEGER, "1", .help = "training steps", .minimum = 1, .maximum = 1000000},
@@ -43,7 +43,9 @@ static const flag_spec FLAGS[] = {
      .help = "what to write: logits and gradients (before clipping) of the first step, the loss of "
              "each, weights after the last",
      .choices = "logits|loss|gradients|weights"},
-    {"out", "FILE", FLAG_TEXT, NULL, .help = "a safetensors file to write; required"},
+    {"out", "FILE", FLAG_TEXT, NULL, .help = "the safetensors file for what --dump lists"},
+    {"save", "DIR", FLAG_TEXT, NULL,
+     .help = "also writes the trained model as a Hugging Face directory"},
     {"threads", NULL, FLAG_INTEGER, "0", .help = "threads; 0 takes every core there is",
      .minimum = 0, .maximum = 4096},
     {"memory", "SIZE", FLAG_BYTES, NULL,
@@ -53,6 +55,8 @@ static const flag_spec FLAGS[] = {
 static const flags_example EXAMPLES[] = {
     {"step --load llama --tokens text.bin --batch 2 --context 64 --dump logits,loss --out a.safetensors",
      "one step; logits and loss to compare with another framework"},
+    {"step --load llama --tokens text.bin --steps 100 --clip 1 --save trained",
+     "trains and keeps the model"},
     {"step --load llama --tokens text.bin --steps 5 --dump loss,gradients,weights --out b.safetensors",
      "five AdamW steps: losses, the first gradients, the last weights"},
 };
@@ -121,16 +125,18 @@ static dyno_status check_token_count(const step_job *job) {
 
 static dyno_status open_inputs(step_job *job) {
     const flags *given = job->given;
-    static const char *const required[] = {"load", "tokens", "out"};
-    for (int i = 0; i < 3; i++)
-        RETURN_IF_FAILED(require(given, required[i]));
+    RETURN_IF_FAILED(require(given, "load"));
+    RETURN_IF_FAILED(require(given, "tokens"));
+    if (!flags_text(given, "save") || flags_is_set(given, "dump"))
+        RETURN_IF_FAILED(require(given, "out"));
     int64_t token_bytes = flags_integer(given, "token-bytes");
     if (token_bytes == 3)
         return dyno_fail(DYNO_INVALID, "--token-bytes is 3; it must be 2 or 4");
     job->batch = flags_integer(given, "batch");
     job->context = flags_integer(given, "context");
     job->steps = flags_integer(given, "steps");
-    job->dump = parse_dump(given);
+    if (flags_text(given, "out"))
+        job->dump = parse_dump(given);
     RETURN_IF_FAILED(tokens_open(flags_text(given, "tokens"), (int)token_bytes, &job->source));
     RETURN_IF_FAILED(check_token_count(job));
     return hf_directory_open(flags_text(given, "load"), &job->directory);
@@ -235,7 +241,8 @@ static dyno_status run_steps(step_job *job, float *losses) {
 static dyno_status run_job(step_job *job) {
     RETURN_IF_FAILED(open_inputs(job));
     RETURN_IF_FAILED(load_model(job));
-    RETURN_IF_FAILED(open_output(job));
+    if (flags_text(job->given, "out"))
+        RETURN_IF_FAILED(open_output(job));
     float *losses = memory_allocate((size_t)job->steps, sizeof *losses);
     dyno_status status = run_steps(job, losses);
     if (status == DYNO_OK && job->dump.loss)
@@ -243,7 +250,11 @@ static dyno_status run_job(step_job *job) {
                                            (size_t)job->steps * sizeof *losses);
     if (status == DYNO_OK && job->dump.weights)
         status = append_parameters(job, "");
-    if (status == DYNO_OK) {
+    const char *directory = flags_text(job->given, "save");
+    if (status == DYNO_OK && directory)
+        status = weights_save(trainer_storage(job->model), hf_directory_config(job->directory),
+                              directory);
+    if (status == DYNO_OK && job->writer) {
         safetensors_writer *writer = job->writer;
         job->writer = NULL;
         status = safetensors_writer_commit(writer);

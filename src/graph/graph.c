@@ -84,8 +84,10 @@ value *graph_add_node(graph *g, const op *kind, value *const *inputs, int input_
     value_type types[OP_MAX_OUTPUTS] = {0};
     if (g->status == DYNO_OK) {
         dyno_status status = DYNO_OK;
-        if (kind->input_count != OP_ANY_COUNT && kind->input_count != input_count)
-            status = dyno_fail(DYNO_INVALID, "takes %d inputs, %d given", kind->input_count,
+        if (kind->input_count == OP_ANY_COUNT ? input_count < 1 : kind->input_count != input_count)
+            status = dyno_fail(DYNO_INVALID, "takes %s%d inputs, %d given",
+                               kind->input_count == OP_ANY_COUNT ? "at least " : "",
+                               kind->input_count == OP_ANY_COUNT ? 1 : kind->input_count,
                                input_count);
         if (status == DYNO_OK)
             status = kind->infer(n, types);
@@ -104,7 +106,7 @@ value *graph_add_node(graph *g, const op *kind, value *const *inputs, int input_
         value *v = add_value(g, ROLE_ACTIVATION, types[i].type, &types[i].shape);
         v->producer = n;
         v->output_index = i;
-        if (kind->inplace[i])
+        if (kind->inplace[i] && g->status == DYNO_OK) /* else inputs may be missing */
             v->role = n->inputs[kind->inplace[i] - 1]->role;
         n->outputs[i] = v;
     }

@@ -153,14 +153,23 @@ static dyno_status parse_quoted(parser *p, const char **name) {
     return DYNO_OK;
 }
 
-static dyno_status parse_typed(parser *p, dtype *type, shape *s) {
+/* "%3 f32[2,4]". Its number says nothing new, but a wrong one would mislead who reads the text. */
+static dyno_status parse_typed(parser *p, int expected, dtype *type, shape *s) {
     int64_t number;
     char word[MAX_WORD];
     if (!accept(p, "%") || !parse_integer(p, &number))
         return complain(p, "a value such as %3");
+    if (number != expected)
+        return dyno_fail(DYNO_INVALID, "graph text, line %d: value %%%lld comes where %%%d is next",
+                         p->line, (long long)number, expected);
     if (!parse_word(p, word) || !dtype_parse(word, type))
         return complain(p, "an element type such as f32");
-    return parse_list(p, s);
+    RETURN_IF_FAILED(parse_list(p, s));
+    if (!shape_is_valid(s, dtype_bytes(*type)))
+        return dyno_fail(DYNO_INVALID,
+                         "graph text, line %d: shape [%s] has a size below 1 or overflows 64 bits",
+                         p->line, shape_format(s).text);
+    return DYNO_OK;
 }
 
 static dyno_status parse_reference(parser *p, value **v) {
@@ -196,6 +205,7 @@ static dyno_status parse_attribute(parser *p, attribute *a) {
     if (!parse_word(p, word))
         return complain(p, "an attribute's value");
     char *end;
+    errno = 0;
     if (strpbrk(word, ".en")) {
         a->kind = ATTRIBUTE_REAL;
         a->real = strtod(word, &end);
@@ -203,7 +213,8 @@ static dyno_status parse_attribute(parser *p, attribute *a) {
         a->kind = ATTRIBUTE_INTEGER;
         a->integer = strtoll(word, &end, 10);
     }
-    return *end ? complain(p, "a number") : DYNO_OK;
+    bool overflows = a->kind == ATTRIBUTE_INTEGER && errno == ERANGE;
+    return *end || overflows ? complain(p, "a number") : DYNO_OK;
 }
 
 static dyno_status parse_node(parser *p) {
@@ -213,8 +224,9 @@ static dyno_status parse_node(parser *p) {
     do {
         if (outputs == OP_MAX_OUTPUTS)
             return complain(p, "at most three outputs");
-        value *v = &declared[outputs++];
-        RETURN_IF_FAILED(parse_typed(p, &v->type, &v->shape));
+        value *v = &declared[outputs];
+        RETURN_IF_FAILED(parse_typed(p, p->g->value_count + outputs, &v->type, &v->shape));
+        outputs++;
         if (!parse_word(p, word) || !parse_role(word, &v->role))
             return complain(p, "a role such as activation");
     } while (accept(p, ","));
@@ -286,7 +298,7 @@ static dyno_status parse_line(parser *p) {
                          word);
     dtype type;
     shape s;
-    RETURN_IF_FAILED(parse_typed(p, &type, &s));
+    RETURN_IF_FAILED(parse_typed(p, p->g->value_count, &type, &s));
     RETURN_IF_FAILED(parse_quoted(p, &name));
     graph_add_leaf(p->g, r, type, &s, name);
     return graph_status(p->g);

@@ -23,21 +23,34 @@ static dyno_status broken(const graph *g, int position, const char *rule, const 
 #define DETAIL(...)                                                                                \
     (snprintf(detail, sizeof detail, __VA_ARGS__), (const char *)detail)
 
+static bool belongs_to(const graph *g, const value *v) {
+    return v->id >= 0 && v->id < g->value_count && g->values[v->id] == v;
+}
+
+/* The node that overwrote the value, or what it may be a view of; -1 when none did. */
+static int overwritten_at(const history *seen, const value *v) {
+    int position = seen->overwritten_at[v->id];
+    while (position < 0 && v->producer && v->producer->op->view) {
+        v = v->producer->inputs[0];
+        position = seen->overwritten_at[v->id];
+    }
+    return position;
+}
 
 static dyno_status check_inputs(const graph *g, int position, const history *seen) {
     char detail[512];
     const node *n = g->nodes[position];
     for (int i = 0; i < n->input_count; i++) {
         const value *v = n->inputs[i];
-        if (v->id < 0 || v->id >= g->value_count || g->values[v->id] != v)
+        if (!belongs_to(g, v))
             return broken(g, position, "order", DETAIL("input %d belongs to another graph", i));
         if (v->producer && seen->made_at[v->id] < 0)
             return broken(g, position, "order",
                           DETAIL("input %d, value %d, is made by a later node", i, v->id));
-        if (seen->overwritten_at[v->id] >= 0)
+        if (overwritten_at(seen, v) >= 0)
             return broken(g, position, "in place",
                           DETAIL("input %d, value %d, was overwritten by node %d", i, v->id,
-                                 seen->overwritten_at[v->id]));
+                                 overwritten_at(seen, v)));
         if (!v->producer || n->phase == PHASE_COMMUNICATION ||
             v->producer->phase == PHASE_COMMUNICATION)
             continue;
@@ -63,6 +76,8 @@ static dyno_status check_outputs(const graph *g, int position) {
         return broken(g, position, "type", dyno_error_message());
     for (int i = 0; i < n->output_count; i++) {
         const value *v = n->outputs[i];
+        if (!belongs_to(g, v))
+            return broken(g, position, "producer", DETAIL("output %d is no value of this graph", i));
         if (v->producer != n || v->output_index != i)
             return broken(g, position, "producer",
                           DETAIL("output %d, value %d, names another producer", i, v->id));
@@ -100,6 +115,21 @@ static dyno_status check_node(const graph *g, int position, history *seen) {
     return DYNO_OK;
 }
 
+/* What the caller reads at the end. */
+static dyno_status check_result(const graph *g, const value *v, const history *seen) {
+    if (v->producer && seen->made_at[v->id] < 0)
+        return dyno_fail(DYNO_INVALID,
+                         "graph '%s', output '%s' breaks the rule 'producer': no node makes it",
+                         g->name, v->name);
+    int position = overwritten_at(seen, v);
+    if (position >= 0)
+        return dyno_fail(DYNO_INVALID,
+                         "graph '%s', node %d (%s) breaks the rule 'in place': it overwrites the "
+                         "output '%s'",
+                         g->name, position, g->nodes[position]->op->name, v->name);
+    return DYNO_OK;
+}
+
 dyno_status graph_verify(const graph *g) {
     RETURN_IF_FAILED(graph_status(g));
     for (int i = 0; i < g->value_count; i++) {
@@ -118,12 +148,8 @@ dyno_status graph_verify(const graph *g) {
     for (int i = 0; i < g->node_count && status == DYNO_OK; i++)
         status = check_node(g, i, &seen);
     for (int i = 0; i < g->value_count && status == DYNO_OK; i++)
-        if (g->values[i]->is_output && seen.overwritten_at[i] >= 0)
-            status = dyno_fail(DYNO_INVALID,
-                               "graph '%s', node %d (%s) breaks the rule 'in place': it overwrites "
-                               "the output '%s'",
-                               g->name, seen.overwritten_at[i],
-                               g->nodes[seen.overwritten_at[i]]->op->name, g->values[i]->name);
+        if (g->values[i]->is_output)
+            status = check_result(g, g->values[i], &seen);
     free(seen.made_at);
     free(seen.overwritten_at);
     return status;

@@ -8,11 +8,11 @@
  *   order      a node's inputs are leaves or made by earlier nodes
  *   arity      as many inputs and outputs as the op has
  *   type       outputs have the types the op's shape rule gives
- *   producer   a value knows the node and output that make it
+ *   producer   a value knows the node and output that make it; some node makes each output
  *   role       leaves are inputs, parameters or state; nodes make none of these, unless in place
  *   phase      forward nodes read nothing the backward made, nor the backward the optimizer
  *   saved      what a later phase reads of the forward is marked saved
- *   in place   nobody reads a value after the node that overwrote it */
+ *   in place   nobody reads a value, or a view of it, after the node that overwrote it */
 NODISCARD dyno_status graph_verify(const graph *g);
 
 #endif

@@ -89,7 +89,7 @@ static void write_breakdown(results_cell *cell, const char *name, const char *ke
 }
 
 dyno_status timing_break_down(executor *e, const plan *p, int64_t steps, results_cell *cell) {
-    shares by_class = {0}, by_phase = {0}, by_scope = {0};
+    shares by_class = {0}, by_phase = {0}, by_scope = {0}, by_kernel = {0};
     int64_t total_ns = 0, in_launches_ns = 0;
     trace *t = trace_create(p->launch_count);
     dyno_status status = DYNO_OK;
@@ -103,6 +103,7 @@ dyno_status timing_break_down(executor *e, const plan *p, int64_t steps, results
             int64_t ns = t->end_ns[i] - t->begin_ns[i];
             in_launches_ns += ns;
             add_launch(&by_class, l->class_name, l, ns);
+            add_launch(&by_kernel, l->kernel_name, l, ns);
             add_launch(&by_phase, phase_name(l->phase), l, ns);
             add_launch(&by_scope, scope_fold_layers(p->scopes[l->scope]).text, l, ns);
         }
@@ -110,12 +111,14 @@ dyno_status timing_break_down(executor *e, const plan *p, int64_t steps, results
     trace_destroy(t);
     if (status != DYNO_OK) {
         free(by_class.items);
+        free(by_kernel.items);
         free(by_phase.items);
         free(by_scope.items);
         return status;
     }
     int64_t between = total_ns - in_launches_ns;
     write_breakdown(cell, "by_class", "class", &by_class, between, steps);
+    write_breakdown(cell, "by_kernel", "kernel", &by_kernel, between, steps);
     write_breakdown(cell, "by_phase", "phase", &by_phase, between, steps);
     write_breakdown(cell, "by_scope", "scope", &by_scope, between, steps);
     cell_set_metric(cell, "traced_step_ns", "ns", total_ns / steps);

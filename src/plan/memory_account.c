@@ -49,21 +49,6 @@ memory_account memory_account_plan(const plan *p) {
     return account;
 }
 
-int memory_account_alive_at(const plan *p, int launch, int *buffers, int most) {
-    int count = 0;
-    for (int i = 0; i < p->buffer_count; i++) {
-        const plan_buffer *b = &p->buffers[i];
-        if (!b->is_persistent && (b->born > launch || b->last_used < launch))
-            continue;
-        /* Insertion into the few largest kept so far. */
-        int at = count < most ? count++ : most;
-        while (at > 0 && p->buffers[buffers[at - 1]].bytes < b->bytes) {
-            if (at < most)
-                buffers[at] = buffers[at - 1];
-            at--;
-        }
-        if (at < most)
-            buffers[at] = i;
-    }
-    return count;
+bool memory_account_is_alive(const plan_buffer *b, int launch) {
+    return b->is_persistent || (b->born <= launch && launch <= b->last_used);
 }

@@ -16,7 +16,8 @@ typedef struct memory_account {
 /* Walks the launches as an executor does, with the same allocator policy. */
 memory_account memory_account_plan(const plan *p);
 
-/* The buffers alive at a launch, largest first; returns how many were written (at most `most`). */
-int memory_account_alive_at(const plan *p, int launch, int *buffers, int most);
+/* Whether the buffer holds memory while that launch runs; at -1, before the first, only what is
+ * persistent does. */
+bool memory_account_is_alive(const plan_buffer *b, int launch);
 
 #endif

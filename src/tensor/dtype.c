@@ -93,6 +93,16 @@ double dtype_load(dtype type, const void *data, int64_t index) {
     return NAN;
 }
 
+/* A double on its way to 16 bits: an inexact float is made odd, so that it is never a tie and the
+ * second rounding comes out as if it were the only one. */
+static float float_rounded_to_odd(double value) {
+    float nearest = (float)value;
+    uint32_t bits = float_bits(nearest);
+    if (isnan(value) || (double)nearest == value || bits & 1u)
+        return nearest;
+    return bits_float(fabs((double)nearest) < fabs(value) ? bits + 1 : bits - 1);
+}
+
 static double saturate(double value, double low, double high) {
     if (!(value > low)) /* NaN too */
         return low;
@@ -101,10 +111,18 @@ static double saturate(double value, double low, double high) {
 
 void dtype_store(dtype type, void *data, int64_t index, double value) {
     switch (type) {
-    case DTYPE_F64: ((double *)data)[index] = value; break;
-    case DTYPE_F32: ((float *)data)[index] = (float)value; break;
-    case DTYPE_BF16: ((uint16_t *)data)[index] = dtype_f32_to_bf16((float)value); break;
-    case DTYPE_F16: ((uint16_t *)data)[index] = dtype_f32_to_f16((float)value); break;
+    case DTYPE_F64:
+        ((double *)data)[index] = value;
+        break;
+    case DTYPE_F32:
+        ((float *)data)[index] = (float)value;
+        break;
+    case DTYPE_BF16:
+        ((uint16_t *)data)[index] = dtype_f32_to_bf16(float_rounded_to_odd(value));
+        break;
+    case DTYPE_F16:
+        ((uint16_t *)data)[index] = dtype_f32_to_f16(float_rounded_to_odd(value));
+        break;
     case DTYPE_I64: ((int64_t *)data)[index] = (int64_t)saturate(value, -0x1p63, 0x1.fffffffffffffp62); break;
     case DTYPE_I32: ((int32_t *)data)[index] = (int32_t)saturate(value, INT32_MIN, INT32_MAX); break;
     case DTYPE_U16: ((uint16_t *)data)[index] = (uint16_t)saturate(value, 0, UINT16_MAX); break;

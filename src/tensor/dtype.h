@@ -24,7 +24,8 @@ const char *dtype_name(dtype type); /* "f32" */
 bool dtype_parse(const char *name, dtype *type);
 bool dtype_is_float(dtype type);
 
-/* One element as double. Stores round to nearest even; integers saturate. */
+/* One element as double. Floats round to nearest even; integers lose their
+ * fraction and saturate. */
 double dtype_load(dtype type, const void *data, int64_t index);
 void dtype_store(dtype type, void *data, int64_t index, double value);
 

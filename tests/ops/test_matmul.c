@@ -93,8 +93,8 @@ static void all_sizes_and_transpositions_agree_with_the_reference(void **state) 
     draw d = draw_create(1, 0);
     for (size_t i = 0; i < sizeof problems / sizeof *problems; i++)
         for (int way = 0; way < 4; way++) {
-            unsigned accepted = check_layouts(&problems[i], way & 1, way >> 1, LAYOUT_DENSE,
-                                              LAYOUT_DENSE, &d);
+            unsigned accepted =
+                check_layouts(&problems[i], way & 1, way >> 1, LAYOUT_DENSE, LAYOUT_DENSE, &d);
             assert_int_equal(accepted, has_onednn() ? 3 : 2); /* nobody rejects dense operands */
         }
 }

@@ -58,7 +58,7 @@ static void log_is_within_one_and_a_half_ulp_everywhere(void **state) {
 
 static void special_values_are_libms(void **state) {
     (void)state;
-    static const float special[] = {0.0f,     -0.0f,   1.0f,    -1.0f,     INFINITY, -INFINITY,
+    static const float special[] = {0.0f,     -0.0f,   1.0f,    -1.0f,     INFINITY,  -INFINITY,
                                     NAN,      -NAN,    3e38f,   -3e38f,    0x1p-149f, -0x1p-149f,
                                     -103.97f, -104.0f, -150.0f, 88.72283f, 88.72284f, 104.0f};
     for (size_t i = 0; i < sizeof special / sizeof *special; i++) {

@@ -18,7 +18,7 @@ typedef enum layout {
 typedef enum fill_kind { FILL_NORMAL, FILL_UNIFORM, FILL_INTEGERS, FILL_CHOICE } fill_kind;
 typedef struct fill {
     fill_kind kind;
-    double low, high;     /* [low, high) of uniform and integers; FILL_NORMAL: times `high` if > 0 */
+    double low, high; /* [low, high) of uniform and integers; FILL_NORMAL: times `high` if > 0 */
     const double *choice; /* FILL_CHOICE: one of these, `count` of them */
     int count;
 } fill;

@@ -3,9 +3,15 @@
 
 #include "base/threads.h"
 #include "graph/op.h"
+#include "ops/add/add.h"
+#include "ops/broadcast/broadcast.h"
 #include "ops/cross_entropy/cross_entropy.h"
+#include "ops/exp/exp.h"
 #include "ops/kernel.h"
+#include "ops/multiply/multiply.h"
+#include "ops/reshape/reshape.h"
 #include "ops/scalar_math.h"
+#include "ops/subtract/subtract.h"
 
 extern const op op_cross_entropy_gradient; /* cross_entropy_gradient_op.c */
 
@@ -20,11 +26,26 @@ static dyno_status infer(const node *n, value_type *outputs) {
     return DYNO_OK;
 }
 
+/* softmax * dy: for a loss on the log-sum-exp itself, too rare for an op of its own. */
+static value *log_sum_exp_gradient(graph *g, const node *n, value *dy) {
+    const shape *s = &n->inputs[0]->shape;
+    const shape column = SHAPE(s->dim[0], 1);
+    value *lse = build_broadcast(g, build_reshape(g, n->outputs[1], &column), s);
+    value *softmax = build_exp(g, build_subtract(g, n->inputs[0], lse));
+    return build_multiply(g, softmax, build_broadcast(g, build_reshape(g, dy, &column), s));
+}
+
 static void gradient(graph *g, const node *n, value *const *dy, const bool *wanted, value **dx) {
-    if (wanted[0])
-        dx[0] = graph_add_node(g, &op_cross_entropy_gradient,
-                               (value *[]){n->inputs[0], n->inputs[1], n->outputs[1], dy[0]}, 4,
-                               NULL, 0);
+    if (!wanted[0])
+        return;
+    value *loss = NULL, *lse = NULL;
+    if (dy[0])
+        loss = graph_add_node(g, &op_cross_entropy_gradient,
+                              (value *[]){n->inputs[0], n->inputs[1], n->outputs[1], dy[0]}, 4,
+                              NULL, 0);
+    if (dy[1])
+        lse = log_sum_exp_gradient(g, n, dy[1]);
+    dx[0] = loss && lse ? build_add(g, loss, lse) : loss ? loss : lse;
 }
 
 /* Per logit: compare, subtract, exponentiate, add. */

@@ -5,7 +5,7 @@
 #include "ops/fill/fill.h"
 
 static void gradient(graph *g, const node *n, value *const *dy, const bool *wanted, value **dx) {
-    value *zero = build_broadcast_scalar(g, build_fill(g, DTYPE_F32, 0), &dy[0]->shape);
+    value *zero = build_broadcast_scalar(g, build_fill(g, dy[0]->type, 0), &dy[0]->shape);
     value *mask = n->inputs[0];
     if (wanted[1])
         dx[1] = build_select(g, mask, dy[0], zero);

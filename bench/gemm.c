@@ -1,0 +1,186 @@
+/* gemm.c - our matrix products beside dnnl_sgemm alone, on every shape of a training step.
+ *
+ *   build/bench_gemm [PRESET] [CONTEXT] [ROUNDS]      default: small 128 15
+ *
+ * The shapes are read from the plan of the step. The two sides alternate, round by round; the
+ * table gives the median of each and the median ratio of the rounds. The library runs with all
+ * its threads; a batch is a loop of calls. */
+#include <dlfcn.h>
+#include <math.h>
+#include <omp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "base/threads.h"
+#include "ops/matmul/matmul.h"
+#include "report/table.h"
+#include "train/step_plan.h"
+
+typedef int sgemm_function(char, char, int64_t, int64_t, int64_t, float, const float *, int64_t,
+                           const float *, int64_t, float, float *, int64_t);
+
+typedef struct shape_case {
+    const plan_launch *launch;
+    matmul_problem problem;
+    int count; /* launches of the step that have this shape */
+} shape_case;
+
+static int compare_doubles(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(double *values, int count) {
+    qsort(values, (size_t)count, sizeof *values, compare_doubles);
+    return values[count / 2];
+}
+
+static kernel_args layouts_of(const plan_launch *l, tensor *operands) {
+    operands[0] = l->inputs[0].layout;
+    operands[1] = l->inputs[1].layout;
+    operands[2] = l->outputs[0].layout;
+    return (kernel_args){.input_count = 2,
+                         .output_count = 1,
+                         .inputs = operands,
+                         .outputs = operands + 2,
+                         .attributes = &l->attributes};
+}
+
+static bool same_problem(const matmul_problem *a, const matmul_problem *b) {
+    return a->batches == b->batches && a->m == b->m && a->n == b->n && a->k == b->k &&
+           a->transpose_a == b->transpose_a && a->transpose_b == b->transpose_b &&
+           a->lda == b->lda && a->ldb == b->ldb;
+}
+
+static int collect(const plan *p, shape_case *cases, int most) {
+    int count = 0;
+    for (int i = 0; i < p->launch_count; i++) {
+        const plan_launch *l = &p->launches[i];
+        if (strcmp(l->op_name, "matmul") != 0)
+            continue;
+        tensor operands[3];
+        kernel_args args = layouts_of(l, operands);
+        matmul_problem problem = matmul_describe(&args);
+        int at = 0;
+        while (at < count && !same_problem(&cases[at].problem, &problem))
+            at++;
+        if (at == count && count < most)
+            cases[count++] = (shape_case){.launch = l, .problem = problem};
+        if (at < count)
+            cases[at].count++;
+    }
+    return count;
+}
+
+static void run_library(sgemm_function *sgemm, const kernel_args *args, const matmul_problem *p) {
+    for (int64_t batch = 0; batch < p->batches; batch++) {
+        matmul_offsets at = matmul_batch_offsets(args, batch);
+        sgemm(p->transpose_a ? 'T' : 'N', p->transpose_b ? 'T' : 'N', p->m, p->n, p->k, 1.0f,
+              (const float *)args->inputs[0].data + at.a, p->lda,
+              (const float *)args->inputs[1].data + at.b, p->ldb, 0.0f,
+              (float *)args->outputs[0].data + at.c, p->ldc);
+    }
+}
+
+int main(int argc, char **argv) {
+    step_options options = {.batch = 4,
+                            .context = argc > 2 ? atoll(argv[2]) : 128,
+                            .pipeline = {.pass = STEP_FULL, .optimizer = step_default_optimizer()}};
+    int rounds = argc > 3 ? atoi(argv[3]) : 15;
+    plan *p;
+    if (model_config_from_preset(argc > 1 ? argv[1] : "small", &options.config) != DYNO_OK ||
+        step_plan_create(&options, &p) != DYNO_OK || rounds < 1) {
+        fprintf(stderr, "bench_gemm: %s\n", dyno_error_message());
+        return 2;
+    }
+    void *library = dlopen("libdnnl.so.3", RTLD_NOW);
+    if (!library)
+        library = dlopen("libdnnl.so.2", RTLD_NOW);
+    sgemm_function *sgemm = NULL;
+    if (library)
+        *(void **)&sgemm = dlsym(library, "dnnl_sgemm");
+    if (!sgemm) {
+        fprintf(stderr, "bench_gemm: oneDNN is not installed, there is nothing to compare with\n");
+        return 1;
+    }
+    enum { MOST = 64 };
+    shape_case cases[MOST];
+    int count = collect(p, cases, MOST);
+    report_table *t = table_create("matrix products of a step: ours against dnnl_sgemm alone");
+    static const char *const headers[] = {"batch", "M", "N", "K", "operands", "per step",
+                                          "ours GFLOP/s", "library GFLOP/s", "ours/library"};
+    for (int i = 0; i < 9; i++)
+        table_add_column(t, headers[i], headers[i], i == 4 ? TABLE_LEFT : TABLE_RIGHT);
+    double log_sum = 0, worst = INFINITY, our_total = 0, library_total = 0, flops_total = 0;
+    omp_set_num_threads(threads_count());
+    for (int c = 0; c < count; c++) {
+        const matmul_problem *q = &cases[c].problem;
+        tensor operands[3];
+        kernel_args args = layouts_of(cases[c].launch, operands);
+        for (int i = 0; i < 3; i++) {
+            int64_t elements = shape_elements(&operands[i].shape);
+            operands[i].data = aligned_alloc(64, ((size_t)elements * 4 + 63) / 64 * 64);
+            for (int64_t j = 0; operands[i].data && j < elements; j++)
+                ((float *)operands[i].data)[j] = (float)(j % 17) * 0.1f - 0.8f;
+        }
+        double flops = 2.0 * (double)(q->batches * q->m * q->n) * (double)q->k;
+        double *ours = memory_allocate((size_t)rounds, sizeof *ours);
+        double *theirs = memory_allocate((size_t)rounds, sizeof *theirs);
+        double *ratio = memory_allocate((size_t)rounds, sizeof *ratio);
+        int repeats = (int)(4e9 / flops) + 1; /* tens of milliseconds a side */
+        for (int r = -1; r < rounds; r++) {
+            int64_t begin = clock_now_ns();
+            for (int i = 0; i < repeats; i++)
+                cases[c].launch->kernel->run(&args);
+            int64_t middle = clock_now_ns();
+            for (int i = 0; i < repeats; i++)
+                run_library(sgemm, &args, q);
+            int64_t end = clock_now_ns();
+            if (r < 0)
+                continue; /* both warmed up */
+            ours[r] = (double)(middle - begin) / repeats;
+            theirs[r] = (double)(end - middle) / repeats;
+            ratio[r] = theirs[r] / ours[r];
+        }
+        double our_ns = median(ours, rounds), library_ns = median(theirs, rounds);
+        double speedup = median(ratio, rounds);
+        log_sum += log(speedup);
+        worst = fmin(worst, speedup);
+        our_total += our_ns * cases[c].count;
+        library_total += library_ns * cases[c].count;
+        flops_total += flops * cases[c].count;
+        table_add_row(t);
+        table_add_integer(t, q->batches);
+        table_add_integer(t, q->m);
+        table_add_integer(t, q->n);
+        table_add_integer(t, q->k);
+        char how[8];
+        snprintf(how, sizeof how, "%c%c", q->transpose_a ? 'T' : 'N', q->transpose_b ? 'T' : 'N');
+        table_add_text(t, how);
+        table_add_integer(t, cases[c].count);
+        table_add_real(t, flops / our_ns, 1);
+        table_add_real(t, flops / library_ns, 1);
+        table_add_real(t, speedup, 3);
+        for (int i = 0; i < 3; i++)
+            free(operands[i].data);
+        free(ours);
+        free(theirs);
+        free(ratio);
+    }
+    table_add_note(t, "kernel %s, %d threads, %d rounds; geometric mean of ours/library %.3f, worst "
+                      "%.3f", cases[0].launch->kernel_name, threads_count(), rounds,
+                   exp(log_sum / count), worst);
+    table_add_note(t, "all products of a step: ours %.1f ms (%.1f GFLOP/s), library %.1f ms (%.1f "
+                      "GFLOP/s)", our_total / 1e6, flops_total / our_total, library_total / 1e6,
+                   flops_total / library_total);
+    text out = {0};
+    table_render(t, TABLE_TERMINAL, table_wants_bold(), &out);
+    fputs(text_string(&out), stdout);
+    text_release(&out);
+    table_destroy(t);
+    plan_destroy(p);
+    return 0;
+}

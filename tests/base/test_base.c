@@ -1,0 +1,352 @@
+/* test_base.c - units, text, checked sizes, random numbers, threads, arenas, messages. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <setjmp.h>
+
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/checked.h"
+#include "base/memory.h"
+#include "base/rng.h"
+#include "base/text.h"
+#include "base/threads.h"
+#include "base/units.h"
+
+static void sizes_are_written_for_people(void **state) {
+    (void)state;
+    assert_string_equal(units_bytes(0).text, "0 B");
+    assert_string_equal(units_bytes(512).text, "512 B");
+    assert_string_equal(units_bytes(1023).text, "1023 B");
+    assert_string_equal(units_bytes(1024).text, "1.00 KiB");
+    assert_string_equal(units_bytes(3 << 19).text, "1.50 MiB");
+    assert_string_equal(units_bytes(32LL << 30).text, "32.00 GiB");
+    assert_string_equal(units_bytes(-(1LL << 20)).text, "-1.00 MiB");
+    assert_string_equal(units_bytes((1 << 20) - 1).text, "1.00 MiB"); /* not 1024.00 KiB */
+    assert_string_equal(units_bytes(INT64_MAX).text, "8192.00 PiB");
+}
+
+static void counts_are_written_for_people(void **state) {
+    (void)state;
+    assert_string_equal(units_count(0).text, "0");
+    assert_string_equal(units_count(950).text, "950");
+    assert_string_equal(units_count(12300).text, "12.3 k");
+    assert_string_equal(units_count(128625408).text, "128.6 M");
+    assert_string_equal(units_count(2.72e9).text, "2.72 G");
+    assert_string_equal(units_count(999999).text, "1.00 M"); /* not 1000.0 k */
+    assert_string_equal(units_count(-4e12).text, "-4.00 T");
+}
+
+static void durations_are_written_for_people(void **state) {
+    (void)state;
+    assert_string_equal(units_duration(3.21).text, "3.2 s");
+    assert_string_equal(units_duration(245).text, "4 min 05 s");
+    assert_string_equal(units_duration(59.97).text, "1 min 00 s"); /* not 60.0 s */
+    assert_string_equal(units_duration(7260).text, "2 h 01 min");
+}
+
+static void sizes_are_read_as_people_write_them(void **state) {
+    (void)state;
+    static const struct {
+        const char *text;
+        int64_t bytes;
+    } good[] = {{"1", 1},
+                {"1073741824", 1 << 30},
+                {"32GiB", 32LL << 30},
+                {"24 MiB", 24 << 20},
+                {"512MB", 512000000},
+                {"1.5GiB", 3LL << 29},
+                {".5KiB", 512},
+                {"7kb", 7000},
+                {"2 t", 2LL << 40},
+                {"80gib", 80LL << 30},
+                {"100B", 100}};
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        int64_t bytes = -1;
+        assert_int_equal(units_parse_bytes(good[i].text, &bytes), DYNO_OK);
+        assert_int_equal(bytes, good[i].bytes);
+    }
+    static const char *const bad[] = {"",    " ",      "GiB", "-1", "+1",    "nan",
+                                      "inf", "1 2",    "1XB", "0",  "0.2B",  "1e30",
+                                      "--",  "9999PB", "1e",  "0x", "5GiB5", "5 GiB "};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        int64_t bytes = -1;
+        if (units_parse_bytes(bad[i], &bytes) != DYNO_INVALID)
+            fail_msg("'%s' was taken for %lld bytes", bad[i], (long long)bytes);
+        assert_int_equal(bytes, -1);
+        assert_non_null(strstr(dyno_error_message(), bad[i]));
+    }
+}
+
+static void the_nearest_name_is_suggested(void **state) {
+    (void)state;
+    static const char *const names[] = {"batch", "layers", "heads", "d-model", "d-ff"};
+    assert_string_equal(text_nearest("bacth", names, 5), "batch");
+    assert_string_equal(text_nearest("layer", names, 5), "layers");
+    assert_string_equal(text_nearest("d_model", names, 5), "d-model");
+    assert_string_equal(text_nearest("heads", names, 5), "heads");
+    assert_null(text_nearest("zebra-crossing", names, 5));
+    assert_null(text_nearest("xyz", names, 5));
+    assert_null(text_nearest("batch", names, 0));
+    char endless[400];
+    memset(endless, 'a', sizeof endless - 1);
+    endless[sizeof endless - 1] = '\0';
+    assert_null(text_nearest(endless, names, 5));
+}
+
+static void text_grows(void **state) {
+    (void)state;
+    text out = {0};
+    assert_string_equal(text_string(&out), "");
+    for (int i = 0; i < 1000; i++)
+        text_format(&out, "%d,", i);
+    text_append(&out, "");
+    text_append(&out, "end");
+    text_append_bytes(&out, "\0x", 2);
+    assert_int_equal(out.length, 10 * 2 + 90 * 3 + 900 * 4 + 3 + 2);
+    assert_memory_equal(out.data + out.length - 9, "999,end\0x", 10);
+    text_release(&out);
+    assert_null(out.data);
+}
+
+static void quoted_text_is_fit_for_a_message(void **state) {
+    (void)state;
+    assert_string_equal(text_quote("plain").text, "plain");
+    assert_string_equal(text_quote("a\nb\x1b[31m\x7f").text, "a?b?[31m?");
+    char endless[300];
+    memset(endless, 'a', sizeof endless);
+    endless[299] = '\0';
+    assert_int_equal(strlen(text_quote(endless).text), 99);
+    /* A two-byte character on the edge is left out whole. */
+    memcpy(endless + 95, "\xc3\xa4", 2);
+    quoted_text cut = text_quote(endless);
+    assert_string_equal(cut.text + 93, "aa...");
+}
+
+static void sizes_that_do_not_fit_are_refused(void **state) {
+    (void)state;
+    int64_t result = 7;
+    assert_true(checked_multiply(1LL << 31, 1LL << 31, &result));
+    assert_int_equal(result, 1LL << 62);
+    assert_false(checked_multiply(1LL << 32, 1LL << 31, &result));
+    assert_false(checked_multiply(INT64_MIN, -1, &result));
+    assert_false(checked_add(INT64_MAX, 1, &result));
+    assert_false(checked_add(INT64_MIN, -1, &result));
+    assert_int_equal(result, 1LL << 62); /* left alone */
+    assert_true(checked_add(INT64_MAX, INT64_MIN, &result));
+    assert_int_equal(result, -1);
+}
+
+static void random_numbers_depend_on_their_index_alone(void **state) {
+    (void)state;
+    rng_stream stream = rng_stream_init(1, 2), again = rng_stream_init(1, 2);
+    for (uint64_t i = 0; i < 1000; i++)
+        assert_int_equal(rng_bits(stream, i), rng_bits(again, 1000 - (1000 - i)));
+    uint64_t backwards[100];
+    for (int i = 99; i >= 0; i--)
+        backwards[i] = rng_bits(stream, (uint64_t)i);
+    for (int i = 0; i < 100; i++)
+        assert_int_equal(rng_bits(stream, (uint64_t)i), backwards[i]);
+    assert_true(rng_bits(stream, 0) != rng_bits(rng_stream_init(1, 3), 0));
+    assert_true(rng_bits(stream, 0) != rng_bits(rng_stream_init(2, 2), 0));
+    assert_true(rng_hash_name("a.weight") != rng_hash_name("b.weight"));
+}
+
+/* Streams of neighbouring seeds and names must not resemble each other. */
+static void streams_are_independent(void **state) {
+    (void)state;
+    enum { COUNT = 100000 };
+    for (uint64_t seed = 0; seed < 4; seed++) {
+        rng_stream a = rng_stream_init(seed, 0), b = rng_stream_init(seed + 1, 0);
+        rng_stream c = rng_stream_init(seed, 1);
+        double ab = 0, ac = 0, next = 0;
+        for (uint64_t i = 0; i < COUNT; i++) {
+            double x = rng_uniform(a, i) - 0.5;
+            ab += x * (rng_uniform(b, i) - 0.5);
+            ac += x * (rng_uniform(c, i) - 0.5);
+            next += x * (rng_uniform(a, i + 1) - 0.5);
+        }
+        double limit = 5 / 12.0 * sqrt(COUNT); /* five standard deviations */
+        assert_true(fabs(ab) < limit && fabs(ac) < limit && fabs(next) < limit);
+    }
+}
+
+static void uniform_numbers_have_the_moments_they_should(void **state) {
+    (void)state;
+    enum { COUNT = 1000000 };
+    rng_stream stream = rng_stream_init(42, 0);
+    double sum = 0, squares = 0;
+    int buckets[16] = {0};
+    for (uint64_t i = 0; i < COUNT; i++) {
+        double x = rng_uniform(stream, i);
+        assert_true(x > 0 && x < 1);
+        sum += x;
+        squares += x * x;
+        buckets[(int)(x * 16)]++;
+    }
+    assert_true(fabs(sum / COUNT - 1.0 / 2) < 5 * sqrt(1.0 / 12 / COUNT));
+    assert_true(fabs(squares / COUNT - 1.0 / 3) < 5 * sqrt(4.0 / 45 / COUNT));
+    for (int i = 0; i < 16; i++)
+        assert_in_range(buckets[i], COUNT / 16 - 1300, COUNT / 16 + 1300);
+}
+
+static uint64_t undo_xor_shift(uint64_t z, int shift) {
+    uint64_t x = z;
+    for (int i = 0; i < 64 / shift; i++)
+        x = z ^ (x >> shift);
+    return x;
+}
+
+static uint64_t inverse(uint64_t odd) { /* modulo 2^64 */
+    uint64_t x = odd;
+    for (int i = 0; i < 6; i++)
+        x *= 2 - odd * x;
+    return x;
+}
+
+/* The stream whose first 64 bits are the given ones: the generator run backwards. */
+static rng_stream stream_beginning_with(uint64_t bits) {
+    uint64_t z = undo_xor_shift(bits, 31) * inverse(0x94d049bb133111ebu);
+    z = undo_xor_shift(z, 27) * inverse(0xbf58476d1ce4e5b9u);
+    return (rng_stream){undo_xor_shift(z, 30) - 0x9e3779b97f4a7c15u};
+}
+
+static void uniform_numbers_are_never_zero_or_one(void **state) {
+    (void)state;
+    rng_stream lowest = stream_beginning_with(0), highest = stream_beginning_with(UINT64_MAX);
+    assert_int_equal(rng_bits(lowest, 0), 0);
+    assert_true(rng_bits(highest, 0) == UINT64_MAX);
+    assert_true(rng_uniform(lowest, 0) > 0 && rng_uniform(lowest, 0) < 1e-15);
+    assert_true(rng_uniform(highest, 0) < 1 && rng_uniform(highest, 0) > 1 - 1e-15);
+    assert_true(fabs(rng_truncated_normal(lowest, 0) + 3) < 1e-6);
+    assert_true(fabs(rng_truncated_normal(highest, 0) - 3) < 1e-6);
+}
+
+static void normal_numbers_have_the_moments_they_should(void **state) {
+    (void)state;
+    enum { COUNT = 1000000 };
+    rng_stream stream = rng_stream_init(7, 0);
+    double power[5] = {0}, largest = 0;
+    for (uint64_t i = 0; i < COUNT; i++) {
+        double x = rng_truncated_normal(stream, i), p = 1;
+        largest = fmax(largest, fabs(x));
+        for (int k = 0; k < 5; k++, p *= x)
+            power[k] += p / COUNT;
+    }
+    /* Of a standard normal cut at 3: with f the density at 3 over the mass within,
+     * E x^2 = 1 - 6 f and E x^4 = 3 E x^2 - 54 f. */
+    double f = exp(-4.5) / sqrt(2 * acos(-1)) / erf(3 / sqrt(2)), second = 1 - 6 * f;
+    assert_true(fabs(power[1]) < 5e-3 && fabs(power[3]) < 2e-2);
+    assert_true(fabs(power[2] - second) < 7e-3);
+    assert_true(fabs(power[4] - (3 * second - 54 * f)) < 4e-2);
+    assert_true(largest <= 3.000001 && largest > 2.99);
+}
+
+typedef struct visits {
+    atomic_int *times;
+    int64_t count, grain;
+    atomic_int pieces;
+} visits;
+
+static void visit(void *context, int64_t begin, int64_t end) {
+    visits *v = context;
+    atomic_fetch_add(&v->pieces, 1);
+    if (begin < 0 || end > v->count || begin >= end || begin % v->grain != 0 ||
+        (end != v->count && end % v->grain != 0)) {
+        atomic_fetch_add(&v->times[0], 1000); /* cmocka may not fail on another thread */
+        return;
+    }
+    for (int64_t i = begin; i < end; i++)
+        atomic_fetch_add(&v->times[i], 1);
+}
+
+static void threads_cover_each_index_exactly_once(void **state) {
+    (void)state;
+    static const int64_t sizes[] = {0, 1, 2, 3, 7, 8, 9, 63, 64, 65, 1000, 4097};
+    static const int64_t grains[] = {1, 2, 3, 64, 5000};
+    for (int threads = 1; threads <= 9; threads++)
+        for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
+            for (size_t g = 0; g < sizeof grains / sizeof *grains + 1; g++) {
+                bool each = g == sizeof grains / sizeof *grains;
+                visits v = {.count = sizes[s], .grain = each ? 1 : grains[g]};
+                v.times = memory_allocate((size_t)sizes[s] + 1, sizeof *v.times);
+                threads_set_count(threads);
+                if (each)
+                    threads_for_each(v.count, visit, &v);
+                else
+                    threads_for(v.count, v.grain, visit, &v);
+                for (int64_t i = 0; i < v.count; i++)
+                    assert_int_equal(v.times[i], 1);
+                assert_int_equal(v.times[v.count], 0);
+                int64_t most = (v.count + v.grain - 1) / v.grain;
+                assert_true(v.pieces <= (each ? v.count : most < threads ? most : threads));
+                free(v.times);
+            }
+    threads_set_count(0);
+    assert_int_equal(threads_count(), threads_available());
+    threads_set_count(3);
+    assert_int_equal(threads_count(), 3);
+    threads_set_count(0);
+}
+
+static void arenas_give_aligned_zeroed_memory_of_any_size(void **state) {
+    (void)state;
+    arena *owner = arena_create();
+    static const size_t sizes[] = {1, 3, 16, 17, 1000, 65536, 65537, 1000000, 0, 8};
+    for (int round = 0; round < 20; round++)
+        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+            unsigned char *block = arena_allocate(owner, sizes[i], 1);
+            assert_int_equal((uintptr_t)block % _Alignof(max_align_t), 0);
+            for (size_t j = 0; j < sizes[i]; j++)
+                assert_int_equal(block[j], 0);
+            memset(block, 0xff, sizes[i]);
+        }
+    assert_string_equal(arena_format(owner, "%s.%d", "layers", 3), "layers.3");
+    assert_string_equal(arena_copy_string(owner, ""), "");
+    arena_destroy(owner);
+    arena_destroy(NULL);
+}
+
+static void messages_may_quote_the_message_before(void **state) {
+    (void)state;
+    assert_int_equal(dyno_fail(DYNO_IO, "disk %d", 7), DYNO_IO);
+    assert_int_equal(dyno_fail(DYNO_INVALID, "again: %s", dyno_error_message()), DYNO_INVALID);
+    assert_string_equal(dyno_error_message(), "again: disk 7");
+    assert_int_equal(dyno_fail_within(DYNO_CORRUPT, "file '%s'", "x"), DYNO_CORRUPT);
+    assert_string_equal(dyno_error_message(), "file 'x': again: disk 7");
+    char endless[5000];
+    memset(endless, 'e', sizeof endless);
+    endless[4999] = '\0';
+    assert_int_equal(dyno_fail(DYNO_IO, "%s", endless), DYNO_IO);
+    assert_int_equal(dyno_fail_within(DYNO_IO, "%s", endless), DYNO_IO);
+    assert_in_range(strlen(dyno_error_message()), 1000, 2047);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sizes_are_written_for_people),
+        cmocka_unit_test(counts_are_written_for_people),
+        cmocka_unit_test(durations_are_written_for_people),
+        cmocka_unit_test(sizes_are_read_as_people_write_them),
+        cmocka_unit_test(the_nearest_name_is_suggested),
+        cmocka_unit_test(text_grows),
+        cmocka_unit_test(quoted_text_is_fit_for_a_message),
+        cmocka_unit_test(sizes_that_do_not_fit_are_refused),
+        cmocka_unit_test(random_numbers_depend_on_their_index_alone),
+        cmocka_unit_test(streams_are_independent),
+        cmocka_unit_test(uniform_numbers_have_the_moments_they_should),
+        cmocka_unit_test(uniform_numbers_are_never_zero_or_one),
+        cmocka_unit_test(normal_numbers_have_the_moments_they_should),
+        cmocka_unit_test(threads_cover_each_index_exactly_once),
+        cmocka_unit_test(arenas_give_aligned_zeroed_memory_of_any_size),
+        cmocka_unit_test(messages_may_quote_the_message_before),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
