@@ -9,6 +9,7 @@
 #include "base/memory.h"
 #include "graph/op.h"
 #include "ops/add/add.h"
+#include "ops/detach/detach.h"
 #include "ops/fill/fill.h"
 
 /* needs[v]: a parameter lies behind value v, along a path gradients can take. */
@@ -56,7 +57,7 @@ static void back_through(graph *g, const node *n, const bool *needs, value **gra
 
 dyno_status autodiff_append_backward(graph *g, bool keep_gradients) {
     value *loss = graph_find_value(g, "loss");
-    if (!loss || loss->shape.rank != 0)
+    if (!loss || !loss->producer || loss->shape.rank != 0)
         return dyno_fail(DYNO_INVALID, "graph '%s' has no scalar output named 'loss' to derive",
                          g->name);
     int forward_nodes = g->node_count, forward_values = g->value_count;
@@ -78,6 +79,8 @@ dyno_status autodiff_append_backward(graph *g, bool keep_gradients) {
                                g->name, parameter->name);
             break;
         }
+        if (found->name) /* another parameter's too, as of a + b: a view takes the second name */
+            found = build_detach(g, found);
         found->role = ROLE_GRADIENT;
         found->name = arena_format(g->memory, "g.%s", parameter->name);
         found->is_output = keep_gradients;

@@ -19,6 +19,7 @@ struct memory_pool {
     bool is_recording;
     memory_record *records;
     int record_count, record_capacity;
+    arena *strings; /* of the records */
 };
 
 int64_t memory_pool_available_bytes(void) {
@@ -62,7 +63,13 @@ void memory_pool_destroy(memory_pool *pool) {
     munmap(pool->base, (size_t)((pool->limit_bytes + page - 1) / page * page));
     block_allocator_destroy(pool->blocks);
     free(pool->records);
+    arena_destroy(pool->strings);
     free(pool);
+}
+
+/* Plans and storages come and go while a recording lasts. */
+static const char *keep(memory_pool *pool, const char *string) {
+    return string ? arena_copy_string(pool->strings, string) : NULL;
 }
 
 static void record(memory_pool *pool, const plan *p, const plan_buffer *what, int launch,
@@ -77,8 +84,8 @@ static void record(memory_pool *pool, const plan *p, const plan_buffer *what, in
                                                           .role = what->role,
                                                           .type = what->type,
                                                           .shape = what->shape,
-                                                          .scope = p->scopes[what->scope],
-                                                          .name = what->name};
+                                                          .scope = keep(pool, p->scopes[what->scope]),
+                                                          .name = keep(pool, what->name)};
 }
 
 dyno_status memory_pool_allocate(memory_pool *pool, const plan *p, const plan_buffer *what,
@@ -148,6 +155,8 @@ int64_t memory_pool_peak_taken_bytes(const memory_pool *pool) { return pool->pea
 int64_t memory_pool_reserved_bytes(const memory_pool *pool) { return pool->peak_reserved; }
 
 void memory_pool_start_recording(memory_pool *pool) {
+    arena_destroy(pool->strings);
+    pool->strings = arena_create();
     pool->is_recording = true;
     pool->record_count = 0;
 }

@@ -20,7 +20,7 @@ typedef struct memory_record {
     role role;
     dtype type;
     shape shape;
-    const char *scope; /* belongs to the plan; "" for what no launch made */
+    const char *scope; /* "" for what no launch made */
     const char *name;  /* NULL unless it is a leaf or an output */
 } memory_record;
 
@@ -47,7 +47,8 @@ int64_t memory_pool_taken_bytes(const memory_pool *pool);
 int64_t memory_pool_peak_taken_bytes(const memory_pool *pool);
 int64_t memory_pool_reserved_bytes(const memory_pool *pool);
 
-/* Recording is off until asked for: it is a run of its own, never one that is timed. */
+/* Recording is off until asked for: it is a run of its own, never one that is timed. Records
+ * belong to the pool, until the next recording starts. */
 void memory_pool_start_recording(memory_pool *pool);
 const memory_record *memory_pool_records(const memory_pool *pool, int *count);
 

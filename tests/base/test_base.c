@@ -148,7 +148,7 @@ static void random_numbers_depend_on_their_index_alone(void **state) {
     (void)state;
     rng_stream stream = rng_stream_init(1, 2), again = rng_stream_init(1, 2);
     for (uint64_t i = 0; i < 1000; i++)
-        assert_int_equal(rng_bits(stream, i), rng_bits(again, 1000 - (1000 - i)));
+        assert_int_equal(rng_bits(stream, i), rng_bits(again, i));
     uint64_t backwards[100];
     for (int i = 99; i >= 0; i--)
         backwards[i] = rng_bits(stream, (uint64_t)i);

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
+#include "ops/cast/cast.h"
 #include "ops/matmul/matmul.h"
 #include "ops/op_list.h"
 #include "support/kernel_run.h"
@@ -257,6 +258,44 @@ static void reductions_let_a_nan_through(void **state) {
             }
 }
 
+/* Every bf16, and the floats just below, at and above the middle to the next one. */
+static void casts_to_and_from_bf16_are_exact_for_every_pattern(void **state) {
+    (void)state;
+    enum { PATTERNS = 0x10000, EACH = 6 };
+    static const uint32_t low[EACH] = {0, 1, 0x7fff, 0x8000, 0x8001, 0xffff};
+    const shape all = SHAPE(PATTERNS, EACH);
+    graph *g = graph_create("cast");
+    value *x = graph_add_leaf(g, ROLE_INPUT, DTYPE_F32, &all, "x");
+    value *narrow = build_cast(g, x, DTYPE_BF16), *wide = build_cast(g, narrow, DTYPE_F32);
+    uint32_t *bits = memory_allocate(PATTERNS * EACH, sizeof *bits);
+    for (uint32_t i = 0; i < PATTERNS * EACH; i++)
+        bits[i] = i / EACH << 16 | low[i % EACH];
+    tensor in = tensor_contiguous(bits, DTYPE_F32, &all), half, out;
+    for (int k = 0; op_cast.kernels[k]; k++) {
+        if (kernel_run(narrow->producer, op_cast.kernels[k], &in, &half))
+            continue;
+        for (uint32_t i = 0; i < PATTERNS * EACH; i++) {
+            float given = ((float *)(void *)bits)[i];
+            uint16_t got = ((uint16_t *)half.data)[i];
+            if (isnan(given) ? !isnan(dtype_bf16_to_f32(got)) : got != dtype_f32_to_bf16(given))
+                fail_msg("%s: %08x became %04x", op_cast.kernels[k]->name, bits[i], got);
+        }
+        for (int back = 0; op_cast.kernels[back]; back++) {
+            if (kernel_run(wide->producer, op_cast.kernels[back], &half, &out))
+                continue;
+            for (uint32_t i = 0; i < PATTERNS * EACH; i++) {
+                float got = ((float *)out.data)[i];
+                float want = dtype_bf16_to_f32(((uint16_t *)half.data)[i]);
+                assert_true(got == want || (isnan(got) && isnan(want)));
+            }
+            free(out.data);
+        }
+        free(half.data);
+    }
+    free(bits);
+    graph_destroy(g);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_op_has_a_case),
@@ -266,6 +305,7 @@ int main(void) {
         cmocka_unit_test(sigmoid_saturates),
         cmocka_unit_test(clipping_hides_neither_an_infinite_norm_nor_a_nan),
         cmocka_unit_test(reductions_let_a_nan_through),
+        cmocka_unit_test(casts_to_and_from_bf16_are_exact_for_every_pattern),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

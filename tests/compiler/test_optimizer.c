@@ -1,0 +1,109 @@
+/* test_optimizer.c - what AdamW appends, as text. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <setjmp.h>
+
+#include <cmocka.h>
+
+#include "compiler/autodiff.h"
+#include "compiler/mark_saved.h"
+#include "compiler/optimizer.h"
+#include "support/graph_pass.h"
+
+#define LEAVES                                                                                     \
+    "graph g\n"                                                                                    \
+    "parameter %0 f32[2] \"a\"\n"                                                                  \
+    "parameter %1 f32[2] \"b\"\n"
+
+static const char forward[] = LEAVES "%2 f32[2] activation = multiply %0 %1 @forward layer\n"
+                                     "%3 f32[1] activation = sum %2 {axes=[0]} @forward loss\n"
+                                     "%4 f32[] activation = reshape %3 {shape=[]} @forward loss\n"
+                                     "output %4 \"loss\"\n";
+
+/* Values the backward has made by then; leaves are printed first. */
+#define UP_TO_GRADIENTS                                                                            \
+    LEAVES "input %2 f64[] \"learning_rate\"\n"                                                    \
+           "input %3 i64[] \"step\"\n"                                                             \
+           "optimizer-state %4 f32[2] \"m.a\"\n"                                                   \
+           "optimizer-state %5 f32[2] \"v.a\"\n"                                                   \
+           "optimizer-state %6 f32[2] \"m.b\"\n"                                                   \
+           "optimizer-state %7 f32[2] \"v.b\"\n"                                                   \
+           "%8 f32[2] activation = multiply %0 %1 @forward layer\n"                                \
+           "%9 f32[1] activation = sum %8 {axes=[0]} @forward loss\n"                              \
+           "%10 f32[] activation = reshape %9 {shape=[]} @forward loss\n"                          \
+           "%11 f32[] activation = fill {number=1.0, type=1} @backward loss\n"                     \
+           "%12 f32[1] activation = reshape %11 {shape=[1]} @backward loss\n"                      \
+           "%13 f32[2] activation = broadcast %12 {shape=[2]} @backward loss\n"                    \
+           "%14 f32[2] gradient = multiply %13 %1 @backward layer\n"                               \
+           "%15 f32[2] gradient = multiply %13 %0 @backward layer\n"
+#define ATTRIBUTES "{beta1=0.5, beta2=0.75, eps=0.125, weight_decay=0.25} @optimizer optimizer\n"
+
+static void expect_step(double clip_norm, const char *wanted) {
+    graph *g = graph_from_text(forward);
+    optimizer_options options = {
+        .adamw = {.beta1 = 0.5, .beta2 = 0.75, .eps = 0.125, .weight_decay = 0.25},
+        .clip_norm = clip_norm};
+    assert_int_equal(autodiff_append_backward(g, false), DYNO_OK);
+    assert_int_equal(mark_saved_activations(g), DYNO_OK);
+    assert_int_equal(optimizer_append_adamw(g, &options), DYNO_OK);
+    expect_graph_text(g, wanted);
+    graph_destroy(g);
+}
+
+static void every_parameter_is_updated_with_its_own_state(void **state) {
+    (void)state;
+    expect_step(0, UP_TO_GRADIENTS
+                "%16 f32[] activation = fill {number=1.0, type=1} @optimizer optimizer\n"
+                "%17 f32[2] parameter, %18 f32[2] optimizer-state, %19 f32[2] optimizer-state = "
+                "adamw %0 %14 %4 %5 %2 %3 %16 " ATTRIBUTES
+                "%20 f32[2] parameter, %21 f32[2] optimizer-state, %22 f32[2] optimizer-state = "
+                "adamw %1 %15 %6 %7 %2 %3 %16 " ATTRIBUTES "output %10 \"loss\"\n");
+}
+
+static void clipping_scales_every_gradient_by_one_factor(void **state) {
+    (void)state;
+    expect_step(2, UP_TO_GRADIENTS
+                "%16 f32[] activation = global_norm %14 %15 @optimizer optimizer.clip\n"
+                "%17 f32[] activation = clip_coefficient %16 {s=2.0} @optimizer optimizer.clip\n"
+                "%18 f32[2] parameter, %19 f32[2] optimizer-state, %20 f32[2] optimizer-state = "
+                "adamw %0 %14 %4 %5 %2 %3 %17 " ATTRIBUTES
+                "%21 f32[2] parameter, %22 f32[2] optimizer-state, %23 f32[2] optimizer-state = "
+                "adamw %1 %15 %6 %7 %2 %3 %17 " ATTRIBUTES "output %10 \"loss\"\n");
+}
+
+/* One gradient that serves two parameters is scaled and applied for each of them. */
+static void parameters_that_share_a_gradient_are_both_updated(void **state) {
+    (void)state;
+    graph *g = graph_from_text(LEAVES "%2 f32[2] activation = add %0 %1 @forward\n"
+                                      "%3 f32[1] activation = sum %2 {axes=[0]} @forward\n"
+                                      "%4 f32[] activation = reshape %3 {shape=[]} @forward\n"
+                                      "output %4 \"loss\"\n");
+    optimizer_options options = {.clip_norm = 1};
+    assert_int_equal(autodiff_append_backward(g, false), DYNO_OK);
+    assert_int_equal(optimizer_append_adamw(g, &options), DYNO_OK);
+    int updates = 0;
+    for (int i = 0; i < g->node_count; i++)
+        updates += g->nodes[i]->phase == PHASE_OPTIMIZER && g->nodes[i]->output_count == 3;
+    assert_int_equal(updates, 2);
+    graph_destroy(g);
+}
+
+static void without_a_backward_there_is_nothing_to_update_with(void **state) {
+    (void)state;
+    graph *g = graph_from_text(forward);
+    expect_failure(optimizer_append_adamw(g, &(optimizer_options){0}), DYNO_INVALID,
+                   "parameter 'a' has no gradient; the backward comes before the optimizer");
+    graph_destroy(g);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_parameter_is_updated_with_its_own_state),
+        cmocka_unit_test(clipping_scales_every_gradient_by_one_factor),
+        cmocka_unit_test(parameters_that_share_a_gradient_are_both_updated),
+        cmocka_unit_test(without_a_backward_there_is_nothing_to_update_with),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,178 @@
+/* test_storage.c - what lives across steps, shared by the plans of one model. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <setjmp.h>
+
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <string.h>
+
+#include "runtime/storage.h"
+
+static void add(plan *p, const char *name, int64_t bytes, role r) {
+    plan_buffer buffer = {.bytes = bytes,
+                          .role = r,
+                          .type = DTYPE_U8,
+                          .shape = SHAPE(bytes),
+                          .name = arena_copy_string(p->memory, name),
+                          .born = -1,
+                          .is_persistent = true};
+    plan_operand operand = {.buffer = plan_add_buffer(p, &buffer)};
+    plan_add_name(p, name, &operand);
+}
+
+/* "weight" and "ids" of the given size; "moment" too if wanted, and a transient buffer. */
+static plan *make_plan(int64_t id_bytes, bool has_moment) {
+    plan *p = plan_create("p");
+    static const char *scopes[] = {"", "layer"};
+    p->scopes = scopes;
+    p->scope_count = 2;
+    add(p, "weight", 100, ROLE_PARAMETER);
+    add(p, "ids", id_bytes, ROLE_INPUT);
+    if (has_moment)
+        add(p, "moment", 200, ROLE_OPTIMIZER_STATE);
+    plan_buffer transient = {.bytes = 50, .scope = 1, .shape = SHAPE(50)};
+    plan_add_buffer(p, &transient);
+    plan_add_launch(p, 0, 0);
+    plan_finish(p);
+    return p;
+}
+
+static memory_pool *make_pool(int64_t limit) {
+    memory_pool *pool;
+    assert_int_equal(memory_pool_create(limit, &pool), DYNO_OK);
+    return pool;
+}
+
+static void plans_of_a_model_share_what_has_the_same_name(void **state) {
+    (void)state;
+    memory_pool *pool = make_pool(1 << 20);
+    storage *s = storage_create(pool);
+    plan *forward = make_plan(64, false), *step = make_plan(64, true);
+    assert_int_equal(storage_add_plan(s, forward), DYNO_OK);
+    assert_int_equal(memory_pool_taken_bytes(pool), 128 + 64);
+    char *weight = storage_find(s, "weight");
+    assert_null(storage_find(s, "moment"));
+    memset(weight, 7, 100);
+    assert_int_equal(storage_add_plan(s, step), DYNO_OK);
+    assert_int_equal(storage_add_plan(s, step), DYNO_OK);
+    assert_ptr_equal(storage_find(s, "weight"), weight);
+    assert_int_equal(weight[99], 7);
+    assert_int_equal(memory_pool_taken_bytes(pool), 128 + 64 + 256);
+    plan_destroy(forward); /* storage outlives the plans that filled it */
+    plan_destroy(step);
+    assert_ptr_equal(storage_find(s, "weight"), weight);
+    storage_destroy(s);
+    assert_int_equal(memory_pool_taken_bytes(pool), 0);
+    memory_pool_destroy(pool);
+}
+
+static void memory_that_was_used_before_is_zeroed(void **state) {
+    (void)state;
+    memory_pool *pool = make_pool(1 << 20);
+    plan *p = make_plan(64, true);
+    static const char zeros[200];
+    for (int round = 0; round < 2; round++) {
+        storage *s = storage_create(pool);
+        assert_int_equal(storage_add_plan(s, p), DYNO_OK);
+        assert_memory_equal(storage_find(s, "moment"), zeros, 200);
+        assert_memory_equal(storage_find(s, "weight"), zeros, 100);
+        memset(storage_find(s, "moment"), 0xff, 200);
+        memset(storage_find(s, "weight"), 0xff, 100);
+        storage_destroy(s);
+    }
+    plan_destroy(p);
+    memory_pool_destroy(pool);
+}
+
+static void another_size_under_the_same_name_is_refused_whole(void **state) {
+    (void)state;
+    memory_pool *pool = make_pool(1 << 20);
+    storage *s = storage_create(pool);
+    plan *narrow = make_plan(64, false), *wide = make_plan(640, true);
+    assert_int_equal(storage_add_plan(s, narrow), DYNO_OK);
+    int64_t before = memory_pool_taken_bytes(pool);
+    assert_int_equal(storage_add_plan(s, wide), DYNO_INVALID);
+    assert_non_null(strstr(dyno_error_message(), "'ids' is 64 bytes in storage and 640"));
+    assert_null(storage_find(s, "moment"));
+    assert_int_equal(memory_pool_taken_bytes(pool), before);
+    storage_destroy(s);
+    plan_destroy(narrow);
+    plan_destroy(wide);
+    memory_pool_destroy(pool);
+}
+
+static void keeping_only_a_plan_releases_the_rest(void **state) {
+    (void)state;
+    memory_pool *pool = make_pool(1 << 20);
+    storage *s = storage_create(pool);
+    plan *step = make_plan(64, true), *wide = make_plan(640, false);
+    assert_int_equal(storage_add_plan(s, step), DYNO_OK);
+    char *weight = storage_find(s, "weight");
+    weight[0] = 5;
+    storage_keep_only(s, wide);
+    assert_null(storage_find(s, "moment"));
+    assert_null(storage_find(s, "ids")); /* of another size */
+    assert_int_equal(memory_pool_taken_bytes(pool), 128);
+    assert_int_equal(storage_add_plan(s, wide), DYNO_OK);
+    assert_ptr_equal(storage_find(s, "weight"), weight);
+    assert_int_equal(weight[0], 5);
+    storage_destroy(s);
+    plan_destroy(step);
+    plan_destroy(wide);
+    memory_pool_destroy(pool);
+}
+
+static void what_does_not_fit_adds_nothing(void **state) {
+    (void)state;
+    plan *p = make_plan(64, true);
+    for (int64_t limit = 1; limit < 128 + 64 + 256; limit++) {
+        memory_pool *pool = make_pool(limit);
+        storage *s = storage_create(pool);
+        assert_int_equal(storage_add_plan(s, p), DYNO_OUT_OF_MEMORY);
+        assert_non_null(strstr(dyno_error_message(), "u8["));
+        assert_null(storage_find(s, "weight"));
+        assert_int_equal(memory_pool_taken_bytes(pool), 0);
+        storage_destroy(s);
+        memory_pool_destroy(pool);
+    }
+    plan_destroy(p);
+    storage_destroy(NULL);
+    memory_pool_destroy(NULL);
+}
+
+static void trimming_gives_back_pages_and_leaves_what_is_held(void **state) {
+    (void)state;
+    memory_pool *pool = make_pool(1 << 22);
+    storage *s = storage_create(pool);
+    plan *p = make_plan(1 << 20, true);
+    assert_int_equal(storage_add_plan(s, p), DYNO_OK);
+    memset(storage_find(s, "weight"), 9, 100);
+    memset(storage_find(s, "ids"), 8, 1 << 20);
+    memset(storage_find(s, "moment"), 7, 200);
+    plan *small = make_plan(64, true);
+    storage_keep_only(s, small);
+    memory_pool_trim(pool);
+    assert_int_equal(memory_pool_peak_taken_bytes(pool), 128 + 256);
+    assert_int_equal(((char *)storage_find(s, "weight"))[99], 9);
+    assert_int_equal(((char *)storage_find(s, "moment"))[199], 7);
+    storage_destroy(s);
+    plan_destroy(p);
+    plan_destroy(small);
+    memory_pool_destroy(pool);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(plans_of_a_model_share_what_has_the_same_name),
+        cmocka_unit_test(memory_that_was_used_before_is_zeroed),
+        cmocka_unit_test(another_size_under_the_same_name_is_refused_whole),
+        cmocka_unit_test(keeping_only_a_plan_releases_the_rest),
+        cmocka_unit_test(what_does_not_fit_adds_nothing),
+        cmocka_unit_test(trimming_gives_back_pages_and_leaves_what_is_held),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,61 @@
+#include "support/small_model.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "train/weights.h"
+
+model_config small_model_draw(draw *d) {
+    model_config config = {.name = "drawn",
+                           .d_ff = 1 + draw_below(d, 40),
+                           .layers = 1 + draw_below(d, 3),
+                           .kv_heads = 1 + draw_below(d, 3),
+                           .head_dim = 2 * (1 + draw_below(d, 4)),
+                           .vocab = 2 + draw_below(d, 60),
+                           .norm_eps = 1e-5,
+                           .rope_theta = 10000};
+    config.heads = config.kv_heads * (1 + draw_below(d, 3));
+    config.d_model = config.heads * (1 + draw_below(d, 6));
+    return config;
+}
+
+step_options small_model_step(const model_config *config, int64_t batch, int64_t context,
+                              step_pass pass) {
+    step_options options = {.config = *config,
+                            .batch = batch,
+                            .context = context,
+                            .keep_logits = true,
+                            .pipeline = {.pass = pass,
+                                         .target = BACKEND_CPU,
+                                         .keep_gradients = true,
+                                         .optimizer = step_default_optimizer()}};
+    options.pipeline.optimizer.clip_norm = 1;
+    return options;
+}
+
+plan *small_model_plan(const model_config *config, int64_t batch, int64_t context, step_pass pass) {
+    step_options options = small_model_step(config, batch, context, pass);
+    plan *p;
+    if (step_plan_create(&options, &p) != DYNO_OK) {
+        fprintf(stderr, "%s\n", dyno_error_message());
+        abort();
+    }
+    return p;
+}
+
+void small_model_fill(const executor *e, storage *shared, const model_config *config,
+                      uint64_t seed) {
+    static const char *const names[] = {"tokens", "targets"};
+    draw d = draw_create(seed, 1);
+    weights_init(shared, config, seed);
+    for (int i = 0; i < 2; i++) {
+        tensor ids = executor_find(e, names[i]);
+        for (int64_t j = 0; j < shape_elements(&ids.shape); j++)
+            ((int32_t *)ids.data)[j] = (int32_t)draw_below(&d, config->vocab);
+    }
+    tensor rate = executor_find(e, "learning_rate"), step = executor_find(e, "step");
+    if (rate.data)
+        *(double *)rate.data = 1e-3;
+    if (step.data)
+        *(int64_t *)step.data = 1;
+}
