@@ -123,7 +123,7 @@ int main(int argc, char **argv) {
     if (missing) {
         fputs("dyno: this build uses ", stderr);
         fputs(missing, stderr);
-        fputs(", which this CPU does not have; build on this machine, or with -DDYNO_PORTABLE=ON\n",
+        fputs(", which this CPU does not have; build on this machine, or with make PORTABLE=1\n",
               stderr);
         return 1;
     }

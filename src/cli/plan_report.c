@@ -189,8 +189,9 @@ static report_table *summary_table(const results *run) {
                  {"optimizer-state", "state"}, {"saved", "saved"},
                  {"activation", "activations"}};
     char title[160];
-    snprintf(title, sizeof title, "plan: batch %lld, fp32, eager; bytes by role at the peak",
-             (long long)results_number(cell_find_parameter(run->cells[0], "batch")));
+    snprintf(title, sizeof title, "plan: batch %lld, fp32, %s; bytes by role at the peak",
+             (long long)results_number(cell_find_parameter(run->cells[0], "batch")),
+             parameter(run->cells[0], "mode"));
     report_table *t = table_create(title);
     table_add_column(t, "model", "model", TABLE_LEFT);
     table_add_column(t, "context", "context", TABLE_RIGHT);
@@ -267,8 +268,8 @@ static report_table *flops_table(const results_cell *cell) {
         }
         table_add_real(t, all > 0 ? 100 * flops / all : 0, 2);
     }
-    table_add_note(t, "a product of M x K by K x N counts 2 M N K; every other op as `dyno list "
-                      "ops` says; bytes: operands read once, results written once");
+    table_add_note(t, "a product of M x K by K x N counts 2 M N K; every other op as its cost() "
+                      "in src/ops says; bytes: operands read once, results written once");
     return t;
 }
 
@@ -310,8 +311,9 @@ static report_table *map_table(const results *run) {
     if (has_limit(run))
         snprintf(limit, sizeof limit, ", x: more than %s",
                  units_bytes((int64_t)metric(run->cells[0], "memory_bytes")).text);
-    snprintf(title, sizeof title, "memory needed, GiB (batch %lld, fp32, eager)%s",
-             (long long)results_number(cell_find_parameter(run->cells[0], "batch")), limit);
+    snprintf(title, sizeof title, "memory needed, GiB (batch %lld, fp32, %s)%s",
+             (long long)results_number(cell_find_parameter(run->cells[0], "batch")),
+             parameter(run->cells[0], "mode"), limit);
     report_table *t = table_create(title);
     table_add_column(t, "model", "model", TABLE_LEFT);
     table_add_column(t, "parameters", "parameters", TABLE_RIGHT);

@@ -25,7 +25,7 @@ static const flag_spec FLAGS[] = {
     {"context", "LIST", FLAG_INTEGER_LIST, "128", .help = "context lengths in tokens", .minimum = 1,
      .maximum = 1 << 24},
     {"pass", "LIST", FLAG_TEXT_LIST, "forward,forward+backward,step",
-     .help = "how much of a step: forward, forward+backward, step"},
+     .help = "how much of a step: forward, forward+backward (or backward), step"},
     {"warmup", "LIST", FLAG_INTEGER_LIST, "1", .help = "untimed steps before the timed ones",
      .minimum = 0, .maximum = 1000000},
     {"steps", NULL, FLAG_INTEGER, "10", .help = "timed steps", .minimum = 1, .maximum = 1000000},
@@ -33,6 +33,9 @@ static const flag_spec FLAGS[] = {
      .maximum = INT64_MAX},
     {"threads", NULL, FLAG_INTEGER, "0", .help = "threads; 0 takes every core there is",
      .minimum = 0, .maximum = 4096},
+    {"mode", NULL, FLAG_CHOICE, "eager",
+     .help = "eager: a launch for each op; compiled: fused kernels, memory planned beforehand",
+     .choices = STEP_MODE_CHOICES},
     {"memory", "SIZE", FLAG_BYTES, NULL,
      .help = "what a cell may use; default: what the machine has free"},
     {"breakdown", NULL, FLAG_SWITCH, NULL,
@@ -60,9 +63,6 @@ static const flags_verb VERB = {
     FLAGS_EXAMPLES(EXAMPLES),
 };
 
-/* Kept free for the process itself: code, stacks, the libraries' own buffers. */
-#define PROCESS_BYTES ((int64_t)256 << 20)
-
 typedef struct grid {
     const flags *given;
     results *run;
@@ -87,17 +87,20 @@ typedef struct bench_model {
 
 static dyno_status make_plan(const grid *g, const model_config *config, int64_t context,
                              step_pass pass, plan **out) {
+    step_mode mode;
+    RETURN_IF_FAILED(step_mode_parse(flags_text(g->given, "mode"), &mode));
     step_options options = {.config = *config,
                             .batch = flags_integer(g->given, "batch"),
                             .context = context,
                             .pipeline = {.pass = pass,
+                                         .mode = mode,
                                          .target = BACKEND_CPU,
                                          .optimizer = step_default_optimizer()}};
     return step_plan_create(&options, out);
 }
 
-/* One cell a grid point, all of them INCOMPLETE, so that an interrupted run shows what is
- * missing. Sums the work for the progress line. */
+/* Plans every cell once, so that what cannot be built is said before anything is measured, and
+ * sums the work for the progress line. */
 static dyno_status plan_cells(grid *g) {
     for (int m = 0; m < g->model_count; m++)
         for (int c = 0; c < g->context_count; c++)
@@ -122,7 +125,7 @@ static void describe_cell(const grid *g, results_cell *cell, const model_config 
     cell_set_integer(cell, "warmup", warmup);
     cell_set_integer(cell, "steps", flags_integer(g->given, "steps"));
     cell_set_text(cell, "pass", step_pass_name(pass));
-    cell_set_text(cell, "mode", "eager");
+    cell_set_text(cell, "mode", flags_text(g->given, "mode"));
     cell_set_text(cell, "math", "fp32");
     cell_set_text(cell, "device", "cpu");
     cell_set_integer(cell, "threads", threads_count());
@@ -147,7 +150,7 @@ static void record_plan(results_cell *cell, const plan *p, const memory_account 
     cell_set_metric(cell, "predicted_reserved_bytes", "B", account->reserved_bytes);
 }
 
-/* Random tokens, and a learning rate small enough to leave the weights what they are. */
+/* Random tokens, and a learning rate that hardly moves the weights which the cells share. */
 static void fill_inputs(const executor *e, const model_config *config, uint64_t seed) {
     static const char *const names[] = {"tokens", "targets"};
     for (int i = 0; i < 2; i++) {
@@ -169,11 +172,11 @@ static void show_progress(void *context, int64_t steps_done) {
     progress_update(g->line, g->work_done + g->cell_work * (double)steps_done, g->label);
 }
 
-/* Weights are drawn once per model. What the pass before left and this one does not need
- * (optimizer state) goes back first, so that each cell's memory is its own. */
+/* Weights are drawn once per model. All else that the cell before left goes back first, so that
+ * each cell's memory is its own. */
 static dyno_status run_cell(grid *g, bench_model *m, const plan *p, int64_t warmup,
                             results_cell *cell) {
-    storage_keep_only(m->shared, p);
+    storage_keep_parameters(m->shared, p);
     memory_pool_trim(m->pool);
     timing_reset_peak_rss();
     executor *e;
@@ -194,7 +197,7 @@ static dyno_status run_cell(grid *g, bench_model *m, const plan *p, int64_t warm
     cell_set_metric(cell, "reserved_bytes", "B", memory_pool_reserved_bytes(m->pool));
     cell_set_metric(cell, "rss_bytes", "B", timing_peak_rss_bytes());
     if (status == DYNO_OK && flags_switch(g->given, "breakdown"))
-        status = timing_break_down(e, p, options.steps, cell);
+        status = timing_break_down(e, p, &options, cell);
     executor_destroy(e);
     return status;
 }
@@ -287,7 +290,7 @@ static dyno_status prepare(grid *g, model_config **models) {
         RETURN_IF_FAILED(file_make_output_directory(flags_text(g->given, "out")));
     g->memory_limit = flags_bytes(g->given, "memory");
     if (!flags_is_set(g->given, "memory"))
-        g->memory_limit = memory_pool_available_bytes() - PROCESS_BYTES;
+        g->memory_limit = memory_pool_available_bytes();
     return DYNO_OK;
 }
 

@@ -2,6 +2,7 @@
 #include <stdio.h>
 
 #include "base/isa.h"
+#include "base/system_memory.h"
 #include "base/threads.h"
 #include "base/units.h"
 #include "cli/cli.h"
@@ -81,7 +82,7 @@ static void add_cpu(report_table *table) {
 }
 
 static void add_memory(report_table *table) {
-    environment_memory memory = environment_read_memory();
+    system_memory memory = system_memory_read();
     add_real(table, "memory", "total GiB", (double)memory.total_bytes / 0x1p30, 2, "");
     add_real(table, "memory", "available GiB", (double)memory.available_bytes / 0x1p30, 2, "");
 }

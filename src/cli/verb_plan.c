@@ -15,6 +15,9 @@ static const flag_spec FLAGS[] = {
      .maximum = 1 << 24},
     {"pass", "LIST", FLAG_TEXT_LIST, "step",
      .help = "how much of a step: forward, forward+backward (or backward), step"},
+    {"mode", NULL, FLAG_CHOICE, "eager",
+     .help = "eager: a launch for each op; compiled: fused kernels, memory planned beforehand",
+     .choices = STEP_MODE_CHOICES},
     {"memory", "SIZE", FLAG_BYTES, NULL, .help = "says whether it fits this much, e.g. 32GiB"},
     {"detail", NULL, FLAG_SWITCH, NULL,
      .help = "FLOPs by scope and the values alive at the peak, also for more than one cell"},
@@ -22,7 +25,9 @@ static const flag_spec FLAGS[] = {
      .help = "only a map of the memory needed, models down and contexts across"},
     {"dump-after", "PASS", FLAG_CHOICE, NULL,
      .help = "prints the graph after this pass of the compiler instead (one cell)",
-     .choices = "build|autodiff|optimizer"},
+     .choices = PIPELINE_PASS_CHOICES},
+    {"source", NULL, FLAG_SWITCH, NULL,
+     .help = "prints the generated kernels instead, each with the ops it contains (one cell)"},
     {"out", "DIR", FLAG_TEXT, NULL, .help = "keeps it all in DIR/run.json"},
     {"format", NULL, FLAG_CHOICE, "table", .help = "how to print", .choices = TABLE_FORMAT_CHOICES},
 };
@@ -34,6 +39,7 @@ static const flags_example EXAMPLES[] = {
      "--memory 32GiB --map",
      "the map of what fits"},
     {"plan --model 10B --format json", "every number, for a program"},
+    {"plan --mode compiled --source", "the generated kernels"},
     {"plan --layers 1 --dump-after autodiff", "the graph of a one-layer model with its gradients"},
 };
 
@@ -51,19 +57,22 @@ typedef struct plan_job {
     model_config *models;
     int model_count;
     results *run;
-    text graph; /* what --dump-after printed */
+    text printed; /* by --dump-after or --source */
 } plan_job;
 
 static dyno_status plan_cell(plan_job *job, const model_config *config, int64_t context,
                              step_pass pass) {
+    step_mode mode;
+    RETURN_IF_FAILED(step_mode_parse(flags_text(job->given, "mode"), &mode));
     step_options options = {.config = *config,
                             .batch = flags_integer(job->given, "batch"),
                             .context = context,
                             .pipeline = {.pass = pass,
+                                         .mode = mode,
                                          .target = BACKEND_CPU,
                                          .optimizer = step_default_optimizer(),
                                          .dump_after = flags_text(job->given, "dump-after"),
-                                         .dump = &job->graph}};
+                                         .dump = &job->printed}};
     plan *p;
     RETURN_IF_FAILED(step_plan_create(&options, &p));
     results_cell *cell = results_add_cell(job->run);
@@ -71,9 +80,11 @@ static dyno_status plan_cell(plan_job *job, const model_config *config, int64_t 
     cell_set_integer(cell, "context", context);
     cell_set_integer(cell, "batch", options.batch);
     cell_set_text(cell, "pass", step_pass_name(pass));
-    cell_set_text(cell, "mode", "eager");
+    cell_set_text(cell, "mode", step_mode_name(mode));
     cell_set_text(cell, "math", "fp32");
     cell_set_metric(cell, "parameters", "", model_parameter_elements(config));
+    if (flags_switch(job->given, "source"))
+        text_append(&job->printed, p->source ? p->source : "no generated kernels in eager mode\n");
     plan_report_record(p, flags_bytes(job->given, "memory"), cell);
     plan_destroy(p);
     return DYNO_OK;
@@ -84,9 +95,9 @@ static dyno_status plan_cells(plan_job *job) {
     const int64_t *context = flags_list(job->given, "context", &contexts);
     const char *const *names = flags_text_list(job->given, "pass", &passes);
     int64_t cells = (int64_t)job->model_count * contexts * passes;
-    if (flags_text(job->given, "dump-after") && cells != 1)
+    if ((flags_text(job->given, "dump-after") || flags_switch(job->given, "source")) && cells != 1)
         return dyno_fail(DYNO_INVALID,
-                         "--dump-after prints one graph, but %lld cells are asked for; give one "
+                         "--dump-after and --source print one cell, but %lld cells are asked for; give one "
                          "--model, --context and --pass",
                          (long long)cells);
     for (int i = 0; i < passes; i++) {
@@ -111,8 +122,8 @@ static void print_run(const plan_job *job, table_format format) {
                                    .is_map = flags_switch(job->given, "map"),
                                    .has_detail = flags_switch(job->given, "detail") ||
                                                  job->run->cell_count == 1};
-    if (flags_text(job->given, "dump-after"))
-        text_append(&out, text_string(&job->graph));
+    if (flags_text(job->given, "dump-after") || flags_switch(job->given, "source"))
+        text_append(&out, text_string(&job->printed));
     else
         plan_report_render(job->run, options, &out);
     cli_print(&out);
@@ -141,7 +152,7 @@ int cli_plan(int argc, char **argv) {
     if (status == DYNO_OK)
         status = run_job(&job, format);
     free(job.models);
-    text_release(&job.graph);
+    text_release(&job.printed);
     results_destroy(job.run);
     exit_code = status == DYNO_OK ? 0 : cli_report_failure(status);
     flags_destroy(given);

@@ -48,6 +48,9 @@ static const flag_spec FLAGS[] = {
      .help = "also writes the trained model as a Hugging Face directory"},
     {"threads", NULL, FLAG_INTEGER, "0", .help = "threads; 0 takes every core there is",
      .minimum = 0, .maximum = 4096},
+    {"mode", NULL, FLAG_CHOICE, "eager",
+     .help = "eager: a launch for each op; compiled: fused kernels, memory planned beforehand",
+     .choices = STEP_MODE_CHOICES},
     {"memory", "SIZE", FLAG_BYTES, NULL,
      .help = "what the step may use; default: what the machine has free"},
 };
@@ -144,12 +147,15 @@ static dyno_status open_inputs(step_job *job) {
 
 static dyno_status load_model(step_job *job) {
     const flags *given = job->given;
+    step_mode mode;
+    RETURN_IF_FAILED(step_mode_parse(flags_text(given, "mode"), &mode));
     step_options options = {
         .config = *hf_directory_config(job->directory),
         .batch = job->batch,
         .context = job->context,
         .keep_logits = job->dump.logits,
         .pipeline = {.pass = STEP_FULL,
+                     .mode = mode,
                      .target = BACKEND_CPU,
                      .keep_gradients = job->dump.gradients,
                      .optimizer = {.adamw = {.beta1 = flags_real(given, "beta1"),

@@ -9,6 +9,7 @@
 #include "base/memory.h"
 #include "graph/op.h"
 #include "ops/add/add.h"
+#include "ops/cast/cast.h"
 #include "ops/detach/detach.h"
 #include "ops/fill/fill.h"
 
@@ -29,15 +30,23 @@ static bool *find_needs(const graph *g) {
     return needs;
 }
 
+/* Gradients of a value in a low type are added in f32. The rules take it: casts and products
+ * bring what comes from above into the type they need. */
+static value *in_full(graph *g, value *v) {
+    return v->type == DTYPE_BF16 || v->type == DTYPE_F16 ? build_cast(g, v, DTYPE_F32) : v;
+}
+
 static void back_through(graph *g, const node *n, const bool *needs, value **gradient) {
-    value *from_above[OP_MAX_OUTPUTS] = {0};
+    value **from_above = memory_allocate((size_t)n->output_count, sizeof *from_above);
     bool reached = false;
     for (int i = 0; i < n->output_count; i++) {
         from_above[i] = gradient[n->outputs[i]->id];
         reached = reached || from_above[i];
     }
-    if (!reached || !n->op->gradient)
+    if (!reached || !n->op->gradient) {
+        free(from_above);
         return;
+    }
     size_t inputs = (size_t)n->input_count;
     bool *wanted = memory_allocate(inputs, sizeof *wanted);
     value **sent = memory_allocate(inputs, sizeof *sent);
@@ -49,8 +58,9 @@ static void back_through(graph *g, const node *n, const bool *needs, value **gra
         if (!wanted[i] || !sent[i])
             continue;
         value **sum = &gradient[n->inputs[i]->id];
-        *sum = *sum ? build_add(g, *sum, sent[i]) : sent[i];
+        *sum = *sum ? build_add(g, in_full(g, *sum), in_full(g, sent[i])) : sent[i];
     }
+    free(from_above);
     free(wanted);
     free(sent);
 }
@@ -65,7 +75,8 @@ dyno_status autodiff_append_backward(graph *g, bool keep_gradients) {
     value **gradient = memory_allocate((size_t)forward_values, sizeof *gradient);
     g->current_phase = PHASE_BACKWARD;
     g->current_scope = loss->producer->scope;
-    gradient[loss->id] = build_fill(g, loss->type, 1);
+    value *scale = graph_find_value(g, "loss_scale");
+    gradient[loss->id] = scale && !scale->producer ? scale : build_fill(g, loss->type, 1);
     for (int i = forward_nodes - 1; i >= 0; i--)
         back_through(g, g->nodes[i], needs, gradient);
     dyno_status status = graph_status(g);

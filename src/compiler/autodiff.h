@@ -6,7 +6,10 @@
 
 /* Appends, after all nodes, those that compute the gradient of the scalar output "loss" for
  * every parameter. A parameter P's gradient gets the role gradient and the name "g.P"; it is an
- * output of the graph if `keep_gradients`. */
+ * output of the graph if `keep_gradients`.
+ *
+ * Where the graph has an f32 scalar input "loss_scale", all gradients come out multiplied by it:
+ * the backward starts from it instead of from 1. */
 NODISCARD dyno_status autodiff_append_backward(graph *g, bool keep_gradients);
 
 #endif

@@ -9,15 +9,9 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "base/text.h"
+#include "compiler/codegen/fused_kernel.h"
+#include "compiler/lowering.h"
 #include "graph/op.h"
-
-typedef struct lowering {
-    const graph *g;
-    backend target;
-    plan *p;
-    plan_operand *placed; /* by value id */
-} lowering;
 
 static int new_buffer(lowering *l, const value *v, int scope, int born) {
     tensor dense = tensor_contiguous(NULL, v->type, &v->shape);
@@ -33,19 +27,28 @@ static int new_buffer(lowering *l, const value *v, int scope, int born) {
     return plan_add_buffer(l->p, &buffer);
 }
 
-static plan_operand place_dense(lowering *l, const value *v, int scope, int born) {
+plan_operand lowering_place_dense(lowering *l, const value *v, int scope, int born) {
     return (plan_operand){.buffer = new_buffer(l, v, scope, born),
                           .layout = tensor_contiguous(NULL, v->type, &v->shape)};
 }
 
-/* A buffer made for an activation may turn out to hold, through a view, something that lives
- * longer; its role follows the longest-lived value in it. */
-static void adopt_role(lowering *l, const value *v) {
+void lowering_adopt_role(lowering *l, const value *v) {
     plan_buffer *b = &l->p->buffers[l->placed[v->id].buffer];
     if (b->role == ROLE_ACTIVATION && (v->role == ROLE_SAVED || v->role == ROLE_GRADIENT))
         b->role = v->role;
     if (v->name && !b->name)
         b->name = arena_copy_string(l->p->memory, v->name);
+}
+
+bool lowering_place_view(lowering *l, const node *n) {
+    tensor view;
+    const plan_operand *source = &l->placed[n->inputs[0]->id];
+    if (!n->op->view(n, &source->layout, &view))
+        return false;
+    l->placed[n->outputs[0]->id] =
+        (plan_operand){.buffer = source->buffer, .offset = source->offset, .layout = view};
+    lowering_adopt_role(l, n->outputs[0]);
+    return true;
 }
 
 static void layouts(const plan_operand *operands, int count, tensor *out) {
@@ -78,9 +81,9 @@ static attributes copy_attributes(plan *p, const attributes *from) {
     return list;
 }
 
-static void touch(plan *p, const plan_operand *operands, int count, int launch) {
+void lowering_touch(lowering *l, const plan_operand *operands, int count, int launch) {
     for (int i = 0; i < count; i++) {
-        plan_buffer *b = &p->buffers[operands[i].buffer];
+        plan_buffer *b = &l->p->buffers[operands[i].buffer];
         if (!b->is_persistent && b->last_used < launch)
             b->last_used = launch;
     }
@@ -118,30 +121,24 @@ static void emit(lowering *l, const node *n, const kernel *k, const kernel_args 
     launch->flops = cost.flops;
     launch->bytes_read = cost.bytes_read;
     launch->bytes_written = cost.bytes_written;
-    touch(p, launch->inputs, launch->input_count, index);
-    touch(p, launch->outputs, launch->output_count, index);
+    lowering_touch(l, launch->inputs, launch->input_count, index);
+    lowering_touch(l, launch->outputs, launch->output_count, index);
 }
 
 static dyno_status lower_node(lowering *l, const node *n) {
-    if (n->op->view) {
-        tensor view;
-        const plan_operand *source = &l->placed[n->inputs[0]->id];
-        if (n->op->view(n, &source->layout, &view)) {
-            l->placed[n->outputs[0]->id] =
-                (plan_operand){.buffer = source->buffer, .offset = source->offset, .layout = view};
-            adopt_role(l, n->outputs[0]);
-            return DYNO_OK;
-        }
-    }
-    size_t inputs = (size_t)n->input_count;
-    plan_operand *in = memory_allocate(inputs, sizeof *in), out[OP_MAX_OUTPUTS];
-    tensor *in_layouts = memory_allocate(inputs, sizeof *in_layouts), out_layouts[OP_MAX_OUTPUTS];
+    if (n->op->view && lowering_place_view(l, n))
+        return DYNO_OK;
+    size_t inputs = (size_t)n->input_count, outputs = (size_t)n->output_count;
+    plan_operand *in = memory_allocate(inputs, sizeof *in);
+    plan_operand *out = memory_allocate(outputs, sizeof *out);
+    tensor *in_layouts = memory_allocate(inputs, sizeof *in_layouts);
+    tensor *out_layouts = memory_allocate(outputs, sizeof *out_layouts);
     for (int i = 0; i < n->input_count; i++)
         in[i] = l->placed[n->inputs[i]->id];
     for (int i = 0; i < n->output_count; i++) {
         const value *v = n->outputs[i];
-        out[i] = n->op->inplace[i] ? in[n->op->inplace[i] - 1]
-                                   : place_dense(l, v, n->scope, l->p->launch_count);
+        int taken = op_inplace_input(n, i);
+        out[i] = taken >= 0 ? in[taken] : lowering_place_dense(l, v, n->scope, l->p->launch_count);
         l->placed[v->id] = out[i];
     }
     layouts(in, n->input_count, in_layouts);
@@ -162,7 +159,9 @@ static dyno_status lower_node(lowering *l, const node *n) {
                            reasons.length ? text_string(&reasons) : "it has none");
     text_release(&reasons);
     free(in);
+    free(out);
     free(in_layouts);
+    free(out_layouts);
     return status;
 }
 
@@ -180,7 +179,40 @@ static void name_values(lowering *l) {
             p->buffers[i].last_used = p->launch_count;
 }
 
-dyno_status lower_eager(const graph *g, backend target, plan **out) {
+/* Nodes one by one, and groups, whose members stand together, as one. */
+static dyno_status lower_nodes(lowering *l) {
+    const graph *g = l->g;
+    for (int i = 0; i < g->node_count;) {
+        const node *n = g->nodes[i];
+        if (!n->group) {
+            if (!lower_is_inlined_constant(l, n))
+                RETURN_IF_FAILED(lower_node(l, n));
+            i++;
+            continue;
+        }
+        int last = i;
+        for (int j = i; j < g->node_count && (g->nodes[j]->group == n->group ||
+                                              (!g->nodes[j]->group && g->nodes[j]->op->view));
+             j++)
+            if (g->nodes[j]->group == n->group)
+                last = j;
+        RETURN_IF_FAILED(lower_group(l, i, last + 1));
+        i = last + 1;
+    }
+    return DYNO_OK;
+}
+
+/* Parameters come first, so that a pool that keeps them from plan to plan has no holes below them
+ * when the rest changes, and reserves for each plan what an empty one would. */
+static void place_leaves(lowering *l, bool are_parameters) {
+    for (int i = 0; i < l->g->value_count; i++) {
+        const value *v = l->g->values[i];
+        if (!v->producer && (v->role == ROLE_PARAMETER) == are_parameters)
+            l->placed[i] = lowering_place_dense(l, v, 0, -1);
+    }
+}
+
+dyno_status lower_graph(const graph *g, backend target, plan **out) {
     *out = NULL;
     lowering l = {.g = g, .target = target, .p = plan_create(g->name)};
     l.placed = memory_allocate((size_t)g->value_count, sizeof *l.placed);
@@ -189,12 +221,13 @@ dyno_status lower_eager(const graph *g, backend target, plan **out) {
     l.p->scopes = arena_allocate(l.p->memory, (size_t)g->scope_count, sizeof(char *));
     for (int i = 0; i < g->scope_count; i++)
         l.p->scopes[i] = arena_copy_string(l.p->memory, g->scopes[i]);
-    for (int i = 0; i < g->value_count; i++)
-        if (!g->values[i]->producer)
-            l.placed[i] = place_dense(&l, g->values[i], 0, -1);
-    dyno_status status = DYNO_OK;
-    for (int i = 0; i < g->node_count && status == DYNO_OK; i++)
-        status = lower_node(&l, g->nodes[i]);
+    place_leaves(&l, true);
+    place_leaves(&l, false);
+    lower_find_escapes(&l);
+    dyno_status status = lower_nodes(&l);
+    if (l.source.length)
+        l.p->source = arena_format(l.p->memory, "%s%s", fused_kernel_c_prelude(),
+                                   text_string(&l.source));
     if (status == DYNO_OK) {
         name_values(&l);
         plan_finish(l.p);
@@ -202,6 +235,8 @@ dyno_status lower_eager(const graph *g, backend target, plan **out) {
     } else {
         plan_destroy(l.p);
     }
+    text_release(&l.source);
     free(l.placed);
+    free(l.escapes);
     return status;
 }

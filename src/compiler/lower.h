@@ -1,4 +1,4 @@
-/* lower.h - from graph to plan, for eager execution. */
+/* lower.h - from graph to plan. */
 #ifndef COMPILER_LOWER_H
 #define COMPILER_LOWER_H
 
@@ -6,9 +6,9 @@
 #include "ops/kernel.h"
 #include "plan/plan.h"
 
-/* One launch for each node, in the graph's order; nodes that are views of their input's memory
- * launch nothing. The plan keeps no reference to the graph. On failure *out is NULL and the
+/* One launch for each node or fused group, in the graph's order; nodes that are views of their
+ * input's memory launch nothing. The plan keeps no reference to the graph. On failure *out is NULL and the
  * message says, for each kernel of the op, why it declined. */
-NODISCARD dyno_status lower_eager(const graph *g, backend target, plan **out);
+NODISCARD dyno_status lower_graph(const graph *g, backend target, plan **out);
 
 #endif

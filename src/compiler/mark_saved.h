@@ -4,7 +4,8 @@
 
 #include "graph/graph.h"
 
-/* Every activation that the forward makes and another phase reads. */
+/* Every activation that the forward makes and another phase reads. Called again after a pass that
+ * changes who reads what, it takes the role back where it no longer holds. */
 NODISCARD dyno_status mark_saved_activations(graph *g);
 
 #endif

@@ -8,10 +8,16 @@
 typedef struct optimizer_options {
     adamw_options adamw;
     double clip_norm; /* gradients' global norm is held to this; 0: not clipped */
+    bool one_launch;  /* all parameters in one node; it also keeps low copies (low_copies.h) */
 } optimizer_options;
 
-/* Appends, after the backward, an AdamW node on each parameter. Adds the inputs "learning_rate"
- * (f64) and "step" (i64, from 1) and the states "m.P" and "v.P" of each parameter P. */
+/* Appends, after the backward, an AdamW node on each parameter, or one on all. Adds the inputs
+ * "learning_rate" (f64) and "step" (i64, from 1) and the states "m.P" and "v.P" of each
+ * parameter P.
+ *
+ * Where the loss was scaled (the input "loss_scale" is there), the factor that clips also undoes
+ * the scaling, and a step in which any gradient is not finite writes nothing. The factor is then
+ * the output "gradient_scale", NaN for such a step. */
 NODISCARD dyno_status optimizer_append_adamw(graph *g, const optimizer_options *options);
 
 #endif

@@ -4,10 +4,14 @@
 #include <string.h>
 
 #include "compiler/autodiff.h"
+#include "compiler/common_subexpressions.h"
+#include "compiler/dead_code.h"
+#include "compiler/fuse.h"
 #include "compiler/lower.h"
 #include "compiler/mark_saved.h"
 #include "graph/graph_text.h"
 #include "graph/verify.h"
+#include "plan/memory_plan.h"
 
 static const char *const pass_names[STEP_PASS_COUNT] = {"forward", "forward+backward", "step"};
 
@@ -22,6 +26,19 @@ dyno_status step_pass_parse(const char *name, step_pass *pass) {
         }
     return dyno_fail(DYNO_INVALID, "there is no pass '%s'; there are forward, forward+backward "
                      "and step", name);
+}
+
+static const char *const mode_names[STEP_MODE_COUNT] = {"eager", "compiled"};
+
+const char *step_mode_name(step_mode mode) { return mode_names[mode]; }
+
+dyno_status step_mode_parse(const char *name, step_mode *mode) {
+    for (int i = 0; i < STEP_MODE_COUNT; i++)
+        if (strcmp(name, mode_names[i]) == 0) {
+            *mode = (step_mode)i;
+            return DYNO_OK;
+        }
+    return dyno_fail(DYNO_INVALID, "there is no mode '%s'; there are eager and compiled", name);
 }
 
 static dyno_status run_build(graph *g, const pipeline_options *options) {
@@ -43,6 +60,17 @@ static dyno_status run_optimizer(graph *g, const pipeline_options *options) {
     return optimizer_append_adamw(g, &options->optimizer);
 }
 
+static dyno_status run_simplify(graph *g, const pipeline_options *options) {
+    if (options->mode != STEP_COMPILED)
+        return DYNO_OK;
+    RETURN_IF_FAILED(common_subexpressions_merge(g));
+    return dead_code_drop(g);
+}
+
+static dyno_status run_fuse(graph *g, const pipeline_options *options) {
+    return options->mode == STEP_COMPILED ? fuse_groups(g) : DYNO_OK;
+}
+
 dyno_status pipeline_compile(graph *g, const pipeline_options *options, plan **out) {
     static const struct {
         const char *name;
@@ -51,6 +79,8 @@ dyno_status pipeline_compile(graph *g, const pipeline_options *options, plan **o
         {"build", run_build},         /* the model's forward, as it came */
         {"autodiff", run_autodiff},   /* gradients of every parameter */
         {"optimizer", run_optimizer}, /* clipping and AdamW */
+        {"simplify", run_simplify},   /* compiled: common subexpressions, dead code */
+        {"fuse", run_fuse},           /* compiled: groups that become one kernel each */
     };
     *out = NULL;
     for (size_t i = 0; i < sizeof passes / sizeof *passes; i++) {
@@ -61,5 +91,8 @@ dyno_status pipeline_compile(graph *g, const pipeline_options *options, plan **o
         if (options->dump_after && strcmp(options->dump_after, passes[i].name) == 0)
             graph_print(g, options->dump);
     }
-    return lower_eager(g, options->target, out);
+    RETURN_IF_FAILED(lower_graph(g, options->target, out));
+    if (options->mode == STEP_COMPILED)
+        memory_plan_apply(*out);
+    return DYNO_OK;
 }

@@ -19,14 +19,28 @@ const char *step_pass_name(step_pass pass);
 /* Also accepts "backward" for forward+backward. */
 NODISCARD dyno_status step_pass_parse(const char *name, step_pass *pass);
 
+typedef enum step_mode {
+    STEP_EAGER,    /* each node a launch, memory taken and given back as it goes */
+    STEP_COMPILED, /* fused into generated kernels, memory planned beforehand */
+    STEP_MODE_COUNT
+} step_mode;
+
+const char *step_mode_name(step_mode mode); /* "eager" */
+#define STEP_MODE_CHOICES "eager|compiled"
+NODISCARD dyno_status step_mode_parse(const char *name, step_mode *mode);
+
 typedef struct pipeline_options {
     step_pass pass;
+    step_mode mode;
     backend target;
     bool keep_gradients; /* as outputs "g.P"; always so when the pass ends with the backward */
     optimizer_options optimizer;
     const char *dump_after; /* name of a pass, or NULL */
     text *dump;             /* where the graph is printed then */
 } pipeline_options;
+
+/* The passes' names, "build|autodiff|...", for flags. */
+#define PIPELINE_PASS_CHOICES "build|autodiff|optimizer|simplify|fuse"
 
 /* Runs the passes on `g`, which holds the forward pass, with the verifier between them. */
 NODISCARD dyno_status pipeline_compile(graph *g, const pipeline_options *options, plan **out);

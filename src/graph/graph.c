@@ -69,7 +69,6 @@ value *graph_add_node(graph *g, const op *kind, value *const *inputs, int input_
     *n = (node){.id = g->node_count,
                 .op = kind,
                 .input_count = input_count,
-                .output_count = kind->output_count,
                 .scope = g->current_scope,
                 .phase = g->current_phase};
     n->inputs = arena_allocate(g->memory, (size_t)input_count, sizeof(value *));
@@ -81,7 +80,9 @@ value *graph_add_node(graph *g, const op *kind, value *const *inputs, int input_
         n->attributes.items[i] = items[i];
         n->attributes.items[i].name = arena_copy_string(g->memory, items[i].name);
     }
-    value_type types[OP_MAX_OUTPUTS] = {0};
+    n->output_count = op_output_count(n);
+    size_t outputs = (size_t)n->output_count;
+    value_type *types = memory_allocate(outputs, sizeof *types);
     if (g->status == DYNO_OK) {
         dyno_status status = DYNO_OK;
         if (kind->input_count == OP_ANY_COUNT ? input_count < 1 : kind->input_count != input_count)
@@ -91,28 +92,49 @@ value *graph_add_node(graph *g, const op *kind, value *const *inputs, int input_
                                input_count);
         if (status == DYNO_OK)
             status = kind->infer(n, types);
-        for (int i = 0; status == DYNO_OK && i < kind->output_count; i++)
+        for (int i = 0; status == DYNO_OK && i < n->output_count; i++)
             if (!shape_is_valid(&types[i].shape, dtype_bytes(types[i].type)))
                 status = dyno_fail(DYNO_INVALID, "result [%s] overflows 64 bits",
                                    shape_format(&types[i].shape).text);
         if (status != DYNO_OK) {
             fail_graph(g, dyno_fail_within(status, "%s in scope '%s'", kind->name,
                                            g->scopes[g->current_scope]));
-            memset(types, 0, sizeof types);
+            memset(types, 0, outputs * sizeof *types);
         }
     }
-    n->outputs = arena_allocate(g->memory, (size_t)kind->output_count, sizeof(value *));
-    for (int i = 0; i < kind->output_count; i++) {
+    n->outputs = arena_allocate(g->memory, outputs, sizeof(value *));
+    for (int i = 0; i < n->output_count; i++) {
         value *v = add_value(g, ROLE_ACTIVATION, types[i].type, &types[i].shape);
         v->producer = n;
         v->output_index = i;
-        if (kind->inplace[i] && g->status == DYNO_OK) /* else inputs may be missing */
-            v->role = n->inputs[kind->inplace[i] - 1]->role;
+        if (g->status == DYNO_OK && op_inplace_input(n, i) >= 0) /* else inputs may be missing */
+            v->role = n->inputs[op_inplace_input(n, i)]->role;
         n->outputs[i] = v;
     }
+    free(types);
     MEMORY_GROW(g->nodes, g->node_count, g->node_capacity);
     g->nodes[g->node_count++] = n;
     return n->outputs[0];
+}
+
+void graph_set_order(graph *g, node *const *order, int count) {
+    for (int i = 0; i < g->value_count; i++)
+        g->values[i]->id = g->values[i]->producer ? -1 : 0;
+    for (int i = 0; i < count; i++) {
+        g->nodes[i] = order[i];
+        order[i]->id = i;
+        for (int j = 0; j < order[i]->output_count; j++)
+            order[i]->outputs[j]->id = 0;
+    }
+    g->node_count = count;
+    int kept = 0;
+    for (int i = 0; i < g->value_count; i++)
+        if (g->values[i]->id == 0) {
+            g->values[kept] = g->values[i];
+            g->values[kept]->id = kept;
+            kept++;
+        }
+    g->value_count = kept;
 }
 
 void graph_add_output(graph *g, value *v, const char *name) {
@@ -153,6 +175,14 @@ dyno_status node_require_attribute(const node *n, const char *name, attribute_ki
     if (!found || found->kind != kind)
         return dyno_fail(DYNO_INVALID, "attribute '%s' must be given, as %s", name, kinds[kind]);
     return DYNO_OK;
+}
+
+int op_output_count(const node *n) {
+    return n->op->output_count == OP_ANY_COUNT ? n->op->count_outputs(n) : n->op->output_count;
+}
+
+int op_inplace_input(const node *n, int output) {
+    return n->op->inplace_input ? n->op->inplace_input(n, output) : n->op->inplace[output] - 1;
 }
 
 int64_t value_stored_elements(const value *v) {

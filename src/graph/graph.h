@@ -43,6 +43,7 @@ struct node {
     attributes attributes;
     int scope; /* index into the graph's scopes */
     phase phase;
+    int group; /* nodes of one number above 0 become one generated kernel; 0: a launch of its own */
 };
 
 struct graph {
@@ -74,6 +75,10 @@ value *graph_add_leaf(graph *g, role r, dtype type, const shape *s, const char *
  * copied. Returns output 0; the others are value->producer->outputs[i]. */
 value *graph_add_node(graph *g, const op *kind, value *const *inputs, int input_count,
                       const attribute *items, int attribute_count);
+
+/* Makes `order` the graph's nodes; those left out are dropped, with the values they make (which
+ * nobody may read any more). Renumbers nodes and values. */
+void graph_set_order(graph *g, node *const *order, int count);
 
 /* Marks the value as one the caller reads after the step, under this name. */
 void graph_add_output(graph *g, value *v, const char *name);

@@ -63,6 +63,8 @@ void graph_print(const graph *g, text *out) {
         text_format(out, " @%s", phase_name(n->phase));
         if (n->scope)
             text_format(out, " %s", g->scopes[n->scope]);
+        if (n->group)
+            text_format(out, " #%d", n->group);
         text_append(out, "\n");
     }
     for (int i = 0; i < g->value_count; i++)
@@ -79,7 +81,7 @@ typedef struct parser {
     int line;
 } parser;
 
-enum { MAX_WORD = 128, MAX_OPERANDS = 4096, MAX_ATTRIBUTES = 16 };
+enum { MAX_WORD = 128, MAX_OPERANDS = 8192, MAX_OUTPUTS = 4096, MAX_ATTRIBUTES = 16 };
 
 static dyno_status complain(const parser *p, const char *expected) {
     int shown = (int)strcspn(p->at, "\n");
@@ -218,16 +220,16 @@ static dyno_status parse_attribute(parser *p, attribute *a) {
 }
 
 static dyno_status parse_node(parser *p) {
-    value declared[OP_MAX_OUTPUTS];
+    value_type declared[MAX_OUTPUTS];
+    role roles[MAX_OUTPUTS];
     int outputs = 0;
     char word[MAX_WORD];
     do {
-        if (outputs == OP_MAX_OUTPUTS)
-            return complain(p, "at most three outputs");
-        value *v = &declared[outputs];
+        if (outputs == MAX_OUTPUTS)
+            return complain(p, "at most 4096 outputs");
+        value_type *v = &declared[outputs];
         RETURN_IF_FAILED(parse_typed(p, p->g->value_count + outputs, &v->type, &v->shape));
-        outputs++;
-        if (!parse_word(p, word) || !parse_role(word, &v->role))
+        if (!parse_word(p, word) || !parse_role(word, &roles[outputs++]))
             return complain(p, "a role such as activation");
     } while (accept(p, ","));
     if (!accept(p, "=") || !parse_word(p, word))
@@ -261,10 +263,14 @@ static dyno_status parse_node(parser *p) {
         return dyno_fail(DYNO_INVALID, "graph text, line %d: there is no phase '%s'", p->line, word);
     p->g->current_phase = (phase)ph;
     p->g->current_scope = parse_word(p, word) ? graph_intern_scope(p->g, word) : 0;
+    int64_t group = 0;
+    if (accept(p, "#") && (!parse_integer(p, &group) || group < 1 || group > INT32_MAX))
+        return complain(p, "a group such as #1");
     value *first = graph_add_node(p->g, kind, inputs, input_count, items, attribute_count);
     if (graph_status(p->g) != DYNO_OK)
         return dyno_fail_within(DYNO_INVALID, "graph text, line %d", p->line);
     node *made = first->producer;
+    made->group = (int)group;
     if (made->output_count != outputs)
         return dyno_fail(DYNO_INVALID, "graph text, line %d: %s has %d outputs, %d are named",
                          p->line, kind->name, made->output_count, outputs);
@@ -272,7 +278,7 @@ static dyno_status parse_node(parser *p) {
         value *v = made->outputs[i];
         v->type = declared[i].type; /* kept as written, so that the verifier can disagree */
         v->shape = declared[i].shape;
-        v->role = declared[i].role;
+        v->role = roles[i];
     }
     return DYNO_OK;
 }

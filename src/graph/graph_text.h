@@ -4,10 +4,10 @@
  *   input %0 i32[8] "tokens"
  *   parameter %1 f32[97,64] "model.embed_tokens.weight"
  *   %2 f32[8,64] saved = gather %1 %0 @forward embed
- *   %3 f32[8,1] activation = mean %2 {axes=[1]} @forward layers.0.norm
+ *   %3 f32[8,1] activation = mean %2 {axes=[1]} @forward layers.0.norm #1
  *   output %3 "loss"
  *
- * Values are numbered as they appear: leaves first, then what nodes make. Printing a parsed
+ * "#1" is the fused group a node belongs to. Values are numbered as they appear: leaves first, then what nodes make. Printing a parsed
  * graph gives the text back. */
 #ifndef GRAPH_GRAPH_TEXT_H
 #define GRAPH_GRAPH_TEXT_H

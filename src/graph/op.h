@@ -34,6 +34,7 @@ typedef struct value_type {
     shape shape;
 } value_type;
 
+/* OP_MAX_OUTPUTS is of ops whose number of outputs is fixed. */
 enum { OP_MAX_OUTPUTS = 3, OP_ANY_COUNT = -1 };
 
 struct op {
@@ -41,7 +42,11 @@ struct op {
     const char *summary; /* one line for `dyno list ops` */
     op_class class;
     int input_count; /* OP_ANY_COUNT: one or more */
-    int output_count;
+    int output_count; /* OP_ANY_COUNT: what count_outputs says */
+
+    /* For ops whose number of outputs follows from inputs and attributes; at least 1. Must bear
+     * nodes that the shape rule will refuse. NULL for all others. */
+    int (*count_outputs)(const node *n);
 
     /* Shape rule: given inputs and attributes, fills the outputs' types or fails saying which
      * rule is broken. It is also what the verifier checks a node against. */
@@ -65,6 +70,9 @@ struct op {
 
     /* inplace[i] is 1 + the input whose memory output i takes over; 0: memory of its own. */
     signed char inplace[OP_MAX_OUTPUTS];
+    /* The same for ops of any number of outputs: the input whose memory the output takes over,
+     * -1 for memory of its own. NULL: `inplace` says it. Ask through op_inplace_input. */
+    int (*inplace_input)(const node *n, int output);
 
     /* Element-wise ops: the scalar expression, as C text over a, b, c and the attribute s. */
     const char *expression;
@@ -75,6 +83,11 @@ struct op {
 
 /* The op of that name, or NULL. Defined by ops/op_list.c: the graph knows no op. */
 const op *op_find(const char *name);
+
+/* Outputs that a node of this op with these inputs and attributes has. */
+int op_output_count(const node *n);
+/* The input whose memory output `output` takes over, or -1. */
+int op_inplace_input(const node *n, int output);
 
 /* Shared cost formula: every operand moved once, `flops_per_output` for each element of
  * output 0. A broadcast operand counts as what is stored of it. */

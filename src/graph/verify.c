@@ -67,13 +67,9 @@ static dyno_status check_inputs(const graph *g, int position, const history *see
     return DYNO_OK;
 }
 
-static dyno_status check_outputs(const graph *g, int position) {
+static dyno_status check_types(const graph *g, int position, const value_type *expected) {
     char detail[512];
     const node *n = g->nodes[position];
-    value_type expected[OP_MAX_OUTPUTS] = {0};
-    dyno_status status = n->op->infer(n, expected);
-    if (status != DYNO_OK)
-        return broken(g, position, "type", dyno_error_message());
     for (int i = 0; i < n->output_count; i++) {
         const value *v = n->outputs[i];
         if (!belongs_to(g, v))
@@ -87,7 +83,7 @@ static dyno_status check_outputs(const graph *g, int position) {
                                  dtype_name(v->type), shape_format(&v->shape).text,
                                  dtype_name(expected[i].type),
                                  shape_format(&expected[i].shape).text));
-        int target = n->op->inplace[i] - 1;
+        int target = op_inplace_input(n, i);
         bool is_leaf_role = v->role <= ROLE_OPTIMIZER_STATE || v->role >= ROLE_WORKSPACE;
         if (target >= 0 ? v->role != n->inputs[target]->role : is_leaf_role)
             return broken(g, position, "role",
@@ -97,20 +93,30 @@ static dyno_status check_outputs(const graph *g, int position) {
     return DYNO_OK;
 }
 
+static dyno_status check_outputs(const graph *g, int position) {
+    const node *n = g->nodes[position];
+    value_type *expected = memory_allocate((size_t)n->output_count, sizeof *expected);
+    dyno_status status = n->op->infer(n, expected);
+    status = status == DYNO_OK ? check_types(g, position, expected)
+                               : broken(g, position, "type", dyno_error_message());
+    free(expected);
+    return status;
+}
+
 static dyno_status check_node(const graph *g, int position, history *seen) {
     char detail[512];
     const node *n = g->nodes[position];
     bool arity = n->op->input_count == OP_ANY_COUNT ? n->input_count >= 1
                                                     : n->op->input_count == n->input_count;
-    if (!arity || n->output_count != n->op->output_count)
+    if (!arity || n->output_count != op_output_count(n))
         return broken(g, position, "arity",
                       DETAIL("has %d inputs and %d outputs", n->input_count, n->output_count));
     RETURN_IF_FAILED(check_inputs(g, position, seen));
     RETURN_IF_FAILED(check_outputs(g, position));
     for (int i = 0; i < n->output_count; i++) {
         seen->made_at[n->outputs[i]->id] = position;
-        if (n->op->inplace[i])
-            seen->overwritten_at[n->inputs[n->op->inplace[i] - 1]->id] = position;
+        if (op_inplace_input(n, i) >= 0)
+            seen->overwritten_at[n->inputs[op_inplace_input(n, i)]->id] = position;
     }
     return DYNO_OK;
 }

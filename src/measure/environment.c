@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/memory.h"
+#include "base/system_memory.h"
 #include "base/threads.h"
 #include "measure/optional.h"
 
@@ -147,39 +148,6 @@ environment_cpu environment_read_cpu(void) {
     return cpu;
 }
 
-static void limit_to_control_group(environment_memory *memory, const char *limit_path,
-                                   const char *usage_path) {
-    int64_t limit, usage;
-    if (!read_integer(limit_path, &limit) || limit <= 0 || limit >= memory->total_bytes)
-        return;
-    memory->total_bytes = limit;
-    if (read_integer(usage_path, &usage)) {
-        int64_t left = limit > usage ? limit - usage : 0;
-        if (left < memory->available_bytes)
-            memory->available_bytes = left;
-    }
-}
-
-environment_memory environment_read_memory(void) {
-    environment_memory memory = {0};
-    FILE *file = fopen("/proc/meminfo", "r");
-    char line[256];
-    while (file && fgets(line, sizeof line, file)) {
-        long long kib = strtoll(after_colon(line), NULL, 10);
-        if (strncmp(line, "MemTotal:", 9) == 0)
-            memory.total_bytes = (int64_t)kib * 1024;
-        else if (strncmp(line, "MemAvailable:", 13) == 0)
-            memory.available_bytes = (int64_t)kib * 1024;
-    }
-    if (file)
-        fclose(file);
-    /* Inside a container the control group's own files are at the root of the mount. */
-    limit_to_control_group(&memory, "/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current");
-    limit_to_control_group(&memory, "/sys/fs/cgroup/memory/memory.limit_in_bytes",
-                           "/sys/fs/cgroup/memory/memory.usage_in_bytes");
-    return memory;
-}
-
 void environment_read_governor(char *out, size_t bytes) {
     if (!read_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", out, bytes))
         snprintf(out, bytes, "none visible");
@@ -208,7 +176,7 @@ static void capture_cpu(results *run) {
 }
 
 static void capture_system(results *run) {
-    environment_memory memory = environment_read_memory();
+    system_memory memory = system_memory_read();
     results_set_environment_integer(run, "memory_total_bytes", memory.total_bytes);
     results_set_environment_integer(run, "memory_available_bytes", memory.available_bytes);
     double load[3];

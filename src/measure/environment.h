@@ -14,13 +14,7 @@ typedef struct environment_cpu {
     int64_t l1_data_bytes, l2_bytes, l3_bytes; /* of one instance; 0: unknown */
 } environment_cpu;
 
-typedef struct environment_memory {
-    int64_t total_bytes;     /* of the machine, or of the control group if that is less */
-    int64_t available_bytes; /* that could be taken now without swapping */
-} environment_memory;
-
 environment_cpu environment_read_cpu(void);
-environment_memory environment_read_memory(void);
 
 /* "performance", ... or "none visible" (virtual machines have none). */
 void environment_read_governor(char *out, size_t bytes);

@@ -11,6 +11,7 @@
 #include <sys/mman.h>
 
 #include "base/clock.h"
+#include "base/system_memory.h"
 #include "base/threads.h"
 #include "measure/environment.h"
 
@@ -80,11 +81,21 @@ static int64_t time_fma_loops(int threads, int64_t iterations) {
     return end > begin ? end - begin : 1;
 }
 
+/* One hiccup of the scheduler must not pass for work. */
+static int64_t best_of_three(int threads, int64_t iterations) {
+    int64_t best = INT64_MAX;
+    for (int i = 0; i < 3; i++) {
+        int64_t elapsed = time_fma_loops(threads, iterations);
+        best = elapsed < best ? elapsed : best;
+    }
+    return best;
+}
+
 double machine_measure_peak_flops_f32(int threads) {
     if (threads <= 0)
         threads = threads_count();
     int64_t iterations = 1000, elapsed;
-    while ((elapsed = time_fma_loops(threads, iterations)) < FLOPS_RUN_NS / 2)
+    while ((elapsed = best_of_three(threads, iterations)) < FLOPS_RUN_NS / 2)
         iterations *= 2;
     iterations = iterations * FLOPS_RUN_NS / elapsed + 1;
     int64_t best = INT64_MAX, deadline = clock_now_ns() + FLOPS_BUDGET_NS;
@@ -162,7 +173,7 @@ dyno_status machine_measure_bandwidth(int threads, machine_bandwidth *out) {
     if (threads <= 0)
         threads = threads_count();
     int64_t wanted = 256 << 20, past_cache = environment_read_cpu().l3_bytes * 4;
-    int64_t available = environment_read_memory().available_bytes;
+    int64_t available = system_memory_read().available_bytes;
     if (past_cache > wanted)
         wanted = past_cache;
     if (available > 0 && wanted > available / 2)

@@ -88,13 +88,19 @@ static void write_breakdown(results_cell *cell, const char *name, const char *ke
     free(all->items);
 }
 
-dyno_status timing_break_down(executor *e, const plan *p, int64_t steps, results_cell *cell) {
+dyno_status timing_break_down(executor *e, const plan *p, const timing_options *options,
+                              results_cell *cell) {
+    int64_t steps = options->steps;
     shares by_class = {0}, by_phase = {0}, by_scope = {0}, by_kernel = {0};
     int64_t total_ns = 0, in_launches_ns = 0;
     trace *t = trace_create(p->launch_count);
     dyno_status status = DYNO_OK;
     for (int64_t step = 0; step < steps && status == DYNO_OK; step++) {
-        status = executor_run(e, t, NULL);
+        if (options->should_stop && options->should_stop())
+            status = dyno_fail(DYNO_INTERRUPTED, "interrupted after %lld of %lld traced steps",
+                               (long long)step, (long long)steps);
+        else
+            status = executor_run(e, t, NULL);
         if (status != DYNO_OK)
             break;
         total_ns += t->step_end_ns - t->step_begin_ns;

@@ -1,6 +1,6 @@
 /* config.h - the sizes that make a model: presets, Hugging Face config.json, and their limits.
  *
- * The model is the Llama family's shape (DESIGN: RMSNorm, RoPE, SwiGLU, untied head, no
+ * The model is the Llama family's shape (RMSNorm, RoPE, SwiGLU, untied head, no
  * biases). A config.json that asks for anything else is refused by field, never approximated. */
 #ifndef MODEL_CONFIG_H
 #define MODEL_CONFIG_H

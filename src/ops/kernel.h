@@ -32,7 +32,7 @@ typedef struct kernel {
 
 const char *backend_name(backend b);
 
-/* For reject: the reason when an operand is not of this type, else NULL. */
+/* For reject: the reason when an input is not f32, else NULL. */
 const char *kernel_reject_unless_f32(const kernel_args *args);
 
 #endif

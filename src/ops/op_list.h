@@ -39,8 +39,10 @@
     X(cross_entropy) \
     X(cross_entropy_gradient) \
     X(adamw) \
+    X(adamw_many) \
     X(global_norm) \
-    X(clip_coefficient)
+    X(clip_coefficient) \
+    X(unscale_coefficient)
 
 #define DECLARE_OP(NAME) extern const op op_##NAME;
 FOR_EACH_OP(DECLARE_OP)

@@ -5,8 +5,11 @@
 #include "base/memory.h"
 #include "plan/block_allocator.h"
 
+/* What the allocator holds while a step runs in the order of the plan: a static plan's arena
+ * never comes back, so its buffers do not pass through the allocator. */
 memory_account memory_account_plan(const plan *p) {
     memory_account account = {.peak_launch = -1};
+    bool is_static = p->memory_mode == PLAN_MEMORY_STATIC;
     int64_t alive[ROLE_COUNT] = {0}, total = 0;
     block_allocator *allocator = block_allocator_create();
     block **blocks = memory_allocate((size_t)p->buffer_count, sizeof *blocks);
@@ -26,7 +29,8 @@ memory_account memory_account_plan(const plan *p) {
     for (int launch = 0; launch < p->launch_count; launch++) {
         for (int i = p->birth_start[launch]; i < p->birth_start[launch + 1]; i++) {
             const plan_buffer *b = &p->buffers[p->births[i]];
-            blocks[p->births[i]] = block_allocate(allocator, b->bytes);
+            if (!is_static)
+                blocks[p->births[i]] = block_allocate(allocator, b->bytes);
             alive[b->role] += b->bytes;
             total += b->bytes;
         }
@@ -38,12 +42,17 @@ memory_account memory_account_plan(const plan *p) {
         }
         for (int i = p->death_start[launch]; i < p->death_start[launch + 1]; i++) {
             const plan_buffer *b = &p->buffers[p->deaths[i]];
-            block_release(allocator, blocks[p->deaths[i]]);
+            if (!is_static)
+                block_release(allocator, blocks[p->deaths[i]]);
             alive[b->role] -= b->bytes;
             total -= b->bytes;
         }
     }
+    if (is_static && p->arena_bytes)
+        block_allocate(allocator, p->arena_bytes);
     account.reserved_bytes = block_allocator_high_water(allocator);
+    if (is_static)
+        account.peak_bytes = account.reserved_bytes;
     block_allocator_destroy(allocator);
     free(blocks);
     return account;

@@ -4,13 +4,16 @@
 
 #include "plan/plan.h"
 
+/* Of an eager plan, peak_bytes are the most alive at once: the sum of at_peak. A static plan takes
+ * its arena for good, so its peak is what the pool hands out, to the byte: persistent buffers in
+ * whole blocks, and the arena; at_peak adds up to less, by what rounding and gaps cost. */
 typedef struct memory_account {
-    int64_t peak_bytes;               /* most bytes alive at once */
-    int peak_launch;                  /* the launch at which they are */
-    int64_t at_peak[ROLE_COUNT];      /* the same, by role */
-    int64_t persistent_bytes;         /* alive all the time: inputs, parameters, state */
-    int64_t total[ROLE_COUNT];        /* bytes of all buffers ever made, by role */
-    int64_t reserved_bytes;           /* what the caching allocator holds at its largest */
+    int64_t peak_bytes;
+    int peak_launch;             /* the launch at which most bytes are alive */
+    int64_t at_peak[ROLE_COUNT]; /* alive then, by role */
+    int64_t persistent_bytes;    /* alive all the time: inputs, parameters, state */
+    int64_t total[ROLE_COUNT];   /* bytes of all buffers ever made, by role */
+    int64_t reserved_bytes;      /* what the pool holds at its largest */
 } memory_account;
 
 /* Walks the launches as an executor does, with the same allocator policy. */

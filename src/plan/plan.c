@@ -19,6 +19,7 @@ void plan_destroy(plan *p) {
     free(p->launches);
     free(p->buffers);
     free(p->names);
+    free(p->generated);
     free(p);
 }
 
@@ -32,9 +33,10 @@ plan_launch *plan_add_launch(plan *p, int input_count, int output_count) {
     MEMORY_GROW(p->launches, p->launch_count, p->launch_capacity);
     plan_launch *launch = &p->launches[p->launch_count++];
     *launch = (plan_launch){
-        .input_count = input_count, .output_count = output_count, .workspace = -1};
+        .input_count = input_count, .output_count = output_count, .workspace = -1, .generated = -1};
     launch->inputs = arena_allocate(p->memory, (size_t)input_count, sizeof(plan_operand));
     launch->outputs = arena_allocate(p->memory, (size_t)output_count, sizeof(plan_operand));
+    launch->overwrites = arena_allocate(p->memory, (size_t)output_count, sizeof(uint64_t));
     return launch;
 }
 

@@ -18,7 +18,8 @@ struct kernel; /* ops/kernel.h; a plan passes it on and never looks inside */
 
 /* How transient buffers get their memory. */
 typedef enum plan_memory {
-    PLAN_MEMORY_EAGER /* taken from the allocator at birth, given back after the last use */
+    PLAN_MEMORY_EAGER, /* taken from the allocator at birth, given back after the last use */
+    PLAN_MEMORY_STATIC /* at fixed offsets in one arena, which is taken before the first step */
 } plan_memory;
 
 typedef struct plan_buffer {
@@ -26,12 +27,13 @@ typedef struct plan_buffer {
     role role;
     dtype type; /* of the value it was made for */
     shape shape;
-    const char *name; /* of leaves and outputs; else NULL */
+    const char *name; /* of leaves, gradients and outputs; else NULL */
     int scope;        /* of the launch it is born at */
     int born, last_used;
     /* Inputs, parameters and optimizer state are there before the step and after it: born is -1
      * and last_used the number of launches. */
     bool is_persistent;
+    int64_t offset; /* in the arena; only of transient buffers of a static plan */
 } plan_buffer;
 
 typedef struct plan_operand {
@@ -40,12 +42,25 @@ typedef struct plan_operand {
     tensor layout;  /* data is NULL */
 } plan_operand;
 
+/* A kernel the compiler wrote: a function of plan.source, to be compiled by whoever runs it.
+ *   void SYMBOL(void *const *operands, int64_t begin, int64_t end)
+ * does units [begin, end) of `units`; operands are the memory of inputs, then of outputs. */
+typedef struct plan_generated {
+    const char *symbol;
+    int64_t units;
+} plan_generated;
+
 typedef struct plan_launch {
-    const struct kernel *kernel;
+    const struct kernel *kernel; /* NULL for a generated kernel */
+    int generated;               /* into plan.generated, or -1 */
     const char *kernel_name, *op_name, *class_name;
     int input_count, output_count;
     plan_operand *inputs, *outputs;
     attributes attributes;
+    /* For each output, the inputs that the kernel may write it over: bit j for input j, none when
+     * 0. It is a promise that the kernel reads no element of that input after it has written the
+     * output's element at the same place. The memory plan takes it up where it is legal. */
+    uint64_t *overwrites;
     int workspace; /* buffer, or -1 */
     int stream;
     int scope;
@@ -63,12 +78,16 @@ typedef struct plan {
     arena *memory; /* owns all that is below, strings included */
     const char *name;
     plan_memory memory_mode;
+    int64_t arena_bytes; /* of a static plan */
     plan_launch *launches;
     int launch_count, launch_capacity;
     plan_buffer *buffers;
     int buffer_count, buffer_capacity;
     plan_name *names;
     int name_count, name_capacity;
+    plan_generated *generated; /* one for each distinct kernel; launches share them */
+    int generated_count, generated_capacity;
+    const char *source; /* C, all generated kernels; NULL when there are none */
     const char **scopes;
     int scope_count;
 
@@ -87,7 +106,8 @@ void plan_add_name(plan *p, const char *name, const plan_operand *operand);
 /* NULL when there is no leaf or output of that name. */
 const plan_operand *plan_find_name(const plan *p, const char *name);
 
-/* Sorts births and deaths by launch. Call once, when the last launch is in. */
+/* Sorts births and deaths by launch. Called when the last launch is in, and again by a pass over
+ * the finished plan that changes buffers. */
 void plan_finish(plan *p);
 
 /* Sums over the launches of a phase; PHASE_COUNT sums over all. */

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "measure/statistics.h"
 #include "report/plot.h"
 #include "report/view.h"
 
@@ -134,6 +135,18 @@ static void add_numbers(report_table *table, const results_breakdown *breakdown,
 #undef NUMBER
 }
 
+/* Traced steps are other steps than the timed ones; how they compare is part of the answer. */
+static void note_overhead(report_table *table, const results_cell *cell) {
+    const results_metric *traced = cell_find_metric(cell, "traced_step_ns");
+    const results_series *timed = cell_find_series(cell, "step");
+    if (!traced || !timed || !timed->count)
+        return;
+    double with = results_number(&traced->value) / 1e6;
+    double without = statistics_of_series(timed).mean * view_ms_per_unit(timed->unit);
+    table_add_note(table, "mean step traced %.3f ms, untraced %.3f ms: tracing costs %+.1f %%", with,
+                   without, 100 * (with / without - 1));
+}
+
 report_table *view_create_breakdown_table(const results_cell *cell,
                                           const results_breakdown *breakdown) {
     text label = {0};
@@ -175,6 +188,7 @@ report_table *view_create_breakdown_table(const results_cell *cell,
         table_add_text(table, j ? "" : "total");
     add_numbers(table, breakdown, known, -1, tenths);
     free(tenths);
+    note_overhead(table, cell);
     return table;
 }
 

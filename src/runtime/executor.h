@@ -1,7 +1,11 @@
 /* executor.h - runs a plan on the CPU, launch after launch.
  *
- * Eager: a transient buffer is taken from the pool at the launch that makes it and given back
- * after the last that uses it. Outputs stay until the next run, or until destroyed. */
+ * Eager plan: a transient buffer is taken from the pool at the launch that makes it and given back
+ * after the last that uses it. Outputs stay until the next run, or until destroyed.
+ *
+ * Static plan: the arena is taken when the executor is made, which is when memory can run out;
+ * addresses never change, and a step is nothing but the launches. Outputs stay until the next run
+ * reaches what lies over them, or until destroyed. */
 #ifndef RUNTIME_EXECUTOR_H
 #define RUNTIME_EXECUTOR_H
 
@@ -20,13 +24,13 @@ typedef struct step_times {
 } step_times;
 
 /* Borrows plan, pool and storage, which must outlive it. Adds to the storage what the plan needs
- * and is not there. */
+ * and is not there; on failure nothing was added. */
 NODISCARD dyno_status executor_create(const plan *p, memory_pool *pool, storage *shared,
                                       executor **out);
 void executor_destroy(executor *e);
 
-/* One step. `recorder` and `times` may be NULL. On failure (out of memory) everything transient
- * has been given back. */
+/* One step. `recorder` and `times` may be NULL. On failure (out of memory, in eager plans only)
+ * everything transient has been given back. */
 NODISCARD dyno_status executor_run(executor *e, trace *recorder, step_times *times);
 
 /* A leaf, or after a run an output; data is NULL when there is no such name or it was not

@@ -24,7 +24,7 @@ typedef struct memory_record {
     const char *name;  /* NULL unless it is a leaf or an output */
 } memory_record;
 
-/* Bytes this machine can give to a process now. */
+/* Bytes this machine can give to tensors now: what is available, less some for the process. */
 int64_t memory_pool_available_bytes(void);
 
 NODISCARD dyno_status memory_pool_create(int64_t limit_bytes, memory_pool **out);
@@ -38,6 +38,11 @@ void memory_pool_release(memory_pool *pool, const plan *p, const plan_buffer *wh
                          block *b);
 void *memory_pool_address(const memory_pool *pool, const block *b);
 
+/* The arena of a static plan, all of it at once. It is not recorded: the buffers in it are, one
+ * by one, when the executor says that they come to life and die (memory_pool_record). */
+NODISCARD dyno_status memory_pool_allocate_arena(memory_pool *pool, const plan *p, block **out);
+void memory_pool_release_arena(memory_pool *pool, block *b);
+
 /* Gives the pages of everything now free back to the system, and starts the peaks anew. */
 void memory_pool_trim(memory_pool *pool);
 
@@ -50,6 +55,10 @@ int64_t memory_pool_reserved_bytes(const memory_pool *pool);
 /* Recording is off until asked for: it is a run of its own, never one that is timed. Records
  * belong to the pool, until the next recording starts. */
 void memory_pool_start_recording(memory_pool *pool);
+bool memory_pool_is_recording(const memory_pool *pool);
+/* A buffer of the static plan `p`, whose arena is `b`, comes to life or dies at a launch. */
+void memory_pool_record(memory_pool *pool, const plan *p, const plan_buffer *what, int launch,
+                        const block *b, bool is_allocation);
 const memory_record *memory_pool_records(const memory_pool *pool, int *count);
 
 #endif

@@ -56,10 +56,14 @@ dyno_status storage_add_plan(storage *s, const plan *p) {
         const plan_buffer *b = &p->buffers[i];
         if (!b->is_persistent)
             continue;
-        const entry *there = find_entry(s, b->name);
+        entry *there = find_entry(s, b->name);
         if (there && there->what.bytes != b->bytes)
             status = dyno_fail(DYNO_INVALID, "'%s' is %lld bytes in storage and %lld in the plan",
                                b->name, (long long)there->what.bytes, (long long)b->bytes);
+        if (there && status == DYNO_OK) { /* bf16 and f16 copies of a weight are as large */
+            there->what.type = b->type;
+            there->what.shape = b->shape;
+        }
         if (there || status != DYNO_OK)
             continue;
         block *memory;
@@ -73,17 +77,32 @@ dyno_status storage_add_plan(storage *s, const plan *p) {
         e->what.scope = 0;
         memset(memory_pool_address(s->pool, memory), 0, (size_t)b->bytes);
     }
-    while (status != DYNO_OK && s->count > before)
-        release_entry(s, s->count - 1);
+    if (status != DYNO_OK)
+        storage_shrink(s, before);
     return status;
 }
 
-void storage_keep_only(storage *s, const plan *p) {
+int storage_count(const storage *s) { return s->count; }
+
+void storage_shrink(storage *s, int count) {
+    while (s->count > count)
+        release_entry(s, s->count - 1);
+}
+
+void storage_keep_parameters(storage *s, const plan *p) {
     for (int i = s->count - 1; i >= 0; i--) {
         const plan_operand *wanted = plan_find_name(p, s->entries[i].name);
-        if (!wanted || p->buffers[wanted->buffer].bytes != s->entries[i].what.bytes)
+        if (s->entries[i].what.role != ROLE_PARAMETER || !wanted ||
+            p->buffers[wanted->buffer].bytes != s->entries[i].what.bytes)
             release_entry(s, i);
     }
+}
+
+tensor storage_find_tensor(const storage *s, const char *name) {
+    const entry *e = find_entry(s, name);
+    return e ? tensor_contiguous(memory_pool_address(s->pool, e->memory), e->what.type,
+                                 &e->what.shape)
+             : (tensor){0};
 }
 
 void *storage_find(const storage *s, const char *name) {

@@ -16,10 +16,17 @@ void storage_destroy(storage *s);
 /* Makes the persistent buffers of `p` that are not there yet. One of the same name and another
  * size is an error. On failure nothing was added. */
 NODISCARD dyno_status storage_add_plan(storage *s, const plan *p);
-/* Releases what `p` does not have, or has in another size. */
-void storage_keep_only(storage *s, const plan *p);
+/* How much there is, and going back to when there was less: releases what was added last. */
+int storage_count(const storage *s);
+void storage_shrink(storage *s, int count);
+/* Releases all but the parameters that `p` has, in the size it has them: what the plan adds then
+ * lies where it would in an empty pool, and is zero. */
+void storage_keep_parameters(storage *s, const plan *p);
 
 /* The memory of the buffer of that name; NULL when there is none. */
 void *storage_find(const storage *s, const char *name);
+/* The same with type and shape, as the plan added last has them; data is NULL when there is
+ * none. */
+tensor storage_find_tensor(const storage *s, const char *name);
 
 #endif

@@ -1,5 +1,6 @@
 #include "train/trainer.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,6 +14,7 @@ struct trainer {
     storage *shared;
     executor *e;
     int64_t steps_done;
+    loss_scale scale; /* used where the plan has the input "loss_scale" */
 };
 
 static dyno_status take_memory(trainer *t, int64_t memory_limit) {
@@ -30,6 +32,7 @@ static dyno_status take_memory(trainer *t, int64_t memory_limit) {
 dyno_status trainer_create(const step_options *options, int64_t memory_limit, trainer **out) {
     *out = NULL;
     trainer *t = memory_allocate(1, sizeof *t);
+    t->scale = loss_scale_create();
     dyno_status status = step_plan_create(options, &t->p);
     if (status == DYNO_OK)
         status = take_memory(t, memory_limit);
@@ -53,6 +56,14 @@ void trainer_destroy(trainer *t) {
 
 storage *trainer_storage(trainer *t) { return t->shared; }
 
+static bool has_name(const trainer *t, const char *name) {
+    return plan_find_name(t->p, name) != NULL;
+}
+
+const loss_scale *trainer_loss_scale(const trainer *t) {
+    return has_name(t, "loss_scale") ? &t->scale : NULL;
+}
+
 const plan *trainer_plan(const trainer *t) { return t->p; }
 
 static void set_input(trainer *t, const char *name, const void *data) {
@@ -68,8 +79,16 @@ dyno_status trainer_step(trainer *t, const int32_t *tokens, const int32_t *targe
     set_input(t, "targets", targets);
     set_input(t, "learning_rate", &learning_rate);
     set_input(t, "step", &number);
+    bool has_optimizer = has_name(t, "gradient_scale");
+    float scale = has_optimizer ? t->scale.factor : 1;
+    set_input(t, "loss_scale", &scale);
     RETURN_IF_FAILED(executor_run(t->e, NULL, NULL));
-    t->steps_done = number;
+    bool overflowed = has_optimizer &&
+                      isnan(*(const float *)executor_find(t->e, "gradient_scale").data);
+    if (has_optimizer)
+        loss_scale_adapt(&t->scale, overflowed);
+    if (!overflowed)
+        t->steps_done = number;
     *loss = *(const float *)executor_find(t->e, "loss").data;
     return DYNO_OK;
 }

@@ -3,6 +3,7 @@
 #define TRAIN_TRAINER_H
 
 #include "runtime/executor.h"
+#include "train/loss_scale.h"
 #include "train/step_plan.h"
 #include "train/weights.h"
 
@@ -18,9 +19,16 @@ void trainer_destroy(trainer *t);
 storage *trainer_storage(trainer *t);
 const plan *trainer_plan(const trainer *t);
 
-/* One step on batch*context inputs and targets, which must lie inside the vocabulary. */
+/* One step on batch*context inputs and targets, which must lie inside the vocabulary.
+ *
+ * In fp16 the loss is scaled. A step whose gradients overflow writes no weight and no state, is
+ * not numbered, and the scale goes down; trainer_loss_scale tells. Gradients kept as outputs are
+ * those of the scaled loss; without an optimizer the scale is 1. */
 NODISCARD dyno_status trainer_step(trainer *t, const int32_t *tokens, const int32_t *targets,
                                    double learning_rate, float *loss);
+
+/* How scaling stands; NULL where the loss is not scaled. */
+const loss_scale *trainer_loss_scale(const trainer *t);
 
 /* An output of the last step, or a leaf. */
 tensor trainer_find(const trainer *t, const char *name);

@@ -33,7 +33,7 @@ static void expect_backward(const char *forward, const char *wanted) {
     "graph g\n"                                                                                    \
     "parameter %0 f32[3] \"w\"\n"                                                                  \
     "input %1 f32[3] \"x\"\n"
-#define SUM_OF_3                                                                                  \
+#define SUM_OF_3                                                                                   \
     "%4 f32[1] activation = sum %3 {axes=[0]} @forward loss\n"                                     \
     "%5 f32[] activation = reshape %4 {shape=[]} @forward loss\n"
 
@@ -88,14 +88,14 @@ static void inputs_get_no_gradients(void **state) {
 #define FORWARD(role_of_factor)                                                                    \
     LEAVES "%2 f32[3] " role_of_factor " = exp %1 @forward a\n"                                    \
            "%3 f32[3] activation = multiply %0 %2 @forward b\n" SUM_OF_3
-    expect_backward(FORWARD("activation") "output %5 \"loss\"\n",
-                    FORWARD("saved")
-                    "%6 f32[] activation = fill {number=1.0, type=1} @backward loss\n"
-                    "%7 f32[1] activation = reshape %6 {shape=[1]} @backward loss\n"
-                    "%8 f32[3] activation = broadcast %7 {shape=[3]} @backward loss\n"
-                    "%9 f32[3] gradient = multiply %8 %2 @backward b\n"
-                    "output %5 \"loss\"\n"
-                    "output %9 \"g.w\"\n");
+    expect_backward(
+        FORWARD("activation") "output %5 \"loss\"\n",
+        FORWARD("saved") "%6 f32[] activation = fill {number=1.0, type=1} @backward loss\n"
+                         "%7 f32[1] activation = reshape %6 {shape=[1]} @backward loss\n"
+                         "%8 f32[3] activation = broadcast %7 {shape=[3]} @backward loss\n"
+                         "%9 f32[3] gradient = multiply %8 %2 @backward b\n"
+                         "output %5 \"loss\"\n"
+                         "output %9 \"g.w\"\n");
 #undef FORWARD
 }
 
@@ -180,7 +180,7 @@ static double **fill_leaves(const graph *g, int64_t vocab, draw *d) {
         int64_t elements = shape_elements(&v->shape);
         leaves[i] = memory_allocate((size_t)elements, sizeof(double));
         for (int64_t j = 0; j < elements; j++)
-            leaves[i][j] = v->type == DTYPE_I32   ? (double)draw_below(d, vocab)
+            leaves[i][j] = v->type == DTYPE_I32 ? (double)draw_below(d, vocab)
                            : v->shape.rank == 1 ? 1 + 0.3 * draw_normal(d)
                                                 : 0.6 * draw_normal(d);
     }
@@ -227,8 +227,8 @@ static void check_model_gradients(const model_config *config, int64_t batch, int
             slope[j] = (above - loss_of(forward, leaves)) / (2 * h);
             leaves[i][j] = at;
         }
-        double error = relative_error(reference_run_value(run, graph_find_value(both, name)), slope,
-                                      elements);
+        double error =
+            relative_error(reference_run_value(run, graph_find_value(both, name)), slope, elements);
         if (!(error < 1e-6))
             fail_msg("%s is off by %g", name, error);
         free(slope);

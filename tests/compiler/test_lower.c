@@ -15,7 +15,7 @@
 static plan *lower(const char *source) {
     graph *g = graph_from_text(source);
     plan *p;
-    if (lower_eager(g, BACKEND_CPU, &p) != DYNO_OK)
+    if (lower_graph(g, BACKEND_CPU, &p) != DYNO_OK)
         fail_msg("%s", dyno_error_message());
     graph_destroy(g); /* the plan keeps no reference to it */
     return p;
@@ -173,7 +173,7 @@ static void workspace_lives_for_its_launch_alone(void **state) {
     (void)state;
     plan *p = lower("graph g\n"
                     "input %0 f32[40000] \"x\"\n"
-                    "%1 f32[40000] activation = exp %0 @forward\n"
+                    "%1 f32[40000] activation = exp %0 @optimizer\n"
                     "%2 f32[] activation = global_norm %1 @optimizer clip\n"
                     "%3 f32[] activation = exp %2 @optimizer\n"
                     "output %3 \"y\"\n");
@@ -207,7 +207,7 @@ static void launches_carry_the_cost_of_their_ops(void **state) {
 static void expect_unsupported(const char *source, backend target, const char *part) {
     graph *g = graph_from_text(source);
     plan *p;
-    expect_failure(lower_eager(g, target, &p), DYNO_UNSUPPORTED, part);
+    expect_failure(lower_graph(g, target, &p), DYNO_UNSUPPORTED, part);
     assert_null(p);
     graph_destroy(g);
 }
@@ -218,14 +218,16 @@ static void an_op_that_no_kernel_runs_is_named_with_every_kernels_reason(void **
                                   "input %0 f64[2,2] \"a\"\n"
                                   "%1 f64[2,2] activation = matmul %0 %0 {transpose_a=0, "
                                   "transpose_b=0} @forward layers.1.head\n";
-    expect_unsupported(product, BACKEND_CPU, "no cpu kernel runs matmul in scope 'layers.1.head' (");
+    expect_unsupported(product, BACKEND_CPU,
+                       "no cpu kernel runs matmul in scope 'layers.1.head' (");
     expect_unsupported(product, BACKEND_CPU, "matmul_onednn: ");
     expect_unsupported(product, BACKEND_CPU, "; matmul_blocked: computes in f32 only)");
-    expect_unsupported(product, BACKEND_CUDA, "no cuda kernel runs matmul in scope "
-                                              "'layers.1.head' (it has none)");
+    expect_unsupported(product, BACKEND_CUDA,
+                       "no cuda kernel runs matmul in scope "
+                       "'layers.1.head' (it has none)");
     expect_unsupported("graph g\n"
                        "input %0 f32[1] \"x\"\n"
-                       "%1 f32[9] activation = broadcast %0 {shape=[9]} @forward\n"
+                       "%1 f32[9] activation = broadcast %0 {shape=[9]} @optimizer\n"
                        "%2 f32[] activation = global_norm %1 @optimizer clip\n",
                        BACKEND_CPU, "(global_norm_f32: inputs must be dense)");
 }

@@ -81,8 +81,8 @@ static void the_graph_is_dumped_after_the_pass_asked_for(void **state) {
                  {"optimizer", "@optimizer optimizer", "@communication"}};
     for (int i = 0; i < 3; i++) {
         text dump = {0};
-        plan_destroy(compile((pipeline_options){
-            .pass = STEP_FULL, .dump_after = cases[i].pass, .dump = &dump}));
+        plan_destroy(compile(
+            (pipeline_options){.pass = STEP_FULL, .dump_after = cases[i].pass, .dump = &dump}));
         assert_non_null(strstr(text_string(&dump), cases[i].has));
         assert_null(strstr(text_string(&dump), cases[i].has_not));
         if (i == 0)

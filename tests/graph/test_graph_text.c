@@ -46,7 +46,7 @@ static void a_graph_of_every_op_is_parsed_back(void **state) {
                 graph_leave_scope(g, inner);
             graph_leave_scope(g, outer);
             in.n->phase = (phase)(o % PHASE_COUNT);
-            if (!op_list_at(o)->inplace[0])
+            if (op_inplace_input(in.n, 0) < 0)
                 in.n->outputs[0]->role = o % 2 ? ROLE_SAVED : ROLE_GRADIENT;
             if (o % 5 == 0)
                 graph_add_output(g, in.n->outputs[0], op_list_at(o)->name);
@@ -162,8 +162,6 @@ static void bad_text_is_refused_with_its_line(void **state) {
         {A "%1 f32[-2,3] activation = add %0 %0 @forward", "line 3", "below 1"},
         {A "%1 f32[2,3] activation, %2 f32[] saved = add %0 %0 @forward", "line 3",
          "has 1 outputs, 2 are named"},
-        {A "%1 f32[2,3] activation, %2 f32[] saved, %3 f32[] saved, %4 f32[] saved = add", "line 3",
-         "at most three"},
         {A "%1 f32[2,3] input = adamw %0 @optimizer", "line 3", "takes 7 inputs, 1 given"},
         {A "%1 f32[] activation = global_norm @optimizer", "line 3", "at least 1"},
     };
@@ -237,7 +235,8 @@ static void ops_describe_themselves(void **state) {
         assert_ptr_equal(op_find(kind->name), kind);
         assert_true(kind->summary && kind->infer && kind->cost && kind->reference && kind->kernels);
         assert_non_null(op_class_name(kind->class));
-        assert_in_range(kind->output_count, 1, OP_MAX_OUTPUTS);
+        assert_true(kind->count_outputs ? kind->output_count == OP_ANY_COUNT
+                                        : kind->output_count >= 1 && kind->output_count <= OP_MAX_OUTPUTS);
         for (int round = 0; round < 5; round++) {
             graph *g = graph_create("cost");
             draw d = draw_create((uint64_t)(o + 100 * round), 300);

@@ -26,7 +26,7 @@
 typedef struct trial {
     graph *g;
     node *n;
-    value *upstream[OP_MAX_OUTPUTS]; /* NULL where nothing depends on the output */
+    value *upstream[OP_CASE_MAX_OUTPUTS]; /* NULL where nothing depends on the output */
     double **leaves;                 /* by value id */
 } trial;
 
@@ -66,7 +66,7 @@ static void trial_end(trial *t, int leaf_limit) {
 /* The scalar, from the node alone. */
 static double evaluate(const trial *t) {
     const double *inputs[OP_CASE_MAX_INPUTS];
-    double *outputs[OP_MAX_OUTPUTS], sum = 0;
+    double *outputs[OP_CASE_MAX_OUTPUTS], sum = 0;
     for (int i = 0; i < t->n->input_count; i++)
         inputs[i] = t->leaves[t->n->inputs[i]->id];
     for (int i = 0; i < t->n->output_count; i++)
@@ -200,14 +200,14 @@ static void rules_keep_the_type_of_what_they_differentiate(void **state) {
         draw d = draw_create((uint64_t)o, 24);
         graph *g = graph_create("half");
         op_instance in = op_case_build(c, g, true, &d);
-        value *gradients[OP_CASE_MAX_INPUTS] = {0}, *upstream[OP_MAX_OUTPUTS] = {0};
+        value *gradients[OP_CASE_MAX_INPUTS] = {0}, *upstream[OP_CASE_MAX_OUTPUTS] = {0};
         bool wanted[OP_CASE_MAX_INPUTS];
         for (int i = 0; i < in.n->input_count; i++) {
             wanted[i] = c->differentiable >> i & 1;
             if (in.n->inputs[i]->type == DTYPE_F32)
                 in.n->inputs[i]->type = DTYPE_BF16;
         }
-        value_type types[OP_MAX_OUTPUTS];
+        value_type types[OP_CASE_MAX_OUTPUTS];
         assert_int_equal(c->kind->infer(in.n, types), DYNO_OK);
         for (int i = 0; i < in.n->output_count; i++) {
             in.n->outputs[i]->type = types[i].type;

@@ -20,7 +20,7 @@
 static const int counts[] = {1, 2, 3, 5, 8, 8};
 
 static void expect_same_bits(const node *n, const kernel *k, const tensor *inputs) {
-    tensor first[OP_MAX_OUTPUTS], again[OP_MAX_OUTPUTS];
+    tensor first[OP_CASE_MAX_OUTPUTS], again[OP_CASE_MAX_OUTPUTS];
     threads_set_count(1);
     if (kernel_run(n, k, inputs, first))
         return;

@@ -117,6 +117,30 @@ static void predicted_memory_is_what_every_step_takes(void **state) {
         }
 }
 
+/* Plans that follow one another in a pool, weights kept, as in a sweep: each reserves what it
+ * would alone. */
+static void a_pool_that_keeps_weights_reserves_what_an_empty_one_would(void **state) {
+    (void)state;
+    static const step_pass passes[] = {STEP_FULL, STEP_FORWARD, STEP_BACKWARD, STEP_FULL};
+    bench b = bench_create(60, STEP_FULL, false);
+    const char *name = "model.norm.weight";
+    const void *weight = storage_find(b.shared, name);
+    for (int64_t context = 9; context > 0; context -= 4)
+        for (int i = 0; i < 4; i++) {
+            executor_destroy(b.e);
+            plan_destroy(b.p);
+            b.p = small_model_plan(&b.config, b.batch, context, passes[i]);
+            storage_keep_parameters(b.shared, b.p);
+            memory_pool_trim(b.pool);
+            expect_ok(executor_create(b.p, b.pool, b.shared, &b.e));
+            small_model_fill(b.e, b.shared, &b.config, 60);
+            expect_ok(executor_run(b.e, NULL, NULL));
+            expect_foretold(&b);
+            assert_ptr_equal(storage_find(b.shared, name), weight);
+        }
+    bench_destroy(&b);
+}
+
 /* The buffers in the order in which a step must ask for them. */
 static int *expected_order(const plan *p) {
     int *order = memory_allocate((size_t)p->buffer_count, sizeof *order), count = 0;
@@ -244,8 +268,8 @@ static void steps_compute_what_the_references_say(void **state) {
             tensor found = executor_find(b.e, named->name);
             assert_non_null(found.data);
             double *got = tensor_to_doubles(&found);
-            double error = relative_error(got, reference_run_value(wanted, v),
-                                          shape_elements(&v->shape));
+            double error =
+                relative_error(got, reference_run_value(wanted, v), shape_elements(&v->shape));
             /* An update is a gradient divided by its own size: near zero rounding shows. */
             if (!(error <= 1e-3))
                 fail_msg("seed %d: '%s' is off by %g", (int)seed, named->name, error);
@@ -328,7 +352,7 @@ static void expect_out_of_memory(dyno_status status) {
 
 /* What is left after a failure must serve a smaller step as if nothing had been. */
 static void expect_usable(memory_pool *pool, storage *shared, const plan *smaller) {
-    storage_keep_only(shared, smaller);
+    storage_keep_parameters(shared, smaller);
     memory_pool_trim(pool);
     executor *e;
     bool fits = memory_account_plan(smaller).reserved_bytes <= memory_pool_limit_bytes(pool);
@@ -387,6 +411,7 @@ static void running_out_of_memory_anywhere_leaks_nothing(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(predicted_memory_is_what_every_step_takes),
+        cmocka_unit_test(a_pool_that_keeps_weights_reserves_what_an_empty_one_would),
         cmocka_unit_test(every_byte_taken_is_recorded_with_its_reason_and_its_return),
         cmocka_unit_test(records_outlive_plan_and_storage),
         cmocka_unit_test(steps_compute_what_the_references_say),

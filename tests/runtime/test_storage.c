@@ -105,7 +105,7 @@ static void another_size_under_the_same_name_is_refused_whole(void **state) {
     memory_pool_destroy(pool);
 }
 
-static void keeping_only_a_plan_releases_the_rest(void **state) {
+static void keeping_the_parameters_of_a_plan_releases_the_rest(void **state) {
     (void)state;
     memory_pool *pool = make_pool(1 << 20);
     storage *s = storage_create(pool);
@@ -113,13 +113,19 @@ static void keeping_only_a_plan_releases_the_rest(void **state) {
     assert_int_equal(storage_add_plan(s, step), DYNO_OK);
     char *weight = storage_find(s, "weight");
     weight[0] = 5;
-    storage_keep_only(s, wide);
+    storage_keep_parameters(s, wide);
     assert_null(storage_find(s, "moment"));
-    assert_null(storage_find(s, "ids")); /* of another size */
+    assert_null(storage_find(s, "ids"));
     assert_int_equal(memory_pool_taken_bytes(pool), 128);
     assert_int_equal(storage_add_plan(s, wide), DYNO_OK);
     assert_ptr_equal(storage_find(s, "weight"), weight);
     assert_int_equal(weight[0], 5);
+    assert_ptr_equal(storage_find(s, "ids"), weight + 128); /* as in an empty pool */
+    plan *other = plan_create("other model");
+    add(other, "weight", 101, ROLE_PARAMETER);
+    storage_keep_parameters(s, other);
+    assert_null(storage_find(s, "weight"));
+    plan_destroy(other);
     storage_destroy(s);
     plan_destroy(step);
     plan_destroy(wide);
@@ -150,18 +156,17 @@ static void trimming_gives_back_pages_and_leaves_what_is_held(void **state) {
     storage *s = storage_create(pool);
     plan *p = make_plan(1 << 20, true);
     assert_int_equal(storage_add_plan(s, p), DYNO_OK);
-    memset(storage_find(s, "weight"), 9, 100);
-    memset(storage_find(s, "ids"), 8, 1 << 20);
-    memset(storage_find(s, "moment"), 7, 200);
-    plan *small = make_plan(64, true);
-    storage_keep_only(s, small);
+    char *weight = storage_find(s, "weight"), *ids = storage_find(s, "ids");
+    memset(weight, 9, 100);
+    memset(ids, 8, 1 << 20);
+    storage_keep_parameters(s, p);
     memory_pool_trim(pool);
-    assert_int_equal(memory_pool_peak_taken_bytes(pool), 128 + 256);
-    assert_int_equal(((char *)storage_find(s, "weight"))[99], 9);
-    assert_int_equal(((char *)storage_find(s, "moment"))[199], 7);
+    assert_int_equal(memory_pool_peak_taken_bytes(pool), 128);
+    assert_int_equal(memory_pool_reserved_bytes(pool), 128);
+    assert_int_equal(weight[99], 9);
+    assert_int_equal(ids[1 << 19], 0); /* a page of zeros, when it is next touched */
     storage_destroy(s);
     plan_destroy(p);
-    plan_destroy(small);
     memory_pool_destroy(pool);
 }
 
@@ -170,7 +175,7 @@ int main(void) {
         cmocka_unit_test(plans_of_a_model_share_what_has_the_same_name),
         cmocka_unit_test(memory_that_was_used_before_is_zeroed),
         cmocka_unit_test(another_size_under_the_same_name_is_refused_whole),
-        cmocka_unit_test(keeping_only_a_plan_releases_the_rest),
+        cmocka_unit_test(keeping_the_parameters_of_a_plan_releases_the_rest),
         cmocka_unit_test(what_does_not_fit_adds_nothing),
         cmocka_unit_test(trimming_gives_back_pages_and_leaves_what_is_held),
     };

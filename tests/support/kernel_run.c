@@ -32,7 +32,7 @@ const char *kernel_run(const node *n, const kernel *k, const tensor *inputs, ten
     for (int i = 0; i < n->output_count; i++) {
         size_t bytes = (size_t)tensor_bytes(&outputs[i]);
         outputs[i].data = memset(memory_allocate(bytes, 1), 0xff, bytes);
-        int taken = n->op->inplace[i] - 1;
+        int taken = op_inplace_input(n, i);
         if (taken >= 0) {
             memcpy(outputs[i].data, inputs[taken].data, bytes);
             given[taken].data = outputs[i].data;

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "ops/adamw/adamw.h"
+#include "ops/adamw_many/adamw_many.h"
 #include "ops/broadcast/broadcast.h"
 #include "ops/cast/cast.h"
 #include "ops/cross_entropy/cross_entropy.h"
@@ -71,8 +71,9 @@ static void build_conversion(const op_case *c, op_instance *in, draw *d) {
         to = DTYPE_F64;
     } else if (draw_chance(d, 0.5)) { /* the pairs that have kernels of their own */
         static const dtype pairs[][2] = {
-            {DTYPE_F32, DTYPE_BF16}, {DTYPE_BF16, DTYPE_F32}, {DTYPE_BOOL, DTYPE_F32}};
-        const dtype *pair = pairs[draw_below(d, 3)];
+            {DTYPE_F32, DTYPE_BF16}, {DTYPE_BF16, DTYPE_F32}, {DTYPE_F32, DTYPE_F16},
+            {DTYPE_F16, DTYPE_F32},  {DTYPE_BOOL, DTYPE_F32}};
+        const dtype *pair = pairs[draw_below(d, 5)];
         from = pair[0];
         to = pair[1];
     }
@@ -243,6 +244,37 @@ static void build_update(const op_case *c, op_instance *in, draw *d) {
         n->inputs[1 + i]->role = n->outputs[i]->role = ROLE_OPTIMIZER_STATE;
 }
 
+static void build_many_updates(const op_case *c, op_instance *in, draw *d) {
+    enum { MOST = 3 };
+    adamw_parameter parameters[MOST];
+    int count = 1 + (int)draw_below(d, MOST), low = (int)draw_below(d, count + 1);
+    dtype low_type = draw_chance(d, 0.5) ? DTYPE_BF16 : DTYPE_F16;
+    value *rate = add_leaf(in, DTYPE_F64, SHAPE_SCALAR, c->fill[0]);
+    value *step = add_leaf(in, DTYPE_I64, SHAPE_SCALAR, c->fill[1]);
+    value *scale = add_leaf(in, DTYPE_F32, SHAPE_SCALAR, c->fill[2]);
+    for (int i = 0; i < count; i++) {
+        shape s = draw_shape(d, 0, 4);
+        parameters[i] = (adamw_parameter){.weight = add_leaf(in, DTYPE_F32, s, c->fill[3]),
+                                          .gradient = add_leaf(in, DTYPE_F32, s, c->fill[4]),
+                                          .first_moment = add_leaf(in, DTYPE_F32, s, c->fill[5]),
+                                          .second_moment = add_leaf(in, DTYPE_F32, s, c->fill[6])};
+    }
+    for (int i = 0; i < low; i++)
+        parameters[i].low_copy = add_leaf(in, low_type, parameters[i].weight->shape, c->fill[3]);
+    adamw_options options = {.beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.1};
+    build_adamw_many(in->g, parameters, count, rate, step, scale, &options);
+    node *n = in->g->nodes[in->g->node_count - 1];
+    for (int i = 0; i < n->output_count; i++)
+        n->inputs[op_inplace_input(n, i)]->role = n->outputs[i]->role =
+            i < 3 * count && i % 3 ? ROLE_OPTIMIZER_STATE : ROLE_PARAMETER;
+}
+
+static void build_unscaled(const op_case *c, op_instance *in, draw *d) {
+    shape s = draw_shape(d, 0, SHAPE_MAX_RANK);
+    value *a = add_leaf(in, DTYPE_F32, s, c->fill[0]), *b = add_leaf(in, DTYPE_F32, s, c->fill[1]);
+    build_unscale_coefficient(in->g, a, b, (float)draw_uniform(d, -1, 3));
+}
+
 static void build_norm(const op_case *c, op_instance *in, draw *d) {
     value *inputs[4];
     int count = 1 + (int)draw_below(d, 4);
@@ -390,6 +422,23 @@ static const op_case cases[] = {
               UNIFORM(0.1, 1)},
      .ulps = 2,
      .absolute = 2e-7},
+    /* A low copy may be its weight rounded the other way: one of its last places. */
+    {.kind = &op_adamw_many,
+     .build = build_many_updates,
+     .fill = {UNIFORM(1e-4, 1e-2),
+              INTEGERS(1, 1000),
+              UNIFORM(0.1, 1),
+              {0},
+              {0},
+              {.high = 0.1},
+              UNIFORM(0, 1)},
+     .ulps = 2,
+     .absolute = 2e-7,
+     .low_ulps = 1},
+    {.kind = &op_unscale_coefficient,
+     .build = build_unscaled,
+     .fill = {UNIFORM(0, 900), UNIFORM(50, 300)},
+     .ulps = 4},
 };
 
 const op_case *op_case_find(const op *kind) {

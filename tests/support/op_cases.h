@@ -8,7 +8,7 @@
 #include "support/draw.h"
 #include "support/operand.h"
 
-enum { OP_CASE_MAX_INPUTS = 7 };
+enum { OP_CASE_MAX_INPUTS = 18, OP_CASE_MAX_OUTPUTS = 12 };
 
 typedef struct op_case op_case;
 
@@ -30,6 +30,7 @@ struct op_case {
      * the op's reference gives for the inputs' magnitudes: the sum of the magnitudes of what the
      * kernel adds up. All zero: results are exact. */
     double ulps, absolute, per_term;
+    double low_ulps; /* the same for bf16 and f16 results, in units of their last place */
 
     /* One operation, so that any float, infinities and NaN included, comes out as IEEE has it. */
     bool takes_any_float;

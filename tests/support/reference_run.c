@@ -12,7 +12,7 @@ struct reference_run {
 };
 
 static void run_node(reference_run *run, const node *n) {
-    double *outputs[OP_MAX_OUTPUTS] = {0};
+    double **outputs = memory_allocate((size_t)n->output_count, sizeof *outputs);
     const double **inputs = memory_allocate((size_t)n->input_count, sizeof *inputs);
     for (int i = 0; i < n->input_count; i++) {
         inputs[i] = run->data[n->inputs[i]->id];
@@ -24,6 +24,7 @@ static void run_node(reference_run *run, const node *n) {
         run->data[v->id] = outputs[i];
     }
     n->op->reference(n, inputs, outputs);
+    free(outputs);
     free(inputs);
 }
 

@@ -9,10 +9,14 @@
  *   m = beta1 m + (1 - beta1) g        v = beta2 v + (1 - beta2) g^2
  *   w -= lr * (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + eps)
  *
- * g is the gradient times `gradient_scale` (f32 scalar; clipping). lr (f64) and the step number
- * t (i64, from 1) are scalars given for each step. */
+ * g is the gradient times `gradient_scale` (f32 scalar; clipping, and what undoes loss scaling).
+ * lr (f64) and the step number t (i64, from 1) are scalars given for each step.
+ *
+ * With `skips_nan` a scale that is NaN says that the step is void: nothing is written. That is
+ * how an overflow anywhere reaches every parameter (ops/global_norm, unscale_coefficient). */
 typedef struct adamw_options {
     double beta1, beta2, eps, weight_decay;
+    bool skips_nan;
 } adamw_options;
 
 typedef struct adamw_inputs {

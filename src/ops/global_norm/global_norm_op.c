@@ -115,3 +115,22 @@ ELEMENTWISE_OP_SCALAR(clip_coefficient, "min(1, s / (a + 1e-6)), the factor that
 value *build_clip_coefficient(graph *g, value *norm, double max_norm) {
     return elementwise_build_scalar(g, &op_clip_coefficient, norm, max_norm);
 }
+
+/* a: the scaled norm, b: the loss scale, s: the limit. Adding a - a makes it NaN unless a is
+ * finite. */
+#define UNSCALE                                                                                    \
+    (s > 0 && s < a / b + 1e-6f ? s / (a / b + 1e-6f) : 1) / b + (a - a)
+#define TEXT_OF(EXPRESSION) #EXPRESSION
+#define EXPANDED_TEXT_OF(EXPRESSION) TEXT_OF(EXPRESSION)
+
+ELEMENTWISE_LOOP_2(unscale_coefficient, float, float, float, UNSCALE)
+ELEMENTWISE_REFERENCE(unscale_coefficient, UNSCALE)
+ELEMENTWISE_KERNEL_F32(unscale_coefficient)
+ELEMENTWISE_DESCRIBE(unscale_coefficient, 2,
+                     "factor that undoes a loss scale b and clips a norm a; NaN for overflow", 6,
+                     elementwise_infer_same_with_scalar, NULL, EXPANDED_TEXT_OF(UNSCALE))
+
+value *build_unscale_coefficient(graph *g, value *norm, value *loss_scale, double max_norm) {
+    return graph_add_node(g, &op_unscale_coefficient, (value *[]){norm, loss_scale}, 2,
+                          &ATTR_REAL("s", max_norm), 1);
+}

@@ -1,0 +1,83 @@
+/* fused_kernel.h - a fused group, ready to be written down in any language.
+ *
+ * The kernel works on rows of columns, row by row. A row is done in stages: each stage is one
+ * loop over the columns; between stages stand the numbers a row has one of (its sum, its
+ * maximum, what is computed from them).
+ *
+ *   for each row:
+ *     stage 0: x = a + b; sum += x * x            the loop, with its reductions
+ *     r = 1 / sqrt(sum / C + eps)                 numbers of the row
+ *     stage 1: y = x * r * w                      the next loop
+ *
+ * Full values needed in a later stage are kept in the row they are stored to, or in a row buffer. */
+#ifndef COMPILER_CODEGEN_FUSED_KERNEL_H
+#define COMPILER_CODEGEN_FUSED_KERNEL_H
+
+#include "base/text.h"
+#include "compiler/fusion_space.h"
+#include "tensor/tensor.h"
+
+enum { FUSED_MAX_READS = 3 };
+
+typedef enum fused_source { FUSED_MEMBER, FUSED_OPERAND, FUSED_LITERAL } fused_source;
+
+typedef struct fused_read {
+    fused_source source;
+    int index;      /* of the member or operand */
+    double literal; /* FUSED_LITERAL */
+} fused_read;
+
+typedef struct fused_member {
+    const char *op_name;
+    fusion_kind kind;
+    const char *expression; /* element-wise: over a, b, c and s */
+    double s;
+    int reduction; /* FUSION_ROW_REDUCE: enum reduction of ops/reduction.h */
+    dtype type;
+    bool is_row;  /* one number a row */
+    int stage;    /* the loop it is computed in; of a row's number: the loop it must precede */
+    int output;   /* where it is stored, or -1 */
+    bool is_kept; /* read in a later stage, and not stored: needs a row buffer */
+    int read_count;
+    fused_read reads[FUSED_MAX_READS];
+} fused_member;
+
+/* Memory that is read: element (r, c) lies at sum_i (r / below_i % dim_i) * stride_i +
+ * c * column_stride, below_i being the product of the dims after i. */
+typedef struct fused_operand {
+    dtype type;
+    int row_rank;
+    int64_t row_dim[SHAPE_MAX_RANK], row_stride[SHAPE_MAX_RANK];
+    int64_t column_stride;
+} fused_operand;
+
+/* Memory that is written, dense. */
+typedef struct fused_output {
+    dtype type;
+    int member;
+} fused_output;
+
+typedef struct fused_kernel {
+    int64_t rows, columns;
+    int64_t rows_per_unit; /* threads are given whole units; block sums are over one */
+    int stage_count;
+    fused_member *members;
+    int member_count;
+    fused_operand *operands;
+    int operand_count;
+    fused_output *outputs;
+    int output_count;
+} fused_kernel;
+
+/* Fills in stages, what is kept, and the rows of a unit (unless block sums fixed it). */
+void fused_kernel_arrange(fused_kernel *k);
+
+/* Appends a C function
+ *   void NAME(void *const *p, int64_t begin, int64_t end)
+ * that does units [begin, end); p holds the operands' and then the outputs' memory. */
+void fused_kernel_render_c(const fused_kernel *k, const char *name, text *out);
+
+/* What a module of such functions begins with. */
+const char *fused_kernel_c_prelude(void);
+
+#endif

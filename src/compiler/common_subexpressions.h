@@ -1,0 +1,12 @@
+/* common_subexpressions.h - computes the same thing once. */
+#ifndef COMPILER_COMMON_SUBEXPRESSIONS_H
+#define COMPILER_COMMON_SUBEXPRESSIONS_H
+
+#include "graph/graph.h"
+
+/* Of nodes of one phase with the same op, inputs and attributes, the first serves the readers of
+ * all. Nodes that update in place are left alone, and phases apart: what the backward computes
+ * again it may do so on purpose, to save memory. */
+NODISCARD dyno_status common_subexpressions_merge(graph *g);
+
+#endif

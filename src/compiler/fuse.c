@@ -1,0 +1,376 @@
+/* fuse.c - greedy: in the order of the graph, each node joins the groups of those it reads, and
+ * then of those that read the same memory.
+ *
+ * Invariant: groups are convex. No path leaves a group through a node outside and comes back, so
+ * the members can run as one launch. Checked before every merge by walking back from all members'
+ * inputs through nodes outside, no further than the first member. */
+#include "compiler/fuse.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "compiler/fusion_space.h"
+#include "graph/op.h"
+#include "ops/reshape/reshape.h"
+#include "ops/sum/sum.h"
+
+/* Row buffers of a kernel with several stages live on the stack. */
+enum { MOST_COLUMNS = 16384, MOST_MEMBERS = 64 };
+
+typedef struct fuser {
+    graph *g;
+    int *position;       /* node -> place in g->nodes, by node id */
+    int *first;          /* group -> position of its first member */
+    int *members;        /* group -> how many */
+    fusion_space *space; /* group -> rows and columns */
+    phase *phase;        /* group -> its members' */
+    int *merged_into;    /* group -> the one that took it in, or 0 */
+    int group_count;
+    int *reader;  /* value id -> the group that read it last from outside */
+    int *visited; /* node id -> mark of the walk that saw it */
+    int mark;
+} fuser;
+
+int64_t fuse_rows_per_block(int64_t rows) {
+    /* At least 16 blocks where there are rows enough, so that threads find work. */
+    int64_t block = 64;
+    while (block > 1 && (rows % block != 0 || rows / block < 16))
+        block /= 2;
+    return block;
+}
+
+/* ---- splitting column sums ---- */
+
+static bool is_column_sum(const node *n) {
+    if (strcmp(n->op->name, "sum") != 0)
+        return false;
+    const shape *axes = attribute_list(&n->attributes, "axes"), *in = &n->inputs[0]->shape;
+    if (in->rank < 2 || axes->rank != in->rank - 1)
+        return false;
+    for (int i = 0; i < axes->rank; i++)
+        if (axes->dim[i] != i)
+            return false;
+    return true;
+}
+
+/* sum over all rows -> sum over the rows of each block, then over blocks. The new nodes are added
+ * at the end and moved before the old one, which keeps its place as the last of them. */
+static void split_column_sum(graph *g, node *n) {
+    shape in = n->inputs[0]->shape;
+    int64_t columns = in.dim[in.rank - 1], rows = shape_elements(&in) / columns;
+    int64_t block = fuse_rows_per_block(rows);
+    if (block == 1 || block == rows)
+        return;
+    shape blocks = SHAPE(rows / block, block, columns), flat = SHAPE(rows / block, columns);
+    shape middle = SHAPE(1), first = SHAPE(0);
+    g->current_scope = n->scope;
+    g->current_phase = n->phase;
+    value *partial = build_sum(g, build_reshape(g, n->inputs[0], &blocks), &middle);
+    value *total = build_sum(g, build_reshape(g, partial, &flat), &first);
+    value *shaped = build_reshape(g, total, &n->outputs[0]->shape);
+    /* The old result becomes the new one, under its old identity. */
+    value *old = n->outputs[0];
+    node *last = shaped->producer;
+    last->outputs[0] = old;
+    old->producer = last;
+    n->outputs[0] = shaped;
+    shaped->producer = n;
+}
+
+static void split_column_sums(graph *g) {
+    int before = g->node_count;
+    node **order = memory_allocate((size_t)before * 6, sizeof *order);
+    int count = 0;
+    for (int i = 0; i < before; i++) {
+        node *n = g->nodes[i];
+        int from = g->node_count;
+        if (is_column_sum(n))
+            split_column_sum(g, n);
+        if (g->node_count == from)
+            order[count++] = n; /* else dropped: nobody reads it any more */
+        for (int j = from; j < g->node_count; j++)
+            order[count++] = g->nodes[j];
+    }
+    graph_set_order(g, order, count);
+    free(order);
+}
+
+/* ---- grouping ---- */
+
+static bool fits(fusion_space node_space, fusion_space group_space) {
+    return node_space.rows == group_space.rows &&
+           (node_space.columns == group_space.columns || node_space.columns == 1);
+}
+
+/* Two groups that may become one. */
+typedef struct pair {
+    int early, late, from; /* from: position of the first member of either */
+} pair;
+
+/* Whether a path from a member enters `n` through a node outside both groups. */
+static bool path_through_outside(fuser *f, const node *n, const pair *both, bool outside) {
+    for (int i = 0; i < n->input_count; i++) {
+        const node *p = n->inputs[i]->producer;
+        if (!p || f->position[p->id] < both->from)
+            continue;
+        if (p->group && (p->group == both->early || p->group == both->late)) {
+            if (outside)
+                return true;
+            continue;
+        }
+        bool is_outside = outside || !p->op->view;
+        if (is_outside && f->visited[p->id] == f->mark)
+            continue;
+        if (is_outside)
+            f->visited[p->id] = f->mark;
+        if (path_through_outside(f, p, both, is_outside))
+            return true;
+    }
+    return false;
+}
+
+static bool joins(const fuser *f, const node *n, int index, fusion_space wide, int *group) {
+    fusion_read read = fusion_read_of(n, index, wide);
+    const node *p = read.source->producer;
+    if (!p || !p->group || read.access == FUSION_OTHER)
+        return false;
+    if (p->phase != n->phase)
+        return false;
+    *group = p->group;
+    /* A full value can only be read in place; a row's number anywhere on its row. */
+    fusion_space theirs = f->space[p->group];
+    if (!fits(wide, theirs) && !fits(theirs, wide))
+        return false;
+    bool is_row = fusion_is_row_value(read.source, theirs);
+    fusion_kind kind = fusion_kind_of(p);
+    if (kind == FUSION_BLOCK_REDUCE)
+        return false; /* complete only when the block is */
+    return read.access == FUSION_OF_ROW ? is_row || theirs.columns == 1
+                                        : !is_row || wide.columns == 1;
+}
+
+/* The node behind all views, whatever they do. */
+static const node *root_producer(const value *v) {
+    while (v->producer && v->producer->op->view)
+        v = v->producer->inputs[0];
+    return v->producer;
+}
+
+static bool can_merge(fuser *f, int early, int late, int end) {
+    if (f->members[early] + f->members[late] > MOST_MEMBERS)
+        return false;
+    fusion_space wide = f->space[early].columns > f->space[late].columns ? f->space[early]
+                                                                          : f->space[late];
+    pair both = {early, late, f->first[early] < f->first[late] ? f->first[early] : f->first[late]};
+    f->mark++;
+    for (int i = both.from; i <= end; i++) {
+        const node *n = f->g->nodes[i];
+        if (!n->group || (n->group != early && n->group != late))
+            continue;
+        int other = n->group == early ? late : early, group;
+        for (int j = 0; j < n->input_count; j++) {
+            /* A member read in another order must have been written to memory before. */
+            const node *p = root_producer(n->inputs[j]);
+            if (p && p->group == other && !joins(f, n, j, wide, &group))
+                return false;
+        }
+        if (path_through_outside(f, n, &both, false))
+            return false;
+    }
+    return true;
+}
+
+static void merge(fuser *f, int early, int late, int end) {
+    int from = f->first[early] < f->first[late] ? f->first[early] : f->first[late];
+    for (int i = from; i <= end; i++)
+        if (f->g->nodes[i]->group == late)
+            f->g->nodes[i]->group = early;
+    f->merged_into[late] = early;
+    f->members[early] += f->members[late];
+    f->first[early] = from;
+    if (f->space[late].columns > f->space[early].columns)
+        f->space[early] = f->space[late];
+}
+
+static void try_merge(fuser *f, int a, int b, int end) {
+    int early = f->first[a] < f->first[b] ? a : b, late = early == a ? b : a;
+    if (can_merge(f, early, late, end))
+        merge(f, early, late, end);
+}
+
+/* Groups that read the same full value from memory read it once if they are one. */
+static void join_readers(fuser *f, const node *n, int at) {
+    for (int i = 0; i < n->input_count; i++) {
+        fusion_read read = fusion_read_of(n, i, f->space[n->group]);
+        const node *p = read.source->producer;
+        if (read.access != FUSION_SAME || (p && p->group == n->group))
+            continue;
+        int other = f->reader[read.source->id];
+        while (other && f->merged_into[other])
+            other = f->merged_into[other];
+        if (other && other != n->group && f->phase[other] == n->phase &&
+            f->space[other].rows == f->space[n->group].rows &&
+            f->space[other].columns == f->space[n->group].columns)
+            try_merge(f, other, n->group, at);
+        f->reader[read.source->id] = n->group;
+    }
+}
+
+static void place_node(fuser *f, int at) {
+    node *n = f->g->nodes[at];
+    fusion_kind kind = fusion_kind_of(n);
+    if (kind == FUSION_NONE || kind == FUSION_VIEW)
+        return;
+    fusion_space own = fusion_space_of(n);
+    if (own.columns > MOST_COLUMNS)
+        return;
+    int group = ++f->group_count;
+    n->group = group;
+    f->first[group] = at;
+    f->members[group] = 1;
+    f->space[group] = own;
+    f->phase[group] = n->phase;
+    for (int i = 0; i < n->input_count; i++) {
+        int other;
+        if (!joins(f, n, i, f->space[n->group], &other) || other == n->group)
+            continue;
+        try_merge(f, other, n->group, at);
+    }
+    join_readers(f, n, at);
+}
+
+/* Groups of one node that is no different from its eager kernel still gain: they vectorise for
+ * their exact shape and store low types. So every fusable node keeps its group. */
+static int renumber(graph *g) {
+    int *number = memory_allocate((size_t)g->node_count + 2, sizeof *number), count = 0;
+    for (int i = 0; i < g->node_count; i++) {
+        int old = g->nodes[i]->group;
+        if (!old)
+            continue;
+        if (!number[old])
+            number[old] = ++count;
+        g->nodes[i]->group = number[old];
+    }
+    free(number);
+    return count;
+}
+
+/* Emits everything `n` depends on, group by group: a group goes out whole, after all that any
+ * member reads from outside. */
+typedef struct scheduler {
+    graph *g;
+    node **order;
+    int count;
+    char *done;          /* by node id */
+    node ***group_nodes; /* group -> members in order */
+    int *group_size;
+} scheduler;
+
+static void schedule_node(scheduler *s, node *n);
+
+static void schedule_inputs(scheduler *s, node *n, int group) {
+    for (int i = 0; i < n->input_count; i++) {
+        node *p = n->inputs[i]->producer;
+        if (!p || s->done[p->id] || (group && p->group == group))
+            continue;
+        const node *root = root_producer(n->inputs[i]);
+        if (group && root && root->group == group)
+            continue; /* a view inside the group */
+        schedule_node(s, p);
+    }
+}
+
+static void emit(scheduler *s, node *n) {
+    if (s->done[n->id])
+        return;
+    s->done[n->id] = 1;
+    s->order[s->count++] = n;
+}
+
+/* Views in front of a member, innermost first. */
+static void emit_views(scheduler *s, node *n) {
+    for (int i = 0; i < n->input_count; i++) {
+        node *p = n->inputs[i]->producer;
+        if (p && p->op->view && !s->done[p->id]) {
+            emit_views(s, p);
+            emit(s, p);
+        }
+    }
+}
+
+static void schedule_node(scheduler *s, node *n) {
+    if (s->done[n->id])
+        return;
+    if (!n->group) {
+        schedule_inputs(s, n, 0);
+        emit(s, n);
+        return;
+    }
+    int group = n->group;
+    for (int i = 0; i < s->group_size[group]; i++)
+        schedule_inputs(s, s->group_nodes[group][i], group);
+    for (int i = 0; i < s->group_size[group]; i++) {
+        emit_views(s, s->group_nodes[group][i]);
+        emit(s, s->group_nodes[group][i]);
+    }
+}
+
+static void schedule(graph *g, int groups) {
+    size_t nodes = (size_t)g->node_count;
+    scheduler s = {.g = g,
+                   .order = memory_allocate(nodes, sizeof(node *)),
+                   .done = memory_allocate(nodes, 1),
+                   .group_nodes = memory_allocate((size_t)groups + 1, sizeof(node **)),
+                   .group_size = memory_allocate((size_t)groups + 1, sizeof(int))};
+    node **pool = memory_allocate(nodes, sizeof(node *));
+    for (int i = 0; i < g->node_count; i++)
+        s.group_size[g->nodes[i]->group]++;
+    node **next = pool;
+    for (int i = 1; i <= groups; i++) {
+        s.group_nodes[i] = next;
+        next += s.group_size[i];
+        s.group_size[i] = 0;
+    }
+    for (int i = 0; i < g->node_count; i++) {
+        node *n = g->nodes[i];
+        if (n->group)
+            s.group_nodes[n->group][s.group_size[n->group]++] = n;
+    }
+    for (int i = 0; i < g->node_count; i++)
+        schedule_node(&s, g->nodes[i]);
+    graph_set_order(g, s.order, s.count);
+    free(pool);
+    free(s.order);
+    free(s.done);
+    free(s.group_nodes);
+    free(s.group_size);
+}
+
+dyno_status fuse_groups(graph *g) {
+    split_column_sums(g);
+    size_t nodes = (size_t)g->node_count;
+    fuser f = {.g = g,
+               .position = memory_allocate(nodes, sizeof(int)),
+               .first = memory_allocate(nodes + 2, sizeof(int)),
+               .members = memory_allocate(nodes + 2, sizeof(int)),
+               .space = memory_allocate(nodes + 2, sizeof(fusion_space)),
+               .phase = memory_allocate(nodes + 2, sizeof(phase)),
+               .merged_into = memory_allocate(nodes + 2, sizeof(int)),
+               .reader = memory_allocate((size_t)g->value_count, sizeof(int)),
+               .visited = memory_allocate(nodes, sizeof(int))};
+    for (int i = 0; i < g->node_count; i++)
+        f.position[g->nodes[i]->id] = i;
+    for (int i = 0; i < g->node_count; i++)
+        place_node(&f, i);
+    schedule(g, renumber(g));
+    free(f.position);
+    free(f.first);
+    free(f.members);
+    free(f.space);
+    free(f.phase);
+    free(f.merged_into);
+    free(f.reader);
+    free(f.visited);
+    return graph_status(g);
+}

@@ -1,0 +1,48 @@
+#include "compiler/low_copies.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "compiler/rewrite.h"
+#include "ops/op_list.h"
+
+enum { PREFIX_LENGTH = sizeof LOW_COPY_PREFIX - 1 };
+
+bool low_copy_is(const value *v) {
+    return !v->producer && v->role == ROLE_PARAMETER &&
+           strncmp(v->name, LOW_COPY_PREFIX, PREFIX_LENGTH) == 0;
+}
+
+value *low_copy_find(const graph *g, const value *parameter) {
+    for (int i = 0; i < g->value_count; i++) {
+        value *v = g->values[i];
+        if (low_copy_is(v) && strcmp(v->name + PREFIX_LENGTH, parameter->name) == 0)
+            return v;
+    }
+    return NULL;
+}
+
+dyno_status low_copies_bind(graph *g) {
+    bool *is_dropped = memory_allocate((size_t)g->node_count, sizeof *is_dropped);
+    for (int i = 0; i < g->node_count; i++) {
+        const node *n = g->nodes[i];
+        value *made = n->outputs[0];
+        if (n->op != &op_cast || n->inputs[0]->producer || made->is_output ||
+            n->inputs[0]->role != ROLE_PARAMETER || low_copy_is(n->inputs[0]) ||
+            (made->type != DTYPE_BF16 && made->type != DTYPE_F16))
+            continue;
+        value *copy = low_copy_find(g, n->inputs[0]);
+        if (!copy)
+            copy = graph_add_leaf(g, ROLE_PARAMETER, made->type, &made->shape,
+                                  arena_format(g->memory, LOW_COPY_PREFIX "%s",
+                                               n->inputs[0]->name));
+        if (copy->type != made->type)
+            continue;
+        rewrite_replace(g, made, copy);
+        is_dropped[i] = true;
+    }
+    rewrite_drop_nodes(g, is_dropped);
+    free(is_dropped);
+    return graph_status(g);
+}

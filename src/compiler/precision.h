@@ -1,0 +1,32 @@
+/* precision.h - mixed precision as a policy: which op computes in which type.
+ *
+ *   products      operands in the low type, sums in fp32, results in the low type; results that
+ *                 only a loss reads (logits) stay in fp32
+ *   views         whatever they get
+ *   all others    fp32: norms, softmax, loss, reductions, the residual stream
+ *
+ * Parameters stay fp32; so do their gradients, for the casts are differentiated like any op. */
+#ifndef COMPILER_PRECISION_H
+#define COMPILER_PRECISION_H
+
+#include "graph/graph.h"
+
+typedef enum precision {
+    PRECISION_FP32,
+    PRECISION_BF16,
+    PRECISION_FP16, /* gradients may underflow: the loss is scaled */
+    PRECISION_COUNT
+} precision;
+
+/* "fp32|bf16|fp16", for flags. */
+#define PRECISION_CHOICES "fp32|bf16|fp16"
+const char *precision_name(precision p);
+NODISCARD dyno_status precision_parse(const char *name, precision *p);
+dtype precision_low_type(precision p); /* DTYPE_F32 for fp32 */
+
+/* Inserts casts into a forward graph; comes before autodiff. A value is cast once to a type and
+ * the cast shared by all who read it: one cast for a weight and step. For fp16 adds the input
+ * "loss_scale" (f32 scalar), from which the backward starts. fp32 inserts nothing. */
+NODISCARD dyno_status precision_apply(graph *g, precision p);
+
+#endif

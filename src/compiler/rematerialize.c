@@ -1,0 +1,142 @@
+/* rematerialize.c - one walk forwards decides, one walk through the backward re-emits.
+ *
+ * A value is asked for by what owns its memory: views are free, so all views of one owner are
+ * saved or dropped together.
+ *
+ *   held(o)      the backward reads o or a view of it
+ *   cheap(o)     made element by element, of values that are available
+ *   available(o) a leaf, held, or cheap
+ *
+ * All that is held and cheap can be dropped at once: following the inputs of a cheap value down
+ * ends at leaves and at held values that are not cheap, and those stay. So there is no choice to
+ * make, and the saved bytes left are the fewest this kind of work can reach.
+ *
+ * Copies serve the backward of one block and are made anew for another, so that none lives
+ * across blocks. */
+#include "compiler/rematerialize.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "compiler/mark_saved.h"
+#include "compiler/reemit.h"
+#include "graph/op.h"
+#include "ops/cast/cast.h"
+#include "ops/op_list.h"
+
+typedef struct rematerialization {
+    graph *g;
+    value **owner; /* by value: whose memory it lies in */
+    bool *is_held, *is_cheap; /* by owner */
+    value **copy;             /* by value: for the block at hand */
+} rematerialization;
+
+/* As lowering will place them: a view shares memory unless no strides can express it. */
+static void find_owners(rematerialization *r) {
+    const graph *g = r->g;
+    tensor *layout = memory_allocate((size_t)g->value_count, sizeof *layout);
+    for (int i = 0; i < g->value_count; i++) {
+        r->owner[i] = g->values[i];
+        layout[i] = tensor_contiguous(NULL, g->values[i]->type, &g->values[i]->shape);
+    }
+    for (int i = 0; i < g->node_count; i++) {
+        const node *n = g->nodes[i];
+        tensor view;
+        if (!n->op->view || !n->op->view(n, &layout[n->inputs[0]->id], &view))
+            continue;
+        layout[n->outputs[0]->id] = view;
+        r->owner[n->outputs[0]->id] = r->owner[n->inputs[0]->id];
+    }
+    free(layout);
+}
+
+static bool is_elementwise(const op *kind) {
+    return kind->expression || kind->view || kind == &op_cast;
+}
+
+static void decide(rematerialization *r) {
+    const graph *g = r->g;
+    for (int i = 0; i < g->node_count; i++) {
+        const node *n = g->nodes[i];
+        for (int j = 0; n->phase != PHASE_FORWARD && j < n->input_count; j++)
+            r->is_held[r->owner[n->inputs[j]->id]->id] = true;
+    }
+    for (int i = 0; i < g->value_count; i++) /* for the caller, to the end */
+        if (g->values[i]->is_output)
+            r->is_held[r->owner[i]->id] = true;
+    for (int i = 0; i < g->node_count; i++) {
+        const node *n = g->nodes[i];
+        if (n->phase != PHASE_FORWARD || !is_elementwise(n->op) ||
+            r->owner[n->outputs[0]->id] != n->outputs[0])
+            continue;
+        bool is_cheap = true;
+        for (int j = 0; j < n->input_count; j++) {
+            const value *o = r->owner[n->inputs[j]->id];
+            is_cheap = is_cheap && (!o->producer || r->is_held[o->id] || r->is_cheap[o->id]);
+        }
+        r->is_cheap[n->outputs[0]->id] = is_cheap;
+    }
+    for (int i = 0; i < g->value_count; i++)
+        if (g->values[i]->is_output)
+            r->is_cheap[r->owner[i]->id] = false;
+}
+
+/* What a backward node reads in place of `v`; adds the nodes that make it. */
+static value *stand_in(rematerialization *r, value *v) {
+    if (!v->producer || v->producer->phase != PHASE_FORWARD || !r->is_cheap[r->owner[v->id]->id])
+        return v;
+    if (r->copy[v->id])
+        return r->copy[v->id];
+    const node *n = v->producer;
+    value **inputs = memory_allocate((size_t)n->input_count, sizeof *inputs);
+    for (int i = 0; i < n->input_count; i++)
+        inputs[i] = stand_in(r, n->inputs[i]);
+    r->copy[v->id] = reemit_node(r->g, n, inputs)->outputs[v->output_index];
+    free(inputs);
+    return r->copy[v->id];
+}
+
+static void redirect_backward(rematerialization *r) {
+    graph *g = r->g;
+    int nodes = g->node_count, order_capacity = nodes, count = 0, block = -1;
+    size_t values = (size_t)g->value_count;
+    node **order = memory_allocate((size_t)order_capacity, sizeof *order);
+    for (int i = 0; i < nodes; i++) {
+        node *n = g->nodes[i];
+        if (n->phase == PHASE_BACKWARD) {
+            int added = g->node_count, reader = scope_block(g->scopes[n->scope]);
+            if (reader != block)
+                memset(r->copy, 0, values * sizeof *r->copy);
+            block = reader;
+            for (int j = 0; j < n->input_count; j++)
+                n->inputs[j] = stand_in(r, n->inputs[j]);
+            for (; added < g->node_count; added++) {
+                MEMORY_GROW(order, count, order_capacity);
+                order[count++] = g->nodes[added];
+            }
+        }
+        MEMORY_GROW(order, count, order_capacity);
+        order[count++] = n;
+    }
+    graph_set_order(g, order, count);
+    free(order);
+}
+
+dyno_status rematerialize_elementwise(graph *g) {
+    size_t values = (size_t)g->value_count;
+    rematerialization r = {.g = g,
+                           .owner = memory_allocate(values, sizeof *r.owner),
+                           .is_held = memory_allocate(values, sizeof *r.is_held),
+                           .is_cheap = memory_allocate(values, sizeof *r.is_cheap),
+                           .copy = memory_allocate(values, sizeof *r.copy)};
+    find_owners(&r);
+    decide(&r);
+    redirect_backward(&r);
+    free(r.owner);
+    free(r.is_held);
+    free(r.is_cheap);
+    free(r.copy);
+    RETURN_IF_FAILED(graph_status(g));
+    return mark_saved_activations(g);
+}

@@ -1,0 +1,35 @@
+/* update.h - the arithmetic of AdamW on a run of elements: one function for the op on one
+ * parameter and the op on all of them, so that both give the same bits. */
+#ifndef OPS_ADAMW_UPDATE_H
+#define OPS_ADAMW_UPDATE_H
+
+#include "graph/op.h"
+#include "ops/adamw/adamw.h"
+#include "ops/kernel.h"
+
+/* What is the same for every element of a step. */
+typedef struct adamw_step {
+    float beta1, beta2, rest1, rest2; /* rest: 1 - beta, taken in double: near 1 it cancels */
+    float eps, keep, rate, inverse_root, scale;
+    bool is_skipped;
+} adamw_step;
+
+/* The scalars are a step's learning rate, number and gradient scale. */
+adamw_step adamw_step_create(const attributes *list, const tensor *learning_rate,
+                             const tensor *number, const tensor *scale);
+void adamw_update(const adamw_step *step, int64_t count, const float *restrict gradient,
+                  float *restrict weight, float *restrict first, float *restrict second);
+
+/* The same in double for the ops' references, into other memory. */
+void adamw_update_reference(const node *n, double rate, double number, double scale, int64_t count,
+                            const double *const state[4], double *const updated[3]);
+
+/* The shape rule's part about attributes and about the three scalars. */
+NODISCARD dyno_status adamw_check(const node *n, const value *rate, const value *number,
+                                  const value *scale);
+
+/* The attributes that carry the options. */
+enum { ADAMW_ATTRIBUTES = 5 };
+int adamw_attributes(const adamw_options *options, attribute items[ADAMW_ATTRIBUTES]);
+
+#endif

@@ -1,0 +1,208 @@
+/* adamw_many_op.c - operands:
+ *
+ *   inputs    rate, step, scale, then P times (weight, gradient, first, second), then L copies
+ *   outputs   P times (weight, first, second), then L copies, all in place
+ *
+ * L is the attribute "low_copies"; copy i belongs to parameter i. All parameters are cut into
+ * blocks of one length, and threads share the blocks: a norm's 768 weights and an embedding's
+ * eight million cost what they weigh. */
+#include "ops/adamw_many/adamw_many.h"
+
+#include <stdlib.h>
+
+#include "base/memory.h"
+#include "base/threads.h"
+#include "graph/op.h"
+#include "ops/adamw/update.h"
+#include "ops/cast/convert.h"
+#include "ops/kernel.h"
+
+enum { RATE, STEP, SCALE, SCALARS };
+enum { WEIGHT, GRADIENT, FIRST, SECOND, PER_PARAMETER }; /* inputs */
+enum { RESULTS = 3 };                                    /* outputs of a parameter */
+
+/* Elements updated, and then rounded to their low copy, while they are in the first cache. */
+enum { BLOCK = 2048, BLOCKS_PER_GRAIN = 8 };
+
+static int low_count(const attributes *list) {
+    const attribute *found = attribute_find(list, "low_copies");
+    return found && found->kind == ATTRIBUTE_INTEGER ? (int)found->integer : 0;
+}
+
+static int parameter_count(int input_count, const attributes *list) {
+    return (input_count - SCALARS - low_count(list)) / PER_PARAMETER;
+}
+
+static int count_outputs(const node *n) {
+    int low = low_count(&n->attributes);
+    int count = parameter_count(n->input_count, &n->attributes) * RESULTS + low;
+    return low >= 0 && count >= 1 ? count : 1;
+}
+
+static int inplace_input(const node *n, int output) {
+    static const int of_result[RESULTS] = {WEIGHT, FIRST, SECOND};
+    int parameters = parameter_count(n->input_count, &n->attributes);
+    int low = output - parameters * RESULTS;
+    return low >= 0 ? SCALARS + parameters * PER_PARAMETER + low
+                    : SCALARS + output / RESULTS * PER_PARAMETER + of_result[output % RESULTS];
+}
+
+static dyno_status infer(const node *n, value_type *outputs) {
+    RETURN_IF_FAILED(node_require_attribute(n, "low_copies", ATTRIBUTE_INTEGER));
+    int64_t low = attribute_integer(&n->attributes, "low_copies");
+    int64_t rest = n->input_count - SCALARS - low, parameters = rest / PER_PARAMETER;
+    if (low < 0 || rest < PER_PARAMETER || rest % PER_PARAMETER || low > parameters)
+        return dyno_fail(DYNO_INVALID,
+                         "%d inputs with %lld low copies are not three scalars, four values for "
+                         "each parameter, and a copy for some",
+                         n->input_count, (long long)low);
+    RETURN_IF_FAILED(adamw_check(n, n->inputs[RATE], n->inputs[STEP], n->inputs[SCALE]));
+    for (int i = SCALARS; i < n->input_count; i++) {
+        int64_t at = i - SCALARS, of = at < rest ? at / PER_PARAMETER : at - rest;
+        const value *v = n->inputs[i], *weight = n->inputs[SCALARS + of * PER_PARAMETER];
+        if (!shape_equal(&v->shape, &weight->shape))
+            return dyno_fail(DYNO_INVALID, "input %d is [%s], its weight [%s]", i,
+                             shape_format(&v->shape).text, shape_format(&weight->shape).text);
+    }
+    for (int i = 0; i < n->output_count; i++) {
+        const value *v = n->inputs[inplace_input(n, i)];
+        outputs[i] = (value_type){v->type, v->shape};
+    }
+    return DYNO_OK;
+}
+
+/* 14 per parameter, as adamw. Low copies are written and not read. */
+static op_cost cost(const node *n) {
+    op_cost cost = op_cost_streaming(n, 0);
+    int parameters = parameter_count(n->input_count, &n->attributes);
+    for (int i = 0; i < parameters; i++)
+        cost.flops += 14 * (double)shape_elements(&n->outputs[i * RESULTS]->shape);
+    for (int i = SCALARS + parameters * PER_PARAMETER; i < n->input_count; i++)
+        cost.bytes_read -=
+            (double)value_stored_elements(n->inputs[i]) * dtype_bytes(n->inputs[i]->type);
+    return cost;
+}
+
+static void reference(const node *n, const double *const *inputs, double *const *outputs) {
+    int parameters = parameter_count(n->input_count, &n->attributes);
+    int low = low_count(&n->attributes);
+    for (int i = 0; i < parameters; i++) {
+        int64_t count = shape_elements(&n->outputs[i * RESULTS]->shape);
+        adamw_update_reference(n, inputs[RATE][0], inputs[STEP][0], inputs[SCALE][0], count,
+                               inputs + SCALARS + i * PER_PARAMETER, outputs + i * RESULTS);
+        for (int64_t j = 0; i < low && j < count; j++) {
+            dtype type = n->outputs[parameters * RESULTS + i]->type;
+            double held = 0; /* the kernel rounds a weight that has been rounded to f32 */
+            dtype_store(type, &held, 0, (double)(float)outputs[i * RESULTS][j]);
+            outputs[parameters * RESULTS + i][j] = dtype_load(type, &held, 0);
+        }
+    }
+}
+
+typedef struct many_context {
+    adamw_step step;
+    const kernel_args *args;
+    int parameters, low;
+    int64_t *first_block; /* of each parameter, and the number of all at the end */
+} many_context;
+
+static int64_t blocks_of(const tensor *t) {
+    return (shape_elements(&t->shape) + BLOCK - 1) / BLOCK;
+}
+
+static void update_block(const many_context *c, int parameter, int64_t block) {
+    const tensor *in = c->args->inputs + SCALARS + parameter * PER_PARAMETER;
+    const tensor *out = c->args->outputs + parameter * RESULTS;
+    int64_t start = block * BLOCK, left = shape_elements(&out[0].shape) - start;
+    int64_t count = left < BLOCK ? left : BLOCK;
+    float *weight = (float *)out[0].data + start;
+    adamw_update(&c->step, count, (const float *)in[GRADIENT].data + start, weight,
+                 (float *)out[1].data + start, (float *)out[2].data + start);
+    if (parameter < c->low && !c->step.is_skipped) {
+        const tensor *copy = &c->args->outputs[c->parameters * RESULTS + parameter];
+        convert_f32_to_low(copy->type, count, weight, (uint16_t *)copy->data + start);
+    }
+}
+
+static void run_blocks(void *context, int64_t begin, int64_t end) {
+    const many_context *c = context;
+    int parameter = 0;
+    for (int64_t block = begin; block < end; block++) {
+        while (block >= c->first_block[parameter + 1])
+            parameter++;
+        update_block(c, parameter, block - c->first_block[parameter]);
+    }
+}
+
+static void run(const kernel_args *args) {
+    many_context c = {.step = adamw_step_create(args->attributes, &args->inputs[RATE],
+                                                &args->inputs[STEP], &args->inputs[SCALE]),
+                      .args = args,
+                      .parameters = parameter_count(args->input_count, args->attributes),
+                      .low = low_count(args->attributes),
+                      .first_block = args->workspace};
+    c.first_block[0] = 0;
+    for (int i = 0; i < c.parameters; i++)
+        c.first_block[i + 1] = c.first_block[i] + blocks_of(&args->outputs[i * RESULTS]);
+    threads_for(c.first_block[c.parameters], BLOCKS_PER_GRAIN, run_blocks, &c);
+}
+
+static size_t workspace_bytes(const kernel_args *args) {
+    return (size_t)(parameter_count(args->input_count, args->attributes) + 1) * sizeof(int64_t);
+}
+
+static const char *reject(const kernel_args *args) {
+    int copies = SCALARS + parameter_count(args->input_count, args->attributes) * PER_PARAMETER;
+    for (int i = SCALARS; i < args->input_count; i++) {
+        const tensor *t = &args->inputs[i];
+        if (!tensor_is_contiguous(t))
+            return "parameters, gradients and moments must be dense";
+        if (i < copies ? t->type != DTYPE_F32 : t->type != DTYPE_BF16 && t->type != DTYPE_F16)
+            return "weights, gradients and moments must be f32, low copies bf16 or f16";
+    }
+    return args->inputs[SCALE].type == DTYPE_F32 ? NULL : "the gradient's scale must be f32";
+}
+
+static const kernel adamw_many_f32 = {.name = "adamw_many_f32",
+                                      .backend = BACKEND_CPU,
+                                      .reject = reject,
+                                      .workspace_bytes = workspace_bytes,
+                                      .run = run};
+
+const op op_adamw_many = {.name = "adamw_many",
+                          .summary = "AdamW updates of many parameters and their low copies, "
+                                     "in place",
+                          .class = OP_CLASS_OPTIMIZER,
+                          .input_count = OP_ANY_COUNT,
+                          .output_count = OP_ANY_COUNT,
+                          .count_outputs = count_outputs,
+                          .infer = infer,
+                          .cost = cost,
+                          .reference = reference,
+                          .inplace_input = inplace_input,
+                          .kernels = (const kernel *const[]){&adamw_many_f32, NULL}};
+
+value *build_adamw_many(graph *g, const adamw_parameter *parameters, int count,
+                        value *learning_rate, value *step, value *gradient_scale,
+                        const adamw_options *options) {
+    value **inputs =
+        memory_allocate((size_t)(SCALARS + count * (PER_PARAMETER + 1)), sizeof *inputs);
+    int given = 0, low = 0;
+    inputs[given++] = learning_rate;
+    inputs[given++] = step;
+    inputs[given++] = gradient_scale;
+    for (int i = 0; i < count; i++) {
+        inputs[given++] = parameters[i].weight;
+        inputs[given++] = parameters[i].gradient;
+        inputs[given++] = parameters[i].first_moment;
+        inputs[given++] = parameters[i].second_moment;
+    }
+    for (; low < count && parameters[low].low_copy; low++)
+        inputs[given++] = parameters[low].low_copy;
+    attribute items[ADAMW_ATTRIBUTES + 1];
+    int attribute_count = adamw_attributes(options, items);
+    items[attribute_count++] = ATTR_INTEGER("low_copies", low);
+    value *made = graph_add_node(g, &op_adamw_many, inputs, given, items, attribute_count);
+    free(inputs);
+    return made;
+}

@@ -1,0 +1,255 @@
+/* memory_plan.c - buffers one after another, each at the lowest offset that fits.
+ *
+ * Invariant: two buffers share bytes only if they are never alive together.
+ *
+ * Largest first is the rule of thumb: small buffers fill the gaps that large ones leave. A
+ * training step also has buffers that live from the forward to the backward among many that live
+ * for a launch or two, and there the long-lived ones first is sometimes better. Both take
+ * milliseconds, so each order is tried, until one reaches the bytes alive at the peak, below
+ * which nothing can go, and the smallest arena is kept.
+ *
+ * Buffers are aligned to a cache line and not to a page: large buffers that all begin at the
+ * same place of a page would meet in the same cache sets. */
+#include "plan/memory_plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+
+/* ---- in place ----
+ *
+ * An output takes over the buffer of an input that dies at the same launch. The two become one
+ * buffer, born with the first and alive until the last use of the second. */
+
+static bool same_elements(const plan_operand *a, const plan_operand *b) {
+    return a->offset == 0 && b->offset == 0 && tensor_is_contiguous(&a->layout) &&
+           tensor_is_contiguous(&b->layout) &&
+           dtype_bytes(a->layout.type) == dtype_bytes(b->layout.type) &&
+           shape_elements(&a->layout.shape) == shape_elements(&b->layout.shape);
+}
+
+/* Whether output `o` of launch `index` may be written over input `i`: the kernel allows it, the
+ * buffer dies here, all that reads it here reads it in the order in which the output is written,
+ * and no other output has taken it over. */
+static bool can_overwrite(const plan *p, int index, int o, int i) {
+    const plan_launch *l = &p->launches[index];
+    const plan_operand *in = &l->inputs[i], *out = &l->outputs[o];
+    const plan_buffer *from = &p->buffers[in->buffer], *to = &p->buffers[out->buffer];
+    if (from->is_persistent || to->is_persistent || from == to || from->last_used != index ||
+        to->born != index || from->bytes != to->bytes)
+        return false;
+    for (int j = 0; j < l->input_count; j++)
+        if (l->inputs[j].buffer == in->buffer &&
+            (j >= 64 || !(l->overwrites[o] >> j & 1) || !same_elements(&l->inputs[j], out)))
+            return false;
+    for (int j = 0; j < l->output_count; j++)
+        if (l->outputs[j].buffer == in->buffer || (j != o && l->outputs[j].buffer == out->buffer))
+            return false;
+    return true;
+}
+
+/* The label of two buffers in one: that of the value a report would look for. */
+static role stronger_role(role a, role b) {
+    static const role order[] = {ROLE_GRADIENT, ROLE_SAVED};
+    for (size_t i = 0; i < sizeof order / sizeof *order; i++)
+        if (a == order[i] || b == order[i])
+            return order[i];
+    return b;
+}
+
+static void merge(plan *p, int gone, int stays) {
+    const plan_buffer *from = &p->buffers[gone];
+    plan_buffer *into = &p->buffers[stays];
+    into->last_used = from->last_used;
+    into->role = stronger_role(into->role, from->role);
+    if (from->name)
+        into->name = from->name;
+}
+
+static void rename_operands(plan_operand *operands, int count, const int *moved) {
+    for (int i = 0; i < count; i++)
+        operands[i].buffer = moved[operands[i].buffer];
+}
+
+static void rename_launch(plan_launch *l, const int *moved) {
+    rename_operands(l->inputs, l->input_count, moved);
+    rename_operands(l->outputs, l->output_count, moved);
+    if (l->workspace >= 0)
+        l->workspace = moved[l->workspace];
+}
+
+/* One launch after another, so that a chain of them runs in the buffer of the first: merged[b]
+ * is by then the buffer that b has become part of. */
+static void reuse_in_place(plan *p) {
+    int count = p->buffer_count, kept = 0;
+    int *merged = memory_allocate((size_t)count, sizeof *merged);
+    int *number = memory_allocate((size_t)count, sizeof *number);
+    for (int i = 0; i < count; i++)
+        merged[i] = i;
+    for (int i = 0; i < p->launch_count; i++) {
+        plan_launch *l = &p->launches[i];
+        rename_launch(l, merged);
+        for (int o = 0; o < l->output_count; o++)
+            for (int j = 0; j < l->input_count && j < 64 && l->overwrites[o]; j++) {
+                if (!(l->overwrites[o] >> j & 1) || !can_overwrite(p, i, o, j))
+                    continue;
+                int gone = l->outputs[o].buffer, stays = l->inputs[j].buffer;
+                merge(p, gone, stays);
+                merged[gone] = stays;
+                l->outputs[o].buffer = stays;
+                break;
+            }
+    }
+    for (int i = 0; i < count; i++)
+        if (merged[i] == i) {
+            p->buffers[kept] = p->buffers[i];
+            number[i] = kept++;
+        }
+    for (int i = 0; i < count; i++)
+        number[i] = number[merged[i]];
+    if (kept < count) {
+        for (int i = 0; i < p->launch_count; i++)
+            rename_launch(&p->launches[i], number);
+        for (int i = 0; i < p->name_count; i++)
+            rename_operands(&p->names[i].operand, 1, number);
+        p->buffer_count = kept;
+        plan_finish(p);
+    }
+    free(merged);
+    free(number);
+}
+
+/* ---- placing ---- */
+
+typedef struct stretch {
+    int64_t offset, end;
+    int born, last_used;
+} stretch;
+
+typedef struct item {
+    int buffer, born, last_used;
+    int64_t bytes;  /* rounded up */
+    double urgency; /* the larger, the earlier it is placed */
+} item;
+
+static int64_t aligned(int64_t bytes) {
+    return (bytes + MEMORY_PLAN_ALIGNMENT - 1) / MEMORY_PLAN_ALIGNMENT * MEMORY_PLAN_ALIGNMENT;
+}
+
+/* Buffers of equal urgency by size, then in the order of the plan: sorting has one outcome. */
+static int most_urgent_first(const void *a, const void *b) {
+    const item *x = a, *y = b;
+    if (x->urgency != y->urgency)
+        return x->urgency > y->urgency ? -1 : 1;
+    if (x->bytes != y->bytes)
+        return x->bytes > y->bytes ? -1 : 1;
+    return x->buffer - y->buffer;
+}
+
+/* The index in `placed`, which is sorted by offset, before which a stretch at `offset` goes. */
+static int find_slot(const stretch *placed, int count, int64_t offset) {
+    int low = 0, high = count;
+    while (low < high) {
+        int middle = low + (high - low) / 2;
+        if (placed[middle].offset < offset)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* The lowest offset at which `it` meets none that is alive when it is. */
+static int64_t lowest_fit(const stretch *placed, int count, const item *it) {
+    int64_t offset = 0;
+    for (int i = 0; i < count; i++) {
+        const stretch *s = &placed[i];
+        if (s->born > it->last_used || s->last_used < it->born || s->end <= offset)
+            continue;
+        if (s->offset - offset >= it->bytes)
+            break;
+        offset = s->end;
+    }
+    return offset;
+}
+
+/* Places the items in their order; the arena's size, or -1 as soon as it is `limit` or more. */
+static int64_t place(const item *items, int count, int64_t limit, stretch *placed,
+                     int64_t *offsets) {
+    int64_t arena_bytes = 0;
+    for (int i = 0; i < count; i++) {
+        const item *it = &items[i];
+        int64_t offset = lowest_fit(placed, i, it);
+        if (offset + it->bytes >= limit)
+            return -1;
+        if (offset + it->bytes > arena_bytes)
+            arena_bytes = offset + it->bytes;
+        int slot = find_slot(placed, i, offset);
+        memmove(placed + slot + 1, placed + slot, (size_t)(i - slot) * sizeof *placed);
+        placed[slot] = (stretch){offset, offset + it->bytes, it->born, it->last_used};
+        offsets[it->buffer] = offset;
+    }
+    return arena_bytes;
+}
+
+static int collect_items(const plan *p, item *items) {
+    int count = 0;
+    for (int i = 0; i < p->buffer_count; i++) {
+        const plan_buffer *b = &p->buffers[i];
+        if (!b->is_persistent)
+            items[count++] = (item){.buffer = i,
+                                    .born = b->born,
+                                    .last_used = b->last_used,
+                                    .bytes = aligned(b->bytes)};
+    }
+    return count;
+}
+
+static double by_size(const item *it) { return (double)it->bytes; }
+static double by_life(const item *it) { return it->last_used - it->born; }
+static double by_both(const item *it) { return by_size(it) * (1 + by_life(it)); }
+static double by_birth(const item *it) { return -it->born; }
+
+static void place_buffers(plan *p) {
+    static double (*const orders[])(const item *) = {by_size, by_both, by_life, by_birth};
+    size_t buffers = (size_t)p->buffer_count;
+    item *items = memory_allocate(buffers, sizeof *items);
+    stretch *placed = memory_allocate(buffers, sizeof *placed);
+    int64_t *offsets = memory_allocate(buffers, sizeof *offsets);
+    int count = collect_items(p, items);
+    int64_t least = memory_plan_live_bytes(p), best = INT64_MAX;
+    for (size_t i = 0; i < sizeof orders / sizeof *orders && best > least; i++) {
+        for (int j = 0; j < count; j++)
+            items[j].urgency = orders[i](&items[j]);
+        qsort(items, (size_t)count, sizeof *items, most_urgent_first);
+        int64_t arena_bytes = place(items, count, best, placed, offsets);
+        if (arena_bytes < 0)
+            continue;
+        best = arena_bytes;
+        for (int j = 0; j < count; j++)
+            p->buffers[items[j].buffer].offset = offsets[items[j].buffer];
+    }
+    p->arena_bytes = best;
+    free(items);
+    free(placed);
+    free(offsets);
+}
+
+void memory_plan_apply(plan *p) {
+    reuse_in_place(p);
+    place_buffers(p);
+    p->memory_mode = PLAN_MEMORY_STATIC;
+}
+
+int64_t memory_plan_live_bytes(const plan *p) {
+    int64_t alive = 0, most = 0;
+    for (int launch = 0; launch < p->launch_count; launch++) {
+        for (int i = p->birth_start[launch]; i < p->birth_start[launch + 1]; i++)
+            alive += aligned(p->buffers[p->births[i]].bytes);
+        most = alive > most ? alive : most;
+        for (int i = p->death_start[launch]; i < p->death_start[launch + 1]; i++)
+            alive -= aligned(p->buffers[p->deaths[i]].bytes);
+    }
+    return most;
+}

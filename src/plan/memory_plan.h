@@ -1,0 +1,22 @@
+/* memory_plan.h - gives every transient buffer of a plan an offset in one arena.
+ *
+ * Computed once per plan, so that a training step never allocates: the arena is taken when the
+ * executor is made, and what it takes is known to the byte before. */
+#ifndef PLAN_MEMORY_PLAN_H
+#define PLAN_MEMORY_PLAN_H
+
+#include "plan/plan.h"
+
+/* Every buffer begins on a cache line, which is also the widest vector. */
+enum { MEMORY_PLAN_ALIGNMENT = 64 };
+
+/* Makes a finished plan static: merges buffers where a launch may write over what it is the last
+ * to read, then sets the offset of each transient buffer and the size of the arena. Merging
+ * renumbers buffers. */
+void memory_plan_apply(plan *p);
+
+/* The most bytes of transient buffers alive at one launch, each rounded up to the alignment: no
+ * arena can be smaller. */
+int64_t memory_plan_live_bytes(const plan *p);
+
+#endif

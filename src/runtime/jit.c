@@ -1,0 +1,247 @@
+#define _GNU_SOURCE
+#include "runtime/jit.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/hash.h"
+#include "base/memory.h"
+#include "base/text.h"
+
+struct jit_module {
+    void *handle;
+};
+
+static const char *const FLAGS[] = {"-std=gnu11", "-O3", "-march=native",
+#if defined __x86_64__
+                                    "-mprefer-vector-width=512",
+#endif
+                                    "-ffp-contract=fast", "-fno-math-errno",
+                                    "-fno-trapping-math", "-fopenmp-simd", "-fPIC", "-shared"};
+enum { FLAG_COUNT = sizeof FLAGS / sizeof *FLAGS };
+
+static bool is_on_path(const char *name) {
+    if (strchr(name, '/'))
+        return access(name, X_OK) == 0;
+    const char *path = getenv("PATH");
+    for (const char *at = path; at && *at;) {
+        size_t length = strcspn(at, ":");
+        text candidate = {0};
+        text_append_bytes(&candidate, at, length);
+        text_format(&candidate, "/%s", name);
+        bool found = access(text_string(&candidate), X_OK) == 0;
+        text_release(&candidate);
+        if (found)
+            return true;
+        at += length + (at[length] == ':');
+    }
+    return false;
+}
+
+const char *jit_compiler(void) {
+    const char *candidates[] = {getenv("CC"), "cc", "gcc", "clang"};
+    for (int i = 0; i < 4; i++)
+        if (candidates[i] && candidates[i][0] && is_on_path(candidates[i]))
+            return candidates[i];
+    return NULL;
+}
+
+/* The object carries its own hash, so that a file which is not what its name says is noticed. */
+static const char HASH_SYMBOL[] = "dyno_module_hash";
+
+static hash_string module_hash(const char *source, const char *compiler) {
+    text all = {0};
+    struct stat status;
+    text_format(&all, "%s\n", compiler);
+    if (stat(compiler, &status) == 0)
+        text_format(&all, "%lld %lld\n", (long long)status.st_mtime, (long long)status.st_size);
+    /* -march=native means another thing on another machine sharing the home directory. */
+    FILE *cpuinfo = fopen("/proc/cpuinfo", "r");
+    char line[4096];
+    while (cpuinfo && fgets(line, sizeof line, cpuinfo))
+        if (strncmp(line, "flags", 5) == 0 || strncmp(line, "model name", 10) == 0) {
+            text_append(&all, line);
+            if (line[0] == 'f')
+                break;
+        }
+    if (cpuinfo)
+        fclose(cpuinfo);
+    for (int i = 0; i < FLAG_COUNT; i++)
+        text_format(&all, "%s ", FLAGS[i]);
+    text_append(&all, source);
+    hash_string hash = hash_text(all.data, all.length);
+    text_release(&all);
+    return hash;
+}
+
+/* Appends the cache directory; false when there is no home to have one in. */
+static bool cache_directory(text *out) {
+    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    if (cache && cache[0])
+        text_format(out, "%s/dyno", cache);
+    else if (home && home[0])
+        text_format(out, "%s/.cache/dyno", home);
+    return out->length > 0;
+}
+
+static void *open_checked(const char *path, const hash_string *hash) {
+    struct stat status;
+    if (stat(path, &status) != 0 || status.st_size == 0)
+        return NULL;
+    void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (!handle)
+        return NULL;
+    const char *inside = dlsym(handle, HASH_SYMBOL);
+    if (inside && strcmp(inside, hash->text) == 0)
+        return handle;
+    dlclose(handle);
+    return NULL;
+}
+
+/* Runs the compiler; on failure the message holds the first of what it said. */
+static dyno_status compile(const char *compiler, const char *source_path, const char *object_path,
+                           const char *log_path) {
+    const char *arguments[FLAG_COUNT + 8];
+    int count = 0;
+    arguments[count++] = compiler;
+    for (int i = 0; i < FLAG_COUNT; i++)
+        arguments[count++] = FLAGS[i];
+    arguments[count++] = "-o";
+    arguments[count++] = object_path;
+    arguments[count++] = source_path;
+    arguments[count++] = "-lm";
+    arguments[count] = NULL;
+    pid_t child = fork();
+    if (child < 0)
+        return dyno_fail(DYNO_IO, "cannot start the compiler '%s': %s", compiler, strerror(errno));
+    if (child == 0) {
+        int log = open(log_path, O_WRONLY | O_CREAT | O_TRUNC, 0666);
+        if (log >= 0) {
+            dup2(log, STDOUT_FILENO);
+            dup2(log, STDERR_FILENO);
+        }
+        execvp(compiler, (char *const *)arguments);
+        _exit(127);
+    }
+    int status;
+    while (waitpid(child, &status, 0) < 0 && errno == EINTR)
+        ;
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
+        return DYNO_OK;
+    char said[400] = "";
+    FILE *log = fopen(log_path, "r");
+    if (log) {
+        size_t got = fread(said, 1, sizeof said - 1, log);
+        said[got] = '\0';
+        fclose(log);
+    }
+    return dyno_fail(DYNO_IO, "the compiler '%s' failed on generated kernels: %s", compiler, said);
+}
+
+/* Compiles in `directory` under names of its own; the object is renamed to `target`, or loaded
+ * from where it is when that is NULL. */
+static dyno_status build(const char *compiler, const char *source, const hash_string *hash,
+                         const char *directory, const char *target, void **handle) {
+    text work = {0}, source_path = {0}, object_path = {0}, log_path = {0}, module = {0};
+    text_format(&work, "%s/build-XXXXXX", directory);
+    dyno_status status = DYNO_OK;
+    if (!mkdtemp(work.data)) {
+        status = dyno_fail(DYNO_IO, "cannot write in '%s': %s", directory, strerror(errno));
+        text_release(&work);
+        return status;
+    }
+    text_format(&source_path, "%s/kernels.c", work.data);
+    text_format(&object_path, "%s/kernels.so", work.data);
+    text_format(&log_path, "%s/log", work.data);
+    text_format(&module, "%sconst char %s[] = \"%s\";\n", source, HASH_SYMBOL, hash->text);
+    status = file_write_all(source_path.data, module.data, module.length);
+    if (status == DYNO_OK)
+        status = compile(compiler, source_path.data, object_path.data, log_path.data);
+    if (status == DYNO_OK) {
+        const char *place = object_path.data;
+        if (target && rename(object_path.data, target) == 0)
+            place = target;
+        *handle = open_checked(place, hash);
+        if (!*handle)
+            status = dyno_fail(DYNO_IO, "cannot load the compiled kernels '%s': %s", place,
+                               dlerror());
+    }
+    unlink(source_path.data);
+    unlink(object_path.data);
+    unlink(log_path.data);
+    rmdir(work.data);
+    text_release(&work);
+    text_release(&source_path);
+    text_release(&object_path);
+    text_release(&log_path);
+    text_release(&module);
+    return status;
+}
+
+static dyno_status build_or_find(const char *source, const char *compiler, void **handle,
+                                 bool *was_built) {
+    hash_string hash = module_hash(source, compiler);
+    text directory = {0}, object = {0};
+    bool is_cached = cache_directory(&directory) &&
+                     file_make_output_directory(text_string(&directory)) == DYNO_OK;
+    dyno_status status = DYNO_OK;
+    if (is_cached) {
+        text_format(&object, "%s/%s.so", directory.data, hash.text);
+        *handle = open_checked(object.data, &hash);
+        *was_built = !*handle;
+        if (*was_built)
+            status = build(compiler, source, &hash, directory.data, object.data, handle);
+    } else {
+        fprintf(stderr,
+                "dyno: the cache for generated kernels cannot be used (%s); compiling anew. Set "
+                "XDG_CACHE_HOME to a directory that can be written.\n",
+                dyno_error_message());
+        *was_built = true;
+        const char *temporary = getenv("TMPDIR");
+        status = build(compiler, source, &hash, temporary && *temporary ? temporary : "/tmp", NULL,
+                       handle);
+    }
+    text_release(&directory);
+    text_release(&object);
+    return status;
+}
+
+dyno_status jit_load(const char *source, jit_module **out, jit_times *times) {
+    *out = NULL;
+    const char *compiler = jit_compiler();
+    if (!compiler)
+        return dyno_fail(DYNO_UNSUPPORTED,
+                         "there is no C compiler (cc, gcc, clang) for generated kernels; install "
+                         "gcc, or set CC, or use --mode eager");
+    int64_t begin = clock_now_ns();
+    void *handle = NULL;
+    bool was_built = false;
+    RETURN_IF_FAILED(build_or_find(source, compiler, &handle, &was_built));
+    int64_t spent = clock_now_ns() - begin;
+    if (times)
+        *times = (jit_times){.compile_ns = was_built ? spent : 0, .load_ns = was_built ? 0 : spent};
+    *out = memory_allocate(1, sizeof **out);
+    (*out)->handle = handle;
+    return DYNO_OK;
+}
+
+void jit_destroy(jit_module *module) {
+    if (!module)
+        return;
+    dlclose(module->handle);
+    free(module);
+}
+
+void *jit_find(const jit_module *module, const char *symbol) {
+    return dlsym(module->handle, symbol);
+}

@@ -1,0 +1,30 @@
+/* jit.h - generated C, compiled with the system's compiler, loaded, and kept in a cache.
+ *
+ * The cache is $XDG_CACHE_HOME/dyno (or ~/.cache/dyno), one shared object for each content hash
+ * of source, flags and compiler. Objects are written beside their place and renamed, so that
+ * processes compiling the same at once do not meet; one that is damaged is made again. */
+#ifndef RUNTIME_JIT_H
+#define RUNTIME_JIT_H
+
+#include "base/status.h"
+
+typedef struct jit_module jit_module;
+
+typedef struct jit_times {
+    int64_t compile_ns; /* 0: it was in the cache */
+    int64_t load_ns;
+} jit_times;
+
+/* The compiler that would be used ($CC, else cc, gcc or clang on the PATH); NULL: none. */
+const char *jit_compiler(void);
+
+/* Fails with DYNO_UNSUPPORTED when there is no compiler, and DYNO_IO, with what the compiler
+ * said, when it fails. A cache that cannot be written to costs a compilation each time, in a
+ * temporary directory, and one line on stderr. `times` may be NULL. */
+NODISCARD dyno_status jit_load(const char *source, jit_module **out, jit_times *times);
+void jit_destroy(jit_module *module);
+
+/* NULL when there is no such function. */
+void *jit_find(const jit_module *module, const char *symbol);
+
+#endif

@@ -1,0 +1,232 @@
+/* test_timing.c - which samples a timed run leaves, and that every nanosecond of a traced one has
+ * a row. How long anything takes is nobody's business here. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <setjmp.h>
+
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "measure/timing.h"
+#include "support/small_model.h"
+
+enum { POOL_BYTES = 1 << 24 };
+
+static const model_config tiny = {.name = "tiny",
+                                  .d_model = 8,
+                                  .d_ff = 12,
+                                  .layers = 3,
+                                  .heads = 2,
+                                  .kv_heads = 1,
+                                  .head_dim = 4,
+                                  .vocab = 9,
+                                  .norm_eps = 1e-5,
+                                  .rope_theta = 10000};
+
+typedef struct bench {
+    plan *p;
+    memory_pool *pool;
+    storage *shared;
+    executor *e;
+    results *run;
+    results_cell *cell;
+} bench;
+
+static bench bench_create(step_pass pass) {
+    bench b = {.p = small_model_plan(&tiny, 2, 3, pass)};
+    assert_int_equal(memory_pool_create(POOL_BYTES, &b.pool), DYNO_OK);
+    b.shared = storage_create(b.pool);
+    assert_int_equal(executor_create(b.p, b.pool, b.shared, &b.e), DYNO_OK);
+    small_model_fill(b.e, b.shared, &tiny, 1);
+    b.run = results_create("bench", 0, NULL);
+    b.cell = results_add_cell(b.run);
+    return b;
+}
+
+static void bench_destroy(bench *b) {
+    results_destroy(b->run);
+    executor_destroy(b->e);
+    storage_destroy(b->shared);
+    memory_pool_destroy(b->pool);
+    plan_destroy(b->p);
+}
+
+static int64_t samples(const bench *b, const char *name) {
+    const results_series *series = cell_find_series(b->cell, name);
+    if (!series)
+        return -1;
+    assert_string_equal(series->unit, "ns");
+    for (int64_t i = 0; i < series->count; i++)
+        assert_true(results_series_at(series, i) > 0);
+    return series->count;
+}
+
+static void warm_up_is_a_series_of_its_own(void **state) {
+    (void)state;
+    bench b = bench_create(STEP_FORWARD);
+    assert_int_equal(timing_run(b.e, b.p, &(timing_options){.warmup = 3, .steps = 5}, b.cell),
+                     DYNO_OK);
+    assert_int_equal(samples(&b, "warmup"), 3);
+    assert_int_equal(samples(&b, "step"), 5);
+    bench_destroy(&b);
+    b = bench_create(STEP_FORWARD);
+    assert_int_equal(timing_run(b.e, b.p, &(timing_options){.steps = 2}, b.cell), DYNO_OK);
+    assert_int_equal(samples(&b, "warmup"), -1);
+    assert_int_equal(samples(&b, "step"), 2);
+    bench_destroy(&b);
+}
+
+/* A pass that is one phase alone needs no series that says the same again. */
+static void phases_have_series_where_there_are_several_and_sum_to_the_step(void **state) {
+    (void)state;
+    static const char *const phases[] = {"forward", "backward", "optimizer"};
+    for (int pass = 0; pass < STEP_PASS_COUNT; pass++) {
+        bench b = bench_create((step_pass)pass);
+        assert_int_equal(timing_run(b.e, b.p, &(timing_options){.warmup = 1, .steps = 4}, b.cell),
+                         DYNO_OK);
+        for (int i = 0; i < 3; i++)
+            assert_int_equal(samples(&b, phases[i]), pass > 0 && i <= pass ? 4 : -1);
+        assert_int_equal(samples(&b, "communication"), -1);
+        for (int64_t k = 0; pass > 0 && k < 4; k++) {
+            double sum = 0;
+            for (int i = 0; i <= pass; i++)
+                sum += results_series_at(cell_find_series(b.cell, phases[i]), k);
+            assert_true(sum == results_series_at(cell_find_series(b.cell, "step"), k));
+        }
+        bench_destroy(&b);
+    }
+}
+
+static double column_sum(const results_breakdown *table, int column) {
+    double sum = 0;
+    for (int64_t i = 0; i < table->row_count; i++)
+        sum += results_number(&table->rows[i].values[column]);
+    return sum;
+}
+
+static void every_breakdown_sums_to_the_traced_step(void **state) {
+    (void)state;
+    static const char *const names[] = {"by_class", "by_kernel", "by_phase", "by_scope"};
+    for (int pass = 0; pass < STEP_PASS_COUNT; pass++)
+        for (int64_t steps = 1; steps <= 3; steps += 2) {
+            bench b = bench_create((step_pass)pass);
+            assert_int_equal(timing_break_down(b.e, b.p, &(timing_options){.steps = steps}, b.cell), DYNO_OK);
+            const results_metric *traced = cell_find_metric(b.cell, "traced_step_ns");
+            plan_cost cost = plan_total_cost(b.p, PHASE_COUNT);
+            for (int i = 0; i < 4; i++) {
+                const results_breakdown *table = cell_find_breakdown(b.cell, names[i]);
+                assert_non_null(table);
+                assert_string_equal(table->columns[0].unit, "ns");
+                assert_true(fabs(column_sum(table, 0) - results_number(&traced->value)) <=
+                            (double)table->row_count);
+                assert_true(column_sum(table, 1) == cost.launches); /* counts are per step */
+                assert_true(fabs(column_sum(table, 2) - cost.flops) <= 1e-9 * cost.flops);
+                double bytes = cost.bytes_read + cost.bytes_written;
+                assert_true(fabs(column_sum(table, 3) - bytes) <= 1e-9 * bytes);
+            }
+            bench_destroy(&b);
+        }
+}
+
+static const results_row *find_row(const results_breakdown *table, const char *key) {
+    for (int64_t i = 0; i < table->row_count; i++)
+        if (strcmp(table->rows[i].keys[0], key) == 0)
+            return &table->rows[i];
+    return NULL;
+}
+
+static void breakdowns_name_phases_and_fold_layers(void **state) {
+    (void)state;
+    bench b = bench_create(STEP_FULL);
+    assert_int_equal(timing_break_down(b.e, b.p, &(timing_options){.steps = 2}, b.cell), DYNO_OK);
+    const results_breakdown *phases = cell_find_breakdown(b.cell, "by_phase");
+    for (int i = 0; i < PHASE_COMMUNICATION; i++)
+        assert_int_equal(
+            (int64_t)results_number(&find_row(phases, phase_name((phase)i))->values[1]),
+            plan_total_cost(b.p, (phase)i).launches);
+    assert_int_equal(phases->row_count, 3 + 1); /* and what lies between launches */
+    const results_breakdown *scopes = cell_find_breakdown(b.cell, "by_scope");
+    assert_non_null(find_row(scopes, "layers.*.attn.softmax"));
+    assert_null(find_row(scopes, "layers.0.attn.softmax"));
+    const results_breakdown *classes = cell_find_breakdown(b.cell, "by_class");
+    assert_non_null(find_row(classes, "matmul"));
+    assert_non_null(find_row(classes, "(between launches)"));
+    bench_destroy(&b);
+}
+
+static int64_t stop_after, steps_seen;
+
+static bool stop_now(void) { return steps_seen >= stop_after; }
+
+static void count_step(void *context, int64_t steps_done) {
+    assert_int_equal(steps_done, ++steps_seen);
+    *(int64_t *)context = steps_done;
+}
+
+static void an_interruption_keeps_the_samples_so_far(void **state) {
+    (void)state;
+    for (stop_after = 0; stop_after < 6; stop_after++) {
+        bench b = bench_create(STEP_BACKWARD);
+        int64_t last = 0;
+        steps_seen = 0;
+        timing_options options = {.warmup = 2,
+                                  .steps = 4,
+                                  .should_stop = stop_now,
+                                  .on_step = count_step,
+                                  .context = &last};
+        assert_int_equal(timing_run(b.e, b.p, &options, b.cell), DYNO_INTERRUPTED);
+        char wanted[64];
+        snprintf(wanted, sizeof wanted, "interrupted after %d of 6 steps", (int)stop_after);
+        assert_string_equal(dyno_error_message(), wanted);
+        assert_int_equal(last, stop_after);
+        assert_int_equal(samples(&b, "warmup"), stop_after == 0  ? -1
+                                                : stop_after > 2 ? 2
+                                                                 : stop_after);
+        assert_int_equal(samples(&b, "step"), stop_after > 2 ? stop_after - 2 : -1);
+        assert_int_equal(samples(&b, "backward"), stop_after > 2 ? stop_after - 2 : -1);
+        bench_destroy(&b);
+    }
+}
+
+static void a_step_that_runs_out_of_memory_ends_the_run(void **state) {
+    (void)state;
+    bench b = bench_create(STEP_BACKWARD);
+    memory_pool *small;
+    int64_t persistent = memory_pool_taken_bytes(b.pool);
+    assert_int_equal(memory_pool_create(persistent + 64, &small), DYNO_OK);
+    storage *shared = storage_create(small);
+    executor *e;
+    assert_int_equal(executor_create(b.p, small, shared, &e), DYNO_OK);
+    assert_int_equal(timing_run(e, b.p, &(timing_options){.steps = 2}, b.cell), DYNO_OUT_OF_MEMORY);
+    assert_int_equal(samples(&b, "step"), -1);
+    assert_int_equal(timing_break_down(e, b.p, &(timing_options){.steps = 2}, b.cell), DYNO_OUT_OF_MEMORY);
+    assert_null(cell_find_breakdown(b.cell, "by_class"));
+    executor_destroy(e);
+    storage_destroy(shared);
+    memory_pool_destroy(small);
+    bench_destroy(&b);
+}
+
+static void resident_memory_is_told_where_the_system_tells_it(void **state) {
+    (void)state;
+    timing_reset_peak_rss();
+    assert_true(timing_peak_rss_bytes() >= 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(warm_up_is_a_series_of_its_own),
+        cmocka_unit_test(phases_have_series_where_there_are_several_and_sum_to_the_step),
+        cmocka_unit_test(every_breakdown_sums_to_the_traced_step),
+        cmocka_unit_test(breakdowns_name_phases_and_fold_layers),
+        cmocka_unit_test(an_interruption_keeps_the_samples_so_far),
+        cmocka_unit_test(a_step_that_runs_out_of_memory_ends_the_run),
+        cmocka_unit_test(resident_memory_is_told_where_the_system_tells_it),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,53 @@
+#include "support/pass_plan.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "compiler/autodiff.h"
+#include "compiler/lower.h"
+#include "compiler/mark_saved.h"
+#include "compiler/rematerialize.h"
+#include "graph/verify.h"
+#include "model/transformer.h"
+#include "plan/memory_plan.h"
+#include "train/step_plan.h"
+
+static void expect(dyno_status status) {
+    if (status == DYNO_OK)
+        return;
+    fprintf(stderr, "%s\n", dyno_error_message());
+    abort();
+}
+
+static void append_backward(graph *g, const pass_options *options) {
+    expect(autodiff_append_backward(g, options->keep_all || options->pass == STEP_BACKWARD));
+    expect(mark_saved_activations(g));
+    expect(graph_verify(g));
+    if (options->rematerialize)
+        expect(rematerialize_elementwise(g));
+    expect(graph_verify(g));
+    expect(recompute_apply(g, &options->recompute));
+    expect(graph_verify(g));
+}
+
+plan *pass_plan(const model_config *config, int64_t batch, int64_t context,
+                const pass_options *options) {
+    transformer_options sizes = {
+        .batch = batch, .context = context, .keep_logits = options->keep_all};
+    graph *g;
+    expect(transformer_build(config, &sizes, &g));
+    if (options->pass != STEP_FORWARD)
+        append_backward(g, options);
+    if (options->pass == STEP_FULL) {
+        optimizer_options optimizer = step_default_optimizer();
+        optimizer.clip_norm = 1;
+        expect(optimizer_append_adamw(g, &optimizer));
+    }
+    expect(graph_verify(g));
+    plan *p;
+    expect(lower_graph(g, BACKEND_CPU, &p));
+    graph_destroy(g);
+    if (options->is_static)
+        memory_plan_apply(p);
+    return p;
+}
