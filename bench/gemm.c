@@ -1,10 +1,11 @@
 /* gemm.c - our matrix products beside dnnl_sgemm alone, on every shape of a training step.
  *
- *   build/bench_gemm [PRESET] [CONTEXT] [ROUNDS]      default: small 128 15
+ *   build/bench_gemm [PRESET] [CONTEXT] [ROUNDS] [fp32|bf16]      default: small 128 15 fp32
  *
  * The shapes are read from the plan of the step. The two sides alternate, round by round; the
  * table gives the median of each and the median ratio of the rounds. The library runs with all
- * its threads; a batch is a loop of calls. */
+ * its threads; a batch is a loop of calls. With bf16 our side multiplies bf16, giving bf16, by the
+ * fastest way this CPU has; the library still multiplies fp32. */
 #include <dlfcn.h>
 #include <math.h>
 #include <omp.h>
@@ -85,11 +86,55 @@ static void run_library(sgemm_function *sgemm, const kernel_args *args, const ma
     }
 }
 
+/* One of the two sides of a case: its operands, filled, and what it runs. */
+typedef struct side_of_case {
+    tensor operands[3];
+    kernel_args args;
+    gemm_problem problem;
+    gemm_method method;
+    void *workspace;
+} side_of_case;
+
+static void *allocate(size_t bytes) {
+    void *block = aligned_alloc(64, (bytes + 64) / 64 * 64);
+    if (!block) {
+        fprintf(stderr, "bench_gemm: no memory for %zu bytes\n", bytes);
+        exit(1);
+    }
+    return block;
+}
+
+static void side_init(side_of_case *side, const plan_launch *l, dtype type) {
+    side->args = layouts_of(l, side->operands);
+    for (int i = 0; i < 3; i++) {
+        tensor *t = &side->operands[i];
+        t->type = type;
+        t->data = allocate((size_t)tensor_bytes(t));
+        for (int64_t j = 0; j < shape_elements(&t->shape); j++)
+            dtype_store(type, t->data, j, (double)(j % 17) * 0.1 - 0.8);
+    }
+    side->problem = matmul_gemm_problem(&side->args);
+    side->method = gemm_pick(&side->problem);
+    side->workspace = allocate(gemm_workspace_bytes_by(side->method, &side->problem));
+}
+
+static void side_release(side_of_case *side) {
+    for (int i = 0; i < 3; i++)
+        free(side->operands[i].data);
+    free(side->workspace);
+}
+
 int main(int argc, char **argv) {
     step_options options = {.batch = 4,
                             .context = argc > 2 ? atoll(argv[2]) : 128,
                             .pipeline = {.pass = STEP_FULL, .optimizer = step_default_optimizer()}};
     int rounds = argc > 3 ? atoi(argv[3]) : 15;
+    const char *type_name = argc > 4 ? argv[4] : "fp32";
+    dtype type = strcmp(type_name, "bf16") == 0 ? DTYPE_BF16 : DTYPE_F32;
+    if (type == DTYPE_F32 && strcmp(type_name, "fp32") != 0) {
+        fprintf(stderr, "bench_gemm: precision is '%s', it can be fp32 or bf16\n", type_name);
+        return 2;
+    }
     plan *p;
     if (model_config_from_preset(argc > 1 ? argv[1] : "small", &options.config) != DYNO_OK ||
         step_plan_create(&options, &p) != DYNO_OK || rounds < 1) {
@@ -110,22 +155,19 @@ int main(int argc, char **argv) {
     shape_case cases[MOST];
     int count = collect(p, cases, MOST);
     report_table *t = table_create("matrix products of a step: ours against dnnl_sgemm alone");
-    static const char *const headers[] = {"batch", "M", "N", "K", "operands", "per step",
-                                          "ours GFLOP/s", "library GFLOP/s", "ours/library"};
+    static const char *const headers[] = {
+        "batch",           "M",           "N", "K", "operands", "per step", "ours GFLOP/s",
+        "library GFLOP/s", "ours/library"};
     for (int i = 0; i < 9; i++)
         table_add_column(t, headers[i], headers[i], i == 4 ? TABLE_LEFT : TABLE_RIGHT);
     double log_sum = 0, worst = INFINITY, our_total = 0, library_total = 0, flops_total = 0;
+    gemm_method method = GEMM_PORTABLE;
     omp_set_num_threads(threads_count());
     for (int c = 0; c < count; c++) {
         const matmul_problem *q = &cases[c].problem;
-        tensor operands[3];
-        kernel_args args = layouts_of(cases[c].launch, operands);
-        for (int i = 0; i < 3; i++) {
-            int64_t elements = shape_elements(&operands[i].shape);
-            operands[i].data = aligned_alloc(64, ((size_t)elements * 4 + 63) / 64 * 64);
-            for (int64_t j = 0; operands[i].data && j < elements; j++)
-                ((float *)operands[i].data)[j] = (float)(j % 17) * 0.1f - 0.8f;
-        }
+        side_of_case us, library_side;
+        side_init(&us, cases[c].launch, type);
+        side_init(&library_side, cases[c].launch, DTYPE_F32);
         double flops = 2.0 * (double)(q->batches * q->m * q->n) * (double)q->k;
         double *ours = memory_allocate((size_t)rounds, sizeof *ours);
         double *theirs = memory_allocate((size_t)rounds, sizeof *theirs);
@@ -134,10 +176,10 @@ int main(int argc, char **argv) {
         for (int r = -1; r < rounds; r++) {
             int64_t begin = clock_now_ns();
             for (int i = 0; i < repeats; i++)
-                cases[c].launch->kernel->run(&args);
+                gemm_run_by(us.method, &us.problem, us.workspace);
             int64_t middle = clock_now_ns();
             for (int i = 0; i < repeats; i++)
-                run_library(sgemm, &args, q);
+                run_library(sgemm, &library_side.args, q);
             int64_t end = clock_now_ns();
             if (r < 0)
                 continue; /* both warmed up */
@@ -164,17 +206,22 @@ int main(int argc, char **argv) {
         table_add_real(t, flops / our_ns, 1);
         table_add_real(t, flops / library_ns, 1);
         table_add_real(t, speedup, 3);
-        for (int i = 0; i < 3; i++)
-            free(operands[i].data);
+        method = us.method;
+        side_release(&us);
+        side_release(&library_side);
         free(ours);
         free(theirs);
         free(ratio);
     }
-    table_add_note(t, "kernel %s, %d threads, %d rounds; geometric mean of ours/library %.3f, worst "
-                      "%.3f", cases[0].launch->kernel_name, threads_count(), rounds,
-                   exp(log_sum / count), worst);
-    table_add_note(t, "all products of a step: ours %.1f ms (%.1f GFLOP/s), library %.1f ms (%.1f "
-                      "GFLOP/s)", our_total / 1e6, flops_total / our_total, library_total / 1e6,
+    table_add_note(
+        t,
+        "ours %s by %s, %d threads, %d rounds; geometric mean of ours/library %.3f, worst "
+        "%.3f",
+        type_name, gemm_method_name(method), threads_count(), rounds, exp(log_sum / count), worst);
+    table_add_note(t,
+                   "all products of a step: ours %.1f ms (%.1f GFLOP/s), library %.1f ms (%.1f "
+                   "GFLOP/s)",
+                   our_total / 1e6, flops_total / our_total, library_total / 1e6,
                    flops_total / library_total);
     text out = {0};
     table_render(t, TABLE_TERMINAL, table_wants_bold(), &out);

@@ -56,8 +56,8 @@ typedef struct dyno_cost {
     int64_t reserved_bytes; /* what the allocator holds for it */
 } dyno_cost;
 
-dyno_status dyno_model_plan(const dyno_model *model, dyno_pass pass, int64_t batch,
-                            int64_t context, dyno_cost *out);
+dyno_status dyno_model_plan(const dyno_model *model, dyno_pass pass, int64_t batch, int64_t context,
+                            dyno_cost *out);
 
 /* ---- training ---- */
 

@@ -20,6 +20,7 @@ const char *isa_name(isa which) {
 #if defined(__x86_64__)
 
 #include <cpuid.h>
+#include <immintrin.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -62,6 +63,30 @@ static uint64_t state_the_kernel_saves(void) {
     return (uint64_t)high << 32 | low;
 }
 
+/* One product of tiles of ones: each sum is 32. */
+__attribute__((target("amx-tile,amx-bf16"))) static bool tiles_multiply(void) {
+    _Alignas(64) uint8_t configuration[64] = {1}; /* palette 1, then bytes a row, then rows */
+    for (int tile = 0; tile < 3; tile++) {
+        configuration[16 + 2 * tile] = 64;
+        configuration[48 + tile] = 16;
+    }
+    _Alignas(64) uint16_t ones[16 * 32];
+    _Alignas(64) float sums[16 * 16];
+    for (int i = 0; i < 16 * 32; i++)
+        ones[i] = 0x3f80;
+    _tile_loadconfig(configuration);
+    _tile_zero(0);
+    _tile_loadd(1, ones, 64);
+    _tile_loadd(2, ones, 64);
+    _tile_dpbf16ps(0, 1, 2);
+    _tile_stored(0, sums, 64);
+    _tile_release();
+    for (int i = 0; i < 16 * 16; i++)
+        if (sums[i] != 32.0f)
+            return false;
+    return true;
+}
+
 isa_answer isa_check(isa which) {
     isa_answer answer = {0};
     for (const requirement *need = NEEDS[which].bits; need->name; need++)
@@ -80,6 +105,11 @@ isa_answer isa_check(isa which) {
         if (syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) != 0) {
             snprintf(answer.why_not, sizeof answer.why_not, "the kernel refuses permission: %s",
                      strerror(errno));
+            return answer;
+        }
+        if (!tiles_multiply()) {
+            snprintf(answer.why_not, sizeof answer.why_not,
+                     "tiles can be used, but a product of two came out wrong");
             return answer;
         }
     }

@@ -1,7 +1,7 @@
 /* isa.h - which instruction sets this process may use, and why not when it may not.
  *
  * Usable means three parties agree: the CPU has the instructions, the kernel saves their
- * registers, and for AMX it also permits this process the tiles. */
+ * registers, and for AMX it also permits this process the tiles, which then prove it. */
 #ifndef BASE_ISA_H
 #define BASE_ISA_H
 

@@ -17,7 +17,7 @@ char *memory_copy_string(const char *text);
 #define MEMORY_GROW(array, count, capacity)                                                        \
     do {                                                                                           \
         if ((count) == (capacity)) {                                                               \
-            (capacity) = (capacity) ? (capacity) * 2 : 16;                                         \
+            (capacity) = (capacity) ? (capacity)*2 : 16;                                           \
             (array) = memory_resize((array), (size_t)(capacity), sizeof *(array));                 \
         }                                                                                          \
     } while (0)

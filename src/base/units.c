@@ -48,11 +48,13 @@ units_text units_duration(double seconds) {
 }
 
 dyno_status units_parse_bytes(const char *text, int64_t *bytes) {
-    static const struct { const char *name; double factor; } units[] = {
-        {"", 1}, {"B", 1},
-        {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30}, {"TiB", 0x1p40},
-        {"K", 0x1p10}, {"M", 0x1p20}, {"G", 0x1p30}, {"T", 0x1p40},
-        {"kB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12},
+    static const struct {
+        const char *name;
+        double factor;
+    } units[] = {
+        {"", 1},         {"B", 1},      {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30},
+        {"TiB", 0x1p40}, {"K", 0x1p10}, {"M", 0x1p20},   {"G", 0x1p30},   {"T", 0x1p40},
+        {"kB", 1e3},     {"MB", 1e6},   {"GB", 1e9},     {"TB", 1e12},
     };
     char *end;
     double value = strtod(text, &end);
@@ -68,6 +70,6 @@ dyno_status units_parse_bytes(const char *text, int64_t *bytes) {
             *bytes = (int64_t)total;
             return DYNO_OK;
         }
-    return dyno_fail(DYNO_INVALID, "'%s' is not a size: unknown unit '%s'; use KiB, MiB, GiB or TiB",
-                     text, end);
+    return dyno_fail(DYNO_INVALID,
+                     "'%s' is not a size: unknown unit '%s'; use KiB, MiB, GiB or TiB", text, end);
 }

@@ -7,7 +7,9 @@
 
 #include "base/status.h"
 
-typedef struct { char text[32]; } units_text;
+typedef struct {
+    char text[32];
+} units_text;
 
 /* "512 B", "1.50 MiB", "32.00 GiB". */
 units_text units_bytes(int64_t bytes);

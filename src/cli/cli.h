@@ -19,6 +19,8 @@ int cli_list(int argc, char **argv);
 int cli_init(int argc, char **argv);
 int cli_plan(int argc, char **argv);
 int cli_bench(int argc, char **argv);
+int cli_attention(int argc, char **argv);
+int cli_precision(int argc, char **argv);
 int cli_step(int argc, char **argv);
 int cli_show(int argc, char **argv);
 

@@ -6,7 +6,8 @@
 
 #include <stdbool.h>
 
-/* From now on SIGINT and SIGTERM only ask; the same signal again kills. */
+/* From now on SIGINT and SIGTERM only ask; a second one kills. Called once, before any other
+ * thread is made: those inherit that they take no signals. */
 void interrupt_install(void);
 bool interrupt_requested(void);
 

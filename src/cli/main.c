@@ -13,6 +13,9 @@ static const cli_verb VERBS[] = {
     {"list", "models, ops and kernels that dyno knows", cli_list},
     {"plan", "memory, FLOPs and launches of a step, without running it", cli_plan},
     {"bench", "time forward, backward and whole training steps over a sweep", cli_bench},
+    {"attention", "time attention alone, forward and backward, over lengths and head sizes",
+     cli_attention},
+    {"precision", "what 16 bits do to sums, and which type everything has", cli_precision},
     {"init", "draw a model's weights and write a Hugging Face directory", cli_init},
     {"step", "run training steps of a Hugging Face model and write what they compute", cli_step},
     {"show", "print what a run recorded", cli_show},
@@ -58,7 +61,7 @@ static void print_help(FILE *stream) {
             "usage: dyno VERB [flags]\n\n",
             dyno_version());
     for (int i = 0; i < VERB_COUNT; i++)
-        fprintf(stream, "  %-8s %s\n", VERBS[i].name, VERBS[i].summary);
+        fprintf(stream, "  %-9s %s\n", VERBS[i].name, VERBS[i].summary);
     fputs("\n`dyno VERB --help` explains a verb with examples. Start with `dyno doctor`.\n",
           stream);
 }

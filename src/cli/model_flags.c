@@ -11,8 +11,8 @@ static void apply_shape_flags(const flags *given, model_config *config) {
         const char *flag;
         int64_t *field;
     } shapes[] = {
-        {"d-model", &config->d_model}, {"d-ff", &config->d_ff},
-        {"layers", &config->layers},   {"heads", &config->heads},
+        {"d-model", &config->d_model},   {"d-ff", &config->d_ff},
+        {"layers", &config->layers},     {"heads", &config->heads},
         {"kv-heads", &config->kv_heads}, {"head-dim", &config->head_dim},
         {"vocab", &config->vocab},
     };

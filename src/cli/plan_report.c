@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "base/units.h"
 #include "plan/memory_account.h"
+#include "plan/memory_formula.h"
 #include "plan/scope.h"
 
 enum { PEAK_VALUES = 16 }; /* rows for people; the record has all */
@@ -50,15 +51,16 @@ static void record_flops_by_scope(const plan *p, results_cell *cell) {
         costs[at].launches++;
     }
     qsort(costs, (size_t)count, sizeof *costs, most_flops_first);
-    static const results_column columns[] = {{"forward", "FLOP"}, {"backward", "FLOP"},
+    static const results_column columns[] = {{"forward", "FLOP"},   {"backward", "FLOP"},
                                              {"optimizer", "FLOP"}, {"flops", "FLOP"},
-                                             {"bytes", "B"},       {"launches", ""}};
+                                             {"bytes", "B"},        {"launches", ""}};
     const char *key = "scope";
     results_breakdown *table = cell_add_breakdown(cell, "by_scope", &key, 1, columns, 6);
     for (int i = 0; i < count; i++) {
         const double *f = costs[i].flops;
         const char *keys[] = {costs[i].scope};
-        results_value values[] = {results_real(f[PHASE_FORWARD]), results_real(f[PHASE_BACKWARD]),
+        results_value values[] = {results_real(f[PHASE_FORWARD]),
+                                  results_real(f[PHASE_BACKWARD]),
                                   results_real(f[PHASE_OPTIMIZER]),
                                   results_real(f[PHASE_FORWARD] + f[PHASE_BACKWARD] +
                                                f[PHASE_OPTIMIZER] + f[PHASE_COMMUNICATION]),
@@ -67,13 +69,6 @@ static void record_flops_by_scope(const plan *p, results_cell *cell) {
         breakdown_add_row(table, keys, values);
     }
     free(costs);
-}
-
-/* "4 x 12 x 128 x 128 x 4 B": every allocation prints as a formula. */
-static void append_formula(const plan_buffer *b, text *out) {
-    for (int i = 0; i < b->shape.rank; i++)
-        text_format(out, "%lld x ", (long long)b->shape.dim[i]);
-    text_format(out, "%d B", dtype_bytes(b->type));
 }
 
 /* Values of one name (layers folded), role and formula. */
@@ -116,7 +111,7 @@ static void record_peak_values(const plan *p, int launch, results_cell *cell) {
     results_breakdown *table = cell_add_breakdown(cell, "peak_values", keys, 3, columns, 2);
     for (int i = 0; i < count; i++) {
         text formula = {0};
-        append_formula(groups[i].sample, &formula);
+        memory_formula_append(groups[i].sample, &formula);
         const char *texts[] = {groups[i].name, role_name(groups[i].role), text_string(&formula)};
         results_value values[] = {results_integer(groups[i].count),
                                   results_integer(groups[i].bytes)};
@@ -182,19 +177,65 @@ static bool has_limit(const results *run) {
     return run->cell_count && cell_find_metric(run->cells[0], "memory_bytes");
 }
 
+static bool has_advice(const results *run) {
+    for (int64_t i = 0; i < run->cell_count; i++)
+        if (cell_find_parameter(run->cells[i], "fits_with"))
+            return true;
+    return false;
+}
+
+/* How cells are run: parameters that are columns when they vary and part of the title when not. */
+static const char *const WAYS[] = {"mode", "math", "recompute"};
+enum { WAY_COUNT = sizeof WAYS / sizeof *WAYS };
+
+static bool varies(const results *run, const char *name) {
+    for (int64_t i = 1; i < run->cell_count; i++)
+        if (strcmp(parameter(run->cells[i], name), parameter(run->cells[0], name)) != 0)
+            return true;
+    return false;
+}
+
+/* "batch 4, compiled, bf16" */
+static void append_common_ways(const results *run, text *out) {
+    text_format(out, "batch %lld",
+                (long long)results_number(cell_find_parameter(run->cells[0], "batch")));
+    for (int i = 0; i < WAY_COUNT; i++) {
+        const char *way = parameter(run->cells[0], WAYS[i]);
+        bool is_recompute = i == WAY_COUNT - 1;
+        if (!varies(run, WAYS[i]) && !(is_recompute && strcmp(way, "none") == 0))
+            text_format(out, ", %s%s", is_recompute ? "recompute " : "", way);
+    }
+}
+
+static void add_way_columns(const results *run, report_table *t) {
+    for (int i = 0; i < WAY_COUNT; i++)
+        if (varies(run, WAYS[i]))
+            table_add_column(t, WAYS[i], WAYS[i], TABLE_LEFT);
+}
+
+static void add_ways(const results *run, const results_cell *cell, report_table *t) {
+    for (int i = 0; i < WAY_COUNT; i++)
+        if (varies(run, WAYS[i]))
+            table_add_text(t, parameter(cell, WAYS[i]));
+}
+
 static report_table *summary_table(const results *run) {
     static const struct {
         const char *role, *header;
-    } roles[] = {{"parameter", "weights"},   {"gradient", "gradients"},
-                 {"optimizer-state", "state"}, {"saved", "saved"},
+    } roles[] = {{"parameter", "weights"},
+                 {"gradient", "gradients"},
+                 {"optimizer-state", "state"},
+                 {"saved", "saved"},
                  {"activation", "activations"}};
-    char title[160];
-    snprintf(title, sizeof title, "plan: batch %lld, fp32, %s; bytes by role at the peak",
-             (long long)results_number(cell_find_parameter(run->cells[0], "batch")),
-             parameter(run->cells[0], "mode"));
-    report_table *t = table_create(title);
+    text title = {0};
+    text_append(&title, "plan: ");
+    append_common_ways(run, &title);
+    text_append(&title, "; bytes by role at the peak");
+    report_table *t = table_create(text_string(&title));
+    text_release(&title);
     table_add_column(t, "model", "model", TABLE_LEFT);
     table_add_column(t, "context", "context", TABLE_RIGHT);
+    add_way_columns(run, t);
     table_add_column(t, "pass", "pass", TABLE_LEFT);
     table_add_column(t, "parameters", "parameters", TABLE_RIGHT);
     table_add_column(t, "gflop", "GFLOP", TABLE_RIGHT);
@@ -208,12 +249,15 @@ static report_table *summary_table(const results *run) {
     table_add_column(t, "reserved_mib", "reserved MiB", TABLE_RIGHT);
     if (has_limit(run))
         table_add_column(t, "fits", "fits", TABLE_LEFT);
+    if (has_advice(run))
+        table_add_column(t, "fits_with", "would fit with", TABLE_LEFT);
     table_add_column(t, "peak_at", "peak at", TABLE_LEFT);
     for (int64_t i = 0; i < run->cell_count; i++) {
         const results_cell *cell = run->cells[i];
         table_add_row(t);
         table_add_text(t, parameter(cell, "model"));
         table_add_integer(t, context_of(cell));
+        add_ways(run, cell, t);
         table_add_text(t, parameter(cell, "pass"));
         table_add_integer(t, (int64_t)metric(cell, "parameters"));
         table_add_real(t, metric(cell, "flops") / 1e9, 1);
@@ -227,6 +271,8 @@ static report_table *summary_table(const results *run) {
         table_add_real(t, metric(cell, "reserved_bytes") / MIB, 1);
         if (has_limit(run))
             table_add_text(t, parameter(cell, "fits"));
+        if (has_advice(run))
+            table_add_text(t, parameter(cell, "fits_with"));
         table_add_text(t, parameter(cell, "peak_at"));
     }
     table_add_note(t, "peak: bytes alive at once. reserved: what the caching allocator holds for "
@@ -305,24 +351,34 @@ static report_table *peak_table(const results_cell *cell) {
     return t;
 }
 
+static bool is_run_alike(const results_cell *a, const results_cell *b) {
+    for (int i = 0; i < WAY_COUNT; i++)
+        if (strcmp(parameter(a, WAYS[i]), parameter(b, WAYS[i])) != 0)
+            return false;
+    return true;
+}
+
 /* Models and passes down, contexts across, in the order of the cells. */
 static report_table *map_table(const results *run) {
-    char title[160], limit[64] = "";
+    text title = {0};
+    text_append(&title, "memory needed, GiB (");
+    append_common_ways(run, &title);
+    text_append(&title, ")");
     if (has_limit(run))
-        snprintf(limit, sizeof limit, ", x: more than %s",
-                 units_bytes((int64_t)metric(run->cells[0], "memory_bytes")).text);
-    snprintf(title, sizeof title, "memory needed, GiB (batch %lld, fp32, %s)%s",
-             (long long)results_number(cell_find_parameter(run->cells[0], "batch")),
-             parameter(run->cells[0], "mode"), limit);
-    report_table *t = table_create(title);
+        text_format(&title, ", x: more than %s",
+                    units_bytes((int64_t)metric(run->cells[0], "memory_bytes")).text);
+    report_table *t = table_create(text_string(&title));
+    text_release(&title);
     table_add_column(t, "model", "model", TABLE_LEFT);
     table_add_column(t, "parameters", "parameters", TABLE_RIGHT);
+    add_way_columns(run, t);
     table_add_column(t, "pass", "pass", TABLE_LEFT);
     const results_cell *first = run->cells[0];
     int64_t across = 0;
     while (across < run->cell_count &&
            strcmp(parameter(run->cells[across], "model"), parameter(first, "model")) == 0 &&
-           strcmp(parameter(run->cells[across], "pass"), parameter(first, "pass")) == 0) {
+           strcmp(parameter(run->cells[across], "pass"), parameter(first, "pass")) == 0 &&
+           is_run_alike(run->cells[across], first)) {
         char header[48];
         snprintf(header, sizeof header, "context %lld", (long long)context_of(run->cells[across]));
         table_add_column(t, header, header, TABLE_RIGHT);
@@ -334,6 +390,7 @@ static report_table *map_table(const results *run) {
             table_add_row(t);
             table_add_text(t, parameter(cell, "model"));
             table_add_text(t, units_count(metric(cell, "parameters")).text);
+            add_ways(run, cell, t);
             table_add_text(t, parameter(cell, "pass"));
         }
         char needed[48];

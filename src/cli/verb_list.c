@@ -42,7 +42,7 @@ static report_table *presets_table(void) {
         int64_t parameters = model_parameter_elements(c);
         table_add_row(t);
         table_add_text(t, c->name);
-        const int64_t numbers[] = {c->d_model, c->d_ff,     c->layers, c->heads,
+        const int64_t numbers[] = {c->d_model,  c->d_ff,  c->layers, c->heads,
                                    c->kv_heads, c->vocab, parameters};
         for (int j = 0; j < 7; j++)
             table_add_integer(t, numbers[j]);
@@ -119,9 +119,12 @@ static dyno_status render(const char *wanted, table_format format, text *out) {
     if (found)
         return DYNO_OK;
     const char *nearest = text_nearest(wanted, names, LIST_COUNT);
-    return dyno_fail(DYNO_INVALID, "there is no list '%s'%s%s%s; there are presets, ops and kernels",
-                     wanted, nearest ? "; did you mean '" : "", nearest ? nearest : "",
-                     nearest ? "'?" : "");
+    return nearest ? dyno_fail(DYNO_INVALID, "there is no list '%s'; did you mean '%s'?", wanted,
+                               nearest)
+                   : dyno_fail(DYNO_INVALID,
+                               "there is no list '%s'; there are presets, ops and "
+                               "kernels",
+                               wanted);
 }
 
 int cli_list(int argc, char **argv) {
@@ -133,8 +136,8 @@ int cli_list(int argc, char **argv) {
     table_format format;
     dyno_status status = table_format_parse(flags_text(given, "format"), &format);
     if (status == DYNO_OK)
-        status = render(flags_positional_count(given) ? flags_positional(given, 0) : NULL, format,
-                        &out);
+        status =
+            render(flags_positional_count(given) ? flags_positional(given, 0) : NULL, format, &out);
     if (status == DYNO_OK)
         cli_print(&out);
     text_release(&out);

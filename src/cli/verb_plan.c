@@ -1,11 +1,14 @@
 /* verb_plan.c - `dyno plan`: every byte and FLOP of a step, before anything runs. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/file.h"
 #include "cli/cli.h"
 #include "cli/model_flags.h"
 #include "cli/plan_report.h"
+#include "cli/step_flags.h"
 #include "model/parameters.h"
+#include "train/plan_advice.h"
 #include "train/step_plan.h"
 
 static const flag_spec FLAGS[] = {
@@ -15,9 +18,7 @@ static const flag_spec FLAGS[] = {
      .maximum = 1 << 24},
     {"pass", "LIST", FLAG_TEXT_LIST, "step",
      .help = "how much of a step: forward, forward+backward (or backward), step"},
-    {"mode", NULL, FLAG_CHOICE, "eager",
-     .help = "eager: a launch for each op; compiled: fused kernels, memory planned beforehand",
-     .choices = STEP_MODE_CHOICES},
+    STEP_FLAGS,
     {"memory", "SIZE", FLAG_BYTES, NULL, .help = "says whether it fits this much, e.g. 32GiB"},
     {"detail", NULL, FLAG_SWITCH, NULL,
      .help = "FLOPs by scope and the values alive at the peak, also for more than one cell"},
@@ -45,9 +46,10 @@ static const flags_example EXAMPLES[] = {
 
 static const flags_verb VERB = {
     .name = "plan",
-    .summary = "Tells what a step would take: parameters, FLOPs by scope and in all, bytes by role, "
-               "the peak of memory, the launch it happens at and the values that make it, and "
-               "whether it fits. Nothing is allocated or run, so any size answers at once.",
+    .summary =
+        "Tells what a step would take: parameters, FLOPs by scope and in all, bytes by role, "
+        "the peak of memory, the launch it happens at and the values that make it, and "
+        "whether it fits. Nothing is allocated or run, so any size answers at once.",
     FLAGS_TABLE(FLAGS),
     FLAGS_EXAMPLES(EXAMPLES),
 };
@@ -56,23 +58,28 @@ typedef struct plan_job {
     const flags *given;
     model_config *models;
     int model_count;
+    step_variant *variants;
+    int variant_count;
     results *run;
     text printed; /* by --dump-after or --source */
 } plan_job;
 
+static step_options cell_options(const plan_job *job, const model_config *config, int64_t context,
+                                 step_pass pass, const step_variant *variant) {
+    step_options options = {
+        .config = *config,
+        .batch = flags_integer(job->given, "batch"),
+        .context = context,
+        .pipeline = {.pass = pass, .target = BACKEND_CPU, .optimizer = step_default_optimizer()}};
+    step_variant_apply(variant, &options.pipeline);
+    return options;
+}
+
 static dyno_status plan_cell(plan_job *job, const model_config *config, int64_t context,
-                             step_pass pass) {
-    step_mode mode;
-    RETURN_IF_FAILED(step_mode_parse(flags_text(job->given, "mode"), &mode));
-    step_options options = {.config = *config,
-                            .batch = flags_integer(job->given, "batch"),
-                            .context = context,
-                            .pipeline = {.pass = pass,
-                                         .mode = mode,
-                                         .target = BACKEND_CPU,
-                                         .optimizer = step_default_optimizer(),
-                                         .dump_after = flags_text(job->given, "dump-after"),
-                                         .dump = &job->printed}};
+                             step_pass pass, const step_variant *variant) {
+    step_options options = cell_options(job, config, context, pass, variant);
+    options.pipeline.dump_after = flags_text(job->given, "dump-after");
+    options.pipeline.dump = &job->printed;
     plan *p;
     RETURN_IF_FAILED(step_plan_create(&options, &p));
     results_cell *cell = results_add_cell(job->run);
@@ -80,13 +87,19 @@ static dyno_status plan_cell(plan_job *job, const model_config *config, int64_t 
     cell_set_integer(cell, "context", context);
     cell_set_integer(cell, "batch", options.batch);
     cell_set_text(cell, "pass", step_pass_name(pass));
-    cell_set_text(cell, "mode", step_mode_name(mode));
-    cell_set_text(cell, "math", "fp32");
+    step_variant_describe(variant, cell);
     cell_set_metric(cell, "parameters", "", model_parameter_elements(config));
     if (flags_switch(job->given, "source"))
         text_append(&job->printed, p->source ? p->source : "no generated kernels in eager mode\n");
-    plan_report_record(p, flags_bytes(job->given, "memory"), cell);
+    int64_t memory = flags_bytes(job->given, "memory");
+    plan_report_record(p, memory, cell);
     plan_destroy(p);
+    plan_advice advice;
+    if (memory && !flags_switch(job->given, "map") &&
+        strcmp(cell_find_parameter(cell, "fits")->text, "no") == 0) {
+        RETURN_IF_FAILED(plan_advice_find(&options, memory, &advice));
+        cell_set_text(cell, "fits_with", advice.text);
+    }
     return DYNO_OK;
 }
 
@@ -94,23 +107,21 @@ static dyno_status plan_cells(plan_job *job) {
     int contexts, passes;
     const int64_t *context = flags_list(job->given, "context", &contexts);
     const char *const *names = flags_text_list(job->given, "pass", &passes);
-    int64_t cells = (int64_t)job->model_count * contexts * passes;
+    int64_t cells = (int64_t)job->model_count * contexts * passes * job->variant_count;
     if ((flags_text(job->given, "dump-after") || flags_switch(job->given, "source")) && cells != 1)
         return dyno_fail(DYNO_INVALID,
-                         "--dump-after and --source print one cell, but %lld cells are asked for; give one "
-                         "--model, --context and --pass",
+                         "--dump-after and --source print one cell, but %lld are asked for; give "
+                         "one --model, --context, --pass, --mode, --precision and --recompute",
                          (long long)cells);
-    for (int i = 0; i < passes; i++) {
-        step_pass pass;
-        RETURN_IF_FAILED(step_pass_parse(names[i], &pass));
-    }
     for (int m = 0; m < job->model_count; m++)
-        for (int i = 0; i < passes; i++)
-            for (int c = 0; c < contexts; c++) {
-                step_pass pass;
-                RETURN_IF_FAILED(step_pass_parse(names[i], &pass));
-                RETURN_IF_FAILED(plan_cell(job, &job->models[m], context[c], pass));
-            }
+        for (int v = 0; v < job->variant_count; v++)
+            for (int i = 0; i < passes; i++)
+                for (int c = 0; c < contexts; c++) {
+                    step_pass pass;
+                    RETURN_IF_FAILED(step_pass_parse(names[i], &pass));
+                    RETURN_IF_FAILED(
+                        plan_cell(job, &job->models[m], context[c], pass, &job->variants[v]));
+                }
     job->run->is_complete = true;
     return DYNO_OK;
 }
@@ -133,6 +144,7 @@ static void print_run(const plan_job *job, table_format format) {
 static dyno_status run_job(plan_job *job, table_format format) {
     const char *directory = flags_text(job->given, "out");
     RETURN_IF_FAILED(model_flags_resolve(job->given, &job->models, &job->model_count));
+    RETURN_IF_FAILED(step_flags_resolve(job->given, &job->variants, &job->variant_count));
     if (directory)
         RETURN_IF_FAILED(file_make_output_directory(directory));
     RETURN_IF_FAILED(plan_cells(job));
@@ -145,13 +157,13 @@ int cli_plan(int argc, char **argv) {
     int exit_code;
     if (!cli_parse_flags(&VERB, argc, argv, &given, &exit_code))
         return exit_code;
-    plan_job job = {.given = given,
-                    .run = results_create("plan", argc, (const char *const *)argv)};
+    plan_job job = {.given = given, .run = results_create("plan", argc, (const char *const *)argv)};
     table_format format;
     dyno_status status = table_format_parse(flags_text(given, "format"), &format);
     if (status == DYNO_OK)
         status = run_job(&job, format);
     free(job.models);
+    free(job.variants);
     text_release(&job.printed);
     results_destroy(job.run);
     exit_code = status == DYNO_OK ? 0 : cli_report_failure(status);

@@ -11,6 +11,7 @@
 #include "cli/interrupt.h"
 #include "cli/model_flags.h"
 #include "cli/progress.h"
+#include "cli/step_flags.h"
 #include "train/hf_directory.h"
 #include "train/safetensors.h"
 #include "train/tokens.h"
@@ -30,9 +31,9 @@ static const flag_spec FLAGS[] = {
     {"lr", NULL, FLAG_REAL, "1e-3", .help = "learning rate", .real_minimum = 0,
      .real_maximum = 1e6},
     {"beta1", NULL, FLAG_REAL, "0.9", .help = "AdamW's decay of the first moment",
-     .real_minimum = 0, .real_maximum = 0.9999999},
+     .real_minimum = 0, .real_maximum = 0.9999},
     {"beta2", NULL, FLAG_REAL, "0.95", .help = "AdamW's decay of the second moment",
-     .real_minimum = 0, .real_maximum = 0.9999999},
+     .real_minimum = 0, .real_maximum = 0.9999},
     {"eps", NULL, FLAG_REAL, "1e-8", .help = "AdamW's epsilon", .real_minimum = 0,
      .real_maximum = 1},
     {"weight-decay", NULL, FLAG_REAL, "0.1", .help = "AdamW's weight decay, on every parameter",
@@ -48,19 +49,19 @@ static const flag_spec FLAGS[] = {
      .help = "also writes the trained model as a Hugging Face directory"},
     {"threads", NULL, FLAG_INTEGER, "0", .help = "threads; 0 takes every core there is",
      .minimum = 0, .maximum = 4096},
-    {"mode", NULL, FLAG_CHOICE, "eager",
-     .help = "eager: a launch for each op; compiled: fused kernels, memory planned beforehand",
-     .choices = STEP_MODE_CHOICES},
+    STEP_FLAGS,
     {"memory", "SIZE", FLAG_BYTES, NULL,
      .help = "what the step may use; default: what the machine has free"},
 };
 
 static const flags_example EXAMPLES[] = {
-    {"step --load llama --tokens text.bin --batch 2 --context 64 --dump logits,loss --out a.safetensors",
+    {"step --load llama --tokens text.bin --batch 2 --context 64 --dump logits,loss --out "
+     "a.safetensors",
      "one step; logits and loss to compare with another framework"},
     {"step --load llama --tokens text.bin --steps 100 --clip 1 --save trained",
      "trains and keeps the model"},
-    {"step --load llama --tokens text.bin --steps 5 --dump loss,gradients,weights --out b.safetensors",
+    {"step --load llama --tokens text.bin --steps 5 --dump loss,gradients,weights --out "
+     "b.safetensors",
      "five AdamW steps: losses, the first gradients, the last weights"},
 };
 
@@ -116,13 +117,14 @@ static dyno_status check_token_count(const step_job *job) {
         return dyno_fail(DYNO_INVALID, "batch %lld x context %lld x steps %lld overflows",
                          (long long)job->batch, (long long)job->context, (long long)job->steps);
     if (needed > tokens_count(job->source))
-        return dyno_fail(DYNO_INVALID,
-                         "'%s' holds %lld tokens; %lld steps of batch %lld x context %lld need %lld "
-                         "(one more for the last target); use fewer steps, or --token-bytes if the "
-                         "ids are wider",
-                         flags_text(job->given, "tokens"), (long long)tokens_count(job->source),
-                         (long long)job->steps, (long long)job->batch, (long long)job->context,
-                         (long long)needed);
+        return dyno_fail(
+            DYNO_INVALID,
+            "'%s' holds %lld tokens; %lld steps of batch %lld x context %lld need %lld "
+            "(one more for the last target); use fewer steps, or --token-bytes if the "
+            "ids are wider",
+            flags_text(job->given, "tokens"), (long long)tokens_count(job->source),
+            (long long)job->steps, (long long)job->batch, (long long)job->context,
+            (long long)needed);
     return DYNO_OK;
 }
 
@@ -147,15 +149,14 @@ static dyno_status open_inputs(step_job *job) {
 
 static dyno_status load_model(step_job *job) {
     const flags *given = job->given;
-    step_mode mode;
-    RETURN_IF_FAILED(step_mode_parse(flags_text(given, "mode"), &mode));
+    step_variant variant;
+    RETURN_IF_FAILED(step_flags_resolve_one(given, &variant));
     step_options options = {
         .config = *hf_directory_config(job->directory),
         .batch = job->batch,
         .context = job->context,
         .keep_logits = job->dump.logits,
         .pipeline = {.pass = STEP_FULL,
-                     .mode = mode,
                      .target = BACKEND_CPU,
                      .keep_gradients = job->dump.gradients,
                      .optimizer = {.adamw = {.beta1 = flags_real(given, "beta1"),
@@ -163,6 +164,7 @@ static dyno_status load_model(step_job *job) {
                                              .eps = flags_real(given, "eps"),
                                              .weight_decay = flags_real(given, "weight-decay")},
                                    .clip_norm = flags_real(given, "clip")}}};
+    step_variant_apply(&variant, &options.pipeline);
     int64_t limit = flags_is_set(given, "memory") ? flags_bytes(given, "memory")
                                                   : memory_pool_available_bytes();
     RETURN_IF_FAILED(trainer_create(&options, limit, &job->model));
@@ -186,15 +188,15 @@ static dyno_status open_output(step_job *job) {
             (safetensors_tensor){arena_format(names, "g.%s", p.name), DTYPE_F32, p.shape};
     }
     for (int64_t k = 0; job->dump.loss && k < job->steps; k++)
-        list[count++] = (safetensors_tensor){arena_format(names, "loss.%lld", (long long)k),
-                                             DTYPE_F32, scalar};
+        list[count++] =
+            (safetensors_tensor){arena_format(names, "loss.%lld", (long long)k), DTYPE_F32, scalar};
     for (int i = 0; job->dump.weights && i < parameters; i++) {
         model_parameter p = model_parameter_at(config, i);
         list[count++] =
             (safetensors_tensor){arena_format(names, "w.%s", p.name), DTYPE_F32, p.shape};
     }
-    dyno_status status = safetensors_writer_create(flags_text(job->given, "out"), list, count,
-                                                   NULL, &job->writer);
+    dyno_status status =
+        safetensors_writer_create(flags_text(job->given, "out"), list, count, NULL, &job->writer);
     arena_destroy(names);
     free(list);
     return status;
@@ -225,14 +227,16 @@ static dyno_status run_steps(step_job *job, float *losses) {
     dyno_status status = DYNO_OK;
     for (int64_t k = 0; k < job->steps && status == DYNO_OK; k++) {
         if (interrupt_requested()) {
-            status = dyno_fail(DYNO_INTERRUPTED, "interrupted after %lld of %lld steps; nothing "
-                               "was written", (long long)k, (long long)job->steps);
+            status = dyno_fail(DYNO_INTERRUPTED,
+                               "interrupted after %lld of %lld steps; nothing "
+                               "was written",
+                               (long long)k, (long long)job->steps);
             break;
         }
         status = tokens_read(job->source, k * rows, rows + 1, vocab, ids);
         if (status == DYNO_OK)
-            status = trainer_step(job->model, ids, ids + 1, flags_real(job->given, "lr"),
-                                  &losses[k]);
+            status =
+                trainer_step(job->model, ids, ids + 1, flags_real(job->given, "lr"), &losses[k]);
         if (status == DYNO_OK && k == 0 && job->dump.logits)
             status = append_tensor(job, "logits");
         if (status == DYNO_OK && k == 0 && job->dump.gradients)
@@ -252,8 +256,8 @@ static dyno_status run_job(step_job *job) {
     float *losses = memory_allocate((size_t)job->steps, sizeof *losses);
     dyno_status status = run_steps(job, losses);
     if (status == DYNO_OK && job->dump.loss)
-        status = safetensors_writer_append(job->writer, losses,
-                                           (size_t)job->steps * sizeof *losses);
+        status =
+            safetensors_writer_append(job->writer, losses, (size_t)job->steps * sizeof *losses);
     if (status == DYNO_OK && job->dump.weights)
         status = append_parameters(job, "");
     const char *directory = flags_text(job->given, "save");

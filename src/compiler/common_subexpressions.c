@@ -58,8 +58,11 @@ dyno_status common_subexpressions_merge(graph *g) {
         while (twin && !same_node(twin, n))
             twin = older[twin->id];
         if (twin) {
-            for (int j = 0; j < n->output_count; j++)
+            for (int j = 0; j < n->output_count; j++) {
                 stands_for[n->outputs[j]->id] = twin->outputs[j];
+                if (n->outputs[j]->role == ROLE_SAVED)
+                    twin->outputs[j]->role = ROLE_SAVED;
+            }
         } else {
             older[n->id] = newest[chain];
             newest[chain] = n;

@@ -1,9 +1,10 @@
 /* fuse.c - greedy: in the order of the graph, each node joins the groups of those it reads, and
  * then of those that read the same memory.
  *
- * Invariant: groups are convex. No path leaves a group through a node outside and comes back, so
- * the members can run as one launch. Checked before every merge by walking back from all members'
- * inputs through nodes outside, no further than the first member. */
+ * Invariant: groups form no cycle. No path leaves a group through a node or group outside and
+ * comes back, so the members can run as one launch. Checked before every merge by walking back from
+ * all members' inputs, other groups being walked through whole: what goes into any member comes out
+ * of all. */
 #include "compiler/fuse.h"
 
 #include <stdlib.h>
@@ -21,14 +22,16 @@ enum { MOST_COLUMNS = 16384, MOST_MEMBERS = 64 };
 typedef struct fuser {
     graph *g;
     int *position;       /* node -> place in g->nodes, by node id */
-    int *first;          /* group -> position of its first member */
+    int *first, *last;   /* group -> position of its first and last member */
+    node **head, **tail; /* group -> its members, a chain */
+    node **next;         /* node id -> the next member */
     int *members;        /* group -> how many */
     fusion_space *space; /* group -> rows and columns */
     phase *phase;        /* group -> its members' */
     int *merged_into;    /* group -> the one that took it in, or 0 */
     int group_count;
-    int *reader;  /* value id -> the group that read it last from outside */
-    int *visited; /* node id -> mark of the walk that saw it */
+    int *reader;                  /* value id -> the group that read it last from outside */
+    int *visited, *visited_group; /* node id, group -> mark of the walk that saw it */
     int mark;
 } fuser;
 
@@ -108,26 +111,35 @@ typedef struct pair {
     int early, late, from; /* from: position of the first member of either */
 } pair;
 
-/* Whether a path from a member enters `n` through a node outside both groups. */
-static bool path_through_outside(fuser *f, const node *n, const pair *both, bool outside) {
-    for (int i = 0; i < n->input_count; i++) {
-        const node *p = n->inputs[i]->producer;
-        if (!p || f->position[p->id] < both->from)
-            continue;
-        if (p->group && (p->group == both->early || p->group == both->late)) {
-            if (outside)
-                return true;
-            continue;
-        }
-        bool is_outside = outside || !p->op->view;
-        if (is_outside && f->visited[p->id] == f->mark)
-            continue;
-        if (is_outside)
-            f->visited[p->id] = f->mark;
-        if (path_through_outside(f, p, both, is_outside))
+static bool comes_back(fuser *f, const node *p, const pair *both, bool outside);
+
+static bool inputs_come_back(fuser *f, const node *n, const pair *both, bool outside) {
+    for (int i = 0; i < n->input_count; i++)
+        if (n->inputs[i]->producer && comes_back(f, n->inputs[i]->producer, both, outside))
             return true;
-    }
     return false;
+}
+
+/* Whether `p` is, or depends on, a member of the pair, the way there leading outside. */
+static bool comes_back(fuser *f, const node *p, const pair *both, bool outside) {
+    int group = p->group;
+    if (group && (group == both->early || group == both->late))
+        return outside;
+    if (group) {
+        if (f->last[group] < both->from || f->visited_group[group] == f->mark)
+            return false;
+        f->visited_group[group] = f->mark;
+        for (const node *m = f->head[group]; m; m = f->next[m->id])
+            if (inputs_come_back(f, m, both, true))
+                return true;
+        return false;
+    }
+    outside = outside || !p->op->view;
+    if (f->position[p->id] < both->from || (outside && f->visited[p->id] == f->mark))
+        return false;
+    if (outside)
+        f->visited[p->id] = f->mark;
+    return inputs_come_back(f, p, both, outside);
 }
 
 static bool joins(const fuser *f, const node *n, int index, fusion_space wide, int *group) {
@@ -157,50 +169,50 @@ static const node *root_producer(const value *v) {
     return v->producer;
 }
 
-static bool can_merge(fuser *f, int early, int late, int end) {
+static bool can_merge(fuser *f, int early, int late) {
     if (f->members[early] + f->members[late] > MOST_MEMBERS)
         return false;
-    fusion_space wide = f->space[early].columns > f->space[late].columns ? f->space[early]
-                                                                          : f->space[late];
+    fusion_space wide =
+        f->space[early].columns > f->space[late].columns ? f->space[early] : f->space[late];
     pair both = {early, late, f->first[early] < f->first[late] ? f->first[early] : f->first[late]};
     f->mark++;
-    for (int i = both.from; i <= end; i++) {
-        const node *n = f->g->nodes[i];
-        if (!n->group || (n->group != early && n->group != late))
-            continue;
-        int other = n->group == early ? late : early, group;
-        for (int j = 0; j < n->input_count; j++) {
-            /* A member read in another order must have been written to memory before. */
-            const node *p = root_producer(n->inputs[j]);
-            if (p && p->group == other && !joins(f, n, j, wide, &group))
+    const node *heads[] = {f->head[early], f->head[late]};
+    for (int side = 0; side < 2; side++)
+        for (const node *n = heads[side]; n; n = f->next[n->id]) {
+            int other = side ? early : late, group;
+            for (int j = 0; j < n->input_count; j++) {
+                /* A member read in another order must have been written to memory before. */
+                const node *p = root_producer(n->inputs[j]);
+                if (p && p->group == other && !joins(f, n, j, wide, &group))
+                    return false;
+            }
+            if (inputs_come_back(f, n, &both, false))
                 return false;
         }
-        if (path_through_outside(f, n, &both, false))
-            return false;
-    }
     return true;
 }
 
-static void merge(fuser *f, int early, int late, int end) {
-    int from = f->first[early] < f->first[late] ? f->first[early] : f->first[late];
-    for (int i = from; i <= end; i++)
-        if (f->g->nodes[i]->group == late)
-            f->g->nodes[i]->group = early;
+static void merge(fuser *f, int early, int late) {
+    for (node *m = f->head[late]; m; m = f->next[m->id])
+        m->group = early;
+    f->next[f->tail[early]->id] = f->head[late];
+    f->tail[early] = f->tail[late];
     f->merged_into[late] = early;
     f->members[early] += f->members[late];
-    f->first[early] = from;
+    f->first[early] = f->first[early] < f->first[late] ? f->first[early] : f->first[late];
+    f->last[early] = f->last[early] > f->last[late] ? f->last[early] : f->last[late];
     if (f->space[late].columns > f->space[early].columns)
         f->space[early] = f->space[late];
 }
 
-static void try_merge(fuser *f, int a, int b, int end) {
+static void try_merge(fuser *f, int a, int b) {
     int early = f->first[a] < f->first[b] ? a : b, late = early == a ? b : a;
-    if (can_merge(f, early, late, end))
-        merge(f, early, late, end);
+    if (can_merge(f, early, late))
+        merge(f, early, late);
 }
 
 /* Groups that read the same full value from memory read it once if they are one. */
-static void join_readers(fuser *f, const node *n, int at) {
+static void join_readers(fuser *f, const node *n) {
     for (int i = 0; i < n->input_count; i++) {
         fusion_read read = fusion_read_of(n, i, f->space[n->group]);
         const node *p = read.source->producer;
@@ -212,7 +224,7 @@ static void join_readers(fuser *f, const node *n, int at) {
         if (other && other != n->group && f->phase[other] == n->phase &&
             f->space[other].rows == f->space[n->group].rows &&
             f->space[other].columns == f->space[n->group].columns)
-            try_merge(f, other, n->group, at);
+            try_merge(f, other, n->group);
         f->reader[read.source->id] = n->group;
     }
 }
@@ -227,7 +239,8 @@ static void place_node(fuser *f, int at) {
         return;
     int group = ++f->group_count;
     n->group = group;
-    f->first[group] = at;
+    f->first[group] = f->last[group] = at;
+    f->head[group] = f->tail[group] = n;
     f->members[group] = 1;
     f->space[group] = own;
     f->phase[group] = n->phase;
@@ -235,9 +248,9 @@ static void place_node(fuser *f, int at) {
         int other;
         if (!joins(f, n, i, f->space[n->group], &other) || other == n->group)
             continue;
-        try_merge(f, other, n->group, at);
+        try_merge(f, other, n->group);
     }
-    join_readers(f, n, at);
+    join_readers(f, n);
 }
 
 /* Groups of one node that is no different from its eager kernel still gain: they vectorise for
@@ -353,6 +366,11 @@ dyno_status fuse_groups(graph *g) {
     fuser f = {.g = g,
                .position = memory_allocate(nodes, sizeof(int)),
                .first = memory_allocate(nodes + 2, sizeof(int)),
+               .last = memory_allocate(nodes + 2, sizeof(int)),
+               .head = memory_allocate(nodes + 2, sizeof(node *)),
+               .tail = memory_allocate(nodes + 2, sizeof(node *)),
+               .next = memory_allocate(nodes, sizeof(node *)),
+               .visited_group = memory_allocate(nodes + 2, sizeof(int)),
                .members = memory_allocate(nodes + 2, sizeof(int)),
                .space = memory_allocate(nodes + 2, sizeof(fusion_space)),
                .phase = memory_allocate(nodes + 2, sizeof(phase)),
@@ -366,6 +384,11 @@ dyno_status fuse_groups(graph *g) {
     schedule(g, renumber(g));
     free(f.position);
     free(f.first);
+    free(f.last);
+    free(f.head);
+    free(f.tail);
+    free(f.next);
+    free(f.visited_group);
     free(f.members);
     free(f.space);
     free(f.phase);

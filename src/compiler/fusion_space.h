@@ -13,8 +13,8 @@ typedef struct fusion_space {
 } fusion_space;
 
 typedef enum fusion_kind {
-    FUSION_NONE,       /* cannot be fused: a launch of its own */
-    FUSION_VIEW,       /* launches nothing */
+    FUSION_NONE, /* cannot be fused: a launch of its own */
+    FUSION_VIEW, /* launches nothing */
     FUSION_ELEMENTWISE,
     FUSION_ROW_REDUCE,  /* over the last dimension */
     FUSION_BLOCK_REDUCE /* over the middle of [P, rows/P, C]: partial sums of columns */

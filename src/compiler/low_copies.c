@@ -34,9 +34,9 @@ dyno_status low_copies_bind(graph *g) {
             continue;
         value *copy = low_copy_find(g, n->inputs[0]);
         if (!copy)
-            copy = graph_add_leaf(g, ROLE_PARAMETER, made->type, &made->shape,
-                                  arena_format(g->memory, LOW_COPY_PREFIX "%s",
-                                               n->inputs[0]->name));
+            copy =
+                graph_add_leaf(g, ROLE_PARAMETER, made->type, &made->shape,
+                               arena_format(g->memory, LOW_COPY_PREFIX "%s", n->inputs[0]->name));
         if (copy->type != made->type)
             continue;
         rewrite_replace(g, made, copy);

@@ -72,8 +72,8 @@ static const kernel *pick_kernel(const lowering *l, const op *kind, const kernel
 }
 
 static attributes copy_attributes(plan *p, const attributes *from) {
-    attributes list = {from->count, arena_allocate(p->memory, (size_t)from->count,
-                                                   sizeof(attribute))};
+    attributes list = {from->count,
+                       arena_allocate(p->memory, (size_t)from->count, sizeof(attribute))};
     for (int i = 0; i < from->count; i++) {
         list.items[i] = from->items[i];
         list.items[i].name = arena_copy_string(p->memory, from->items[i].name);
@@ -226,8 +226,8 @@ dyno_status lower_graph(const graph *g, backend target, plan **out) {
     lower_find_escapes(&l);
     dyno_status status = lower_nodes(&l);
     if (l.source.length)
-        l.p->source = arena_format(l.p->memory, "%s%s", fused_kernel_c_prelude(),
-                                   text_string(&l.source));
+        l.p->source =
+            arena_format(l.p->memory, "%s%s", fused_kernel_c_prelude(), text_string(&l.source));
     if (status == DYNO_OK) {
         name_values(&l);
         plan_finish(l.p);

@@ -7,8 +7,8 @@
 #include "plan/plan.h"
 
 /* One launch for each node or fused group, in the graph's order; nodes that are views of their
- * input's memory launch nothing. The plan keeps no reference to the graph. On failure *out is NULL and the
- * message says, for each kernel of the op, why it declined. */
+ * input's memory launch nothing. The plan keeps no reference to the graph. On failure *out is NULL
+ * and the message says, for each kernel of the op, why it declined. */
 NODISCARD dyno_status lower_graph(const graph *g, backend target, plan **out);
 
 #endif

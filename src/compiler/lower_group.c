@@ -148,8 +148,7 @@ static void describe_members(group_builder *b) {
                             .output = -1,
                             .read_count = n->input_count};
         m->is_row = m->kind == FUSION_ROW_REDUCE ||
-                    (m->kind == FUSION_ELEMENTWISE &&
-                     fusion_is_row_value(n->outputs[0], b->space));
+                    (m->kind == FUSION_ELEMENTWISE && fusion_is_row_value(n->outputs[0], b->space));
         if (m->kind == FUSION_BLOCK_REDUCE)
             b->k.rows_per_unit = n->inputs[0]->shape.dim[1];
         for (int j = 0; j < n->input_count; j++)

@@ -6,9 +6,13 @@
 #include "compiler/autodiff.h"
 #include "compiler/common_subexpressions.h"
 #include "compiler/dead_code.h"
+#include "compiler/fold_casts.h"
 #include "compiler/fuse.h"
+#include "compiler/low_copies.h"
 #include "compiler/lower.h"
 #include "compiler/mark_saved.h"
+#include "compiler/rematerialize.h"
+#include "compiler/swap_loss_head.h"
 #include "graph/graph_text.h"
 #include "graph/verify.h"
 #include "plan/memory_plan.h"
@@ -24,8 +28,10 @@ dyno_status step_pass_parse(const char *name, step_pass *pass) {
             *pass = (step_pass)i;
             return DYNO_OK;
         }
-    return dyno_fail(DYNO_INVALID, "there is no pass '%s'; there are forward, forward+backward "
-                     "and step", name);
+    return dyno_fail(DYNO_INVALID,
+                     "there is no pass '%s'; there are forward, forward+backward "
+                     "and step",
+                     name);
 }
 
 static const char *const mode_names[STEP_MODE_COUNT] = {"eager", "compiled"};
@@ -46,18 +52,47 @@ static dyno_status run_build(graph *g, const pipeline_options *options) {
     return graph_status(g);
 }
 
+static dyno_status run_precision(graph *g, const pipeline_options *options) {
+    return precision_apply(g, options->precision);
+}
+
 static dyno_status run_autodiff(graph *g, const pipeline_options *options) {
     if (options->pass == STEP_FORWARD)
         return DYNO_OK;
-    RETURN_IF_FAILED(autodiff_append_backward(
-        g, options->keep_gradients || options->pass == STEP_BACKWARD));
+    RETURN_IF_FAILED(
+        autodiff_append_backward(g, options->keep_gradients || options->pass == STEP_BACKWARD));
     return mark_saved_activations(g);
+}
+
+static dyno_status run_casts(graph *g, const pipeline_options *options) {
+    if (options->mode != STEP_COMPILED)
+        return DYNO_OK;
+    RETURN_IF_FAILED(fold_casts(g));
+    return low_copies_bind(g);
+}
+
+static dyno_status run_loss_head(graph *g, const pipeline_options *options) {
+    return options->mode == STEP_COMPILED ? swap_loss_head(g) : DYNO_OK;
+}
+
+static dyno_status run_rematerialize(graph *g, const pipeline_options *options) {
+    if (options->mode != STEP_COMPILED || options->pass == STEP_FORWARD)
+        return DYNO_OK;
+    return rematerialize_apply(g);
+}
+
+static dyno_status run_recompute(graph *g, const pipeline_options *options) {
+    if (options->pass == STEP_FORWARD)
+        return DYNO_OK;
+    return recompute_apply(g, &options->recompute);
 }
 
 static dyno_status run_optimizer(graph *g, const pipeline_options *options) {
     if (options->pass != STEP_FULL)
         return DYNO_OK;
-    return optimizer_append_adamw(g, &options->optimizer);
+    optimizer_options how = options->optimizer;
+    how.one_launch = how.one_launch || options->mode == STEP_COMPILED;
+    return optimizer_append_adamw(g, &how);
 }
 
 static dyno_status run_simplify(graph *g, const pipeline_options *options) {
@@ -77,10 +112,15 @@ dyno_status pipeline_compile(graph *g, const pipeline_options *options, plan **o
         dyno_status (*run)(graph *g, const pipeline_options *options);
     } passes[] = {
         {"build", run_build},         /* the model's forward, as it came */
+        {"precision", run_precision}, /* casts by a policy per op */
         {"autodiff", run_autodiff},   /* gradients of every parameter */
-        {"optimizer", run_optimizer}, /* clipping and AdamW */
-        {"simplify", run_simplify},   /* compiled: common subexpressions, dead code */
-        {"fuse", run_fuse},           /* compiled: groups that become one kernel each */
+        {"casts", run_casts},         /* compiled: folded; weights' low copies kept across steps */
+        {"loss-head", run_loss_head}, /* compiled: in chunks, all logits never exist together */
+        {"rematerialize", run_rematerialize}, /* compiled: element-wise work again, not saved */
+        {"recompute", run_recompute},         /* activation checkpointing */
+        {"optimizer", run_optimizer},         /* clipping and AdamW */
+        {"simplify", run_simplify},           /* compiled: common subexpressions, dead code */
+        {"fuse", run_fuse},                   /* compiled: groups that become one kernel each */
     };
     *out = NULL;
     for (size_t i = 0; i < sizeof passes / sizeof *passes; i++) {

@@ -4,6 +4,8 @@
 
 #include "base/text.h"
 #include "compiler/optimizer.h"
+#include "compiler/precision.h"
+#include "compiler/recompute.h"
 #include "graph/graph.h"
 #include "ops/kernel.h"
 #include "plan/plan.h"
@@ -32,6 +34,8 @@ NODISCARD dyno_status step_mode_parse(const char *name, step_mode *mode);
 typedef struct pipeline_options {
     step_pass pass;
     step_mode mode;
+    precision precision;
+    recompute_options recompute;
     backend target;
     bool keep_gradients; /* as outputs "g.P"; always so when the pass ends with the backward */
     optimizer_options optimizer;
@@ -40,7 +44,8 @@ typedef struct pipeline_options {
 } pipeline_options;
 
 /* The passes' names, "build|autodiff|...", for flags. */
-#define PIPELINE_PASS_CHOICES "build|autodiff|optimizer|simplify|fuse"
+#define PIPELINE_PASS_CHOICES                                                                      \
+    "build|precision|autodiff|casts|loss-head|rematerialize|recompute|optimizer|simplify|fuse"
 
 /* Runs the passes on `g`, which holds the forward pass, with the verifier between them. */
 NODISCARD dyno_status pipeline_compile(graph *g, const pipeline_options *options, plan **out);

@@ -27,8 +27,8 @@ typedef struct recomputation {
     graph *g;
     int node_count, value_count; /* before anything was added */
     int segment_count;
-    int *segment;   /* by node: of forward and backward ones; -1 outside of blocks */
-    bool *is_kept;  /* by value: the original is read in the backward, so it is there anyway */
+    int *segment;    /* by node: of forward and backward ones; -1 outside of blocks */
+    bool *is_kept;   /* by value: the original is read in the backward, so it is there anyway */
     bool *is_wanted; /* by value: to be computed again in the range at hand */
     value **copy;    /* by value: made for the range at hand */
     value **carried; /* by value: a copy that enters the range at hand; NULL: the original does */
@@ -138,23 +138,16 @@ static void back_by_halves(recomputation *r, int begin, int end, bool is_just_ma
         return;
     }
     int middle = begin + (end - begin) / 2;
-    bool *crosses = NULL;
     if (!is_just_made) {
         want_inputs(r, false, middle, end, begin, middle);
         want_inputs(r, true, middle, end, begin, middle);
-        crosses = memory_allocate((size_t)r->value_count, sizeof *crosses);
-        memcpy(crosses, r->is_wanted, (size_t)r->value_count * sizeof *crosses);
         run_again(r, begin, middle);
-        for (int i = 0; i < r->value_count; i++)
-            if (crosses[i])
+        for (int i = 0; i < r->value_count; i++) /* those nobody past the middle reads, idly */
+            if (r->copy[i])
                 r->carried[i] = r->copy[i];
         forget_copies(r);
     }
     back_by_halves(r, middle, end, is_just_made);
-    for (int i = 0; crosses && i < r->value_count; i++)
-        if (crosses[i])
-            r->carried[i] = NULL;
-    free(crosses);
     back_by_halves(r, begin, middle, false);
 }
 
@@ -202,8 +195,8 @@ dyno_status recompute_apply(graph *g, const recompute_options *options) {
         return DYNO_OK;
     int every = options->mode == RECOMPUTE_EVERY ? options->every : 1;
     if (every < 1)
-        return dyno_fail(DYNO_INVALID,
-                         "recompute: a segment of %d blocks; it must be at least 1", every);
+        return dyno_fail(DYNO_INVALID, "recompute: a segment of %d blocks; it must be at least 1",
+                         every);
     recomputation r = begin_recomputation(g, every);
     if (options->mode == RECOMPUTE_NESTED && r.segment_count > 0)
         back_by_halves(&r, 0, r.segment_count, true);

@@ -3,13 +3,15 @@
  * A value is asked for by what owns its memory: views are free, so all views of one owner are
  * saved or dropped together.
  *
- *   held(o)      the backward reads o or a view of it
- *   cheap(o)     made element by element, of values that are available
- *   available(o) a leaf, held, or cheap
+ *   held(o)      the backward reads o or a view of it, or the smaller value that o was cast from
+ *   small(o)     the reduction of something much larger: a row's sum or maximum
+ *   cheap(o)     made of values that are available, element by element or by a product that is
+ *                much larger than its operands (attention scores: few FLOPs, many bytes)
+ *   available(o) a leaf, held, small, or cheap
  *
  * All that is held and cheap can be dropped at once: following the inputs of a cheap value down
- * ends at leaves and at held values that are not cheap, and those stay. So there is no choice to
- * make, and the saved bytes left are the fewest this kind of work can reach.
+ * ends at leaves, at small values, and at held values that are not cheap, and those stay. So there
+ * is no choice to make.
  *
  * Copies serve the backward of one block and are made anew for another, so that none lives
  * across blocks. */
@@ -27,7 +29,7 @@
 
 typedef struct rematerialization {
     graph *g;
-    value **owner; /* by value: whose memory it lies in */
+    value **owner;            /* by value: whose memory it lies in */
     bool *is_held, *is_cheap; /* by owner */
     value **copy;             /* by value: for the block at hand */
 } rematerialization;
@@ -52,7 +54,39 @@ static void find_owners(rematerialization *r) {
 }
 
 static bool is_elementwise(const op *kind) {
-    return kind->expression || kind->view || kind == &op_cast;
+    return kind->expression || kind->view || kind == &op_cast || kind == &op_fill;
+}
+
+static double bytes_of(const value *v) {
+    return (double)shape_elements(&v->shape) * dtype_bytes(v->type);
+}
+
+/* A product worth running twice: its result takes several times the memory of its operands. */
+static bool is_expanding_product(const rematerialization *r, const node *n) {
+    enum { LEAST_EXPANSION = 3 };
+    if (n->op != &op_matmul || n->outputs[0]->shape.rank < 3)
+        return false;
+    double operands = bytes_of(r->owner[n->inputs[0]->id]) + bytes_of(r->owner[n->inputs[1]->id]);
+    return bytes_of(n->outputs[0]) >= LEAST_EXPANSION * operands;
+}
+
+static bool is_small(const value *o) {
+    enum { LEAST_REDUCTION = 16 };
+    const node *n = o->producer;
+    return n && n->op->class == OP_CLASS_REDUCTION &&
+           bytes_of(o) * LEAST_REDUCTION <= bytes_of(n->inputs[0]);
+}
+
+/* Of a cast and what it was cast from, the smaller is the one to keep. */
+static void hold_cast_sources(rematerialization *r) {
+    for (int i = r->g->node_count - 1; i >= 0; i--) {
+        const node *n = r->g->nodes[i];
+        if (n->phase != PHASE_FORWARD || n->op != &op_cast || !r->is_held[n->outputs[0]->id])
+            continue;
+        const value *source = r->owner[n->inputs[0]->id];
+        if (bytes_of(source) < bytes_of(n->outputs[0]))
+            r->is_held[source->id] = true;
+    }
 }
 
 static void decide(rematerialization *r) {
@@ -65,15 +99,17 @@ static void decide(rematerialization *r) {
     for (int i = 0; i < g->value_count; i++) /* for the caller, to the end */
         if (g->values[i]->is_output)
             r->is_held[r->owner[i]->id] = true;
+    hold_cast_sources(r);
     for (int i = 0; i < g->node_count; i++) {
         const node *n = g->nodes[i];
-        if (n->phase != PHASE_FORWARD || !is_elementwise(n->op) ||
+        if (n->phase != PHASE_FORWARD || !(is_elementwise(n->op) || is_expanding_product(r, n)) ||
             r->owner[n->outputs[0]->id] != n->outputs[0])
             continue;
         bool is_cheap = true;
         for (int j = 0; j < n->input_count; j++) {
             const value *o = r->owner[n->inputs[j]->id];
-            is_cheap = is_cheap && (!o->producer || r->is_held[o->id] || r->is_cheap[o->id]);
+            is_cheap = is_cheap &&
+                       (!o->producer || is_small(o) || r->is_held[o->id] || r->is_cheap[o->id]);
         }
         r->is_cheap[n->outputs[0]->id] = is_cheap;
     }
@@ -123,7 +159,7 @@ static void redirect_backward(rematerialization *r) {
     free(order);
 }
 
-dyno_status rematerialize_elementwise(graph *g) {
+dyno_status rematerialize_apply(graph *g) {
     size_t values = (size_t)g->value_count;
     rematerialization r = {.g = g,
                            .owner = memory_allocate(values, sizeof *r.owner),

@@ -7,8 +7,8 @@
 #include "graph/op.h"
 
 const char *op_class_name(op_class c) {
-    static const char *const names[OP_CLASS_COUNT] = {
-        "matmul", "element-wise", "reduction", "copy", "gather", "loss", "optimizer"};
+    static const char *const names[OP_CLASS_COUNT] = {"matmul", "element-wise", "reduction", "copy",
+                                                      "gather", "loss",         "optimizer"};
     return names[c];
 }
 
@@ -86,10 +86,10 @@ value *graph_add_node(graph *g, const op *kind, value *const *inputs, int input_
     if (g->status == DYNO_OK) {
         dyno_status status = DYNO_OK;
         if (kind->input_count == OP_ANY_COUNT ? input_count < 1 : kind->input_count != input_count)
-            status = dyno_fail(DYNO_INVALID, "takes %s%d inputs, %d given",
-                               kind->input_count == OP_ANY_COUNT ? "at least " : "",
-                               kind->input_count == OP_ANY_COUNT ? 1 : kind->input_count,
-                               input_count);
+            status =
+                dyno_fail(DYNO_INVALID, "takes %s%d inputs, %d given",
+                          kind->input_count == OP_ANY_COUNT ? "at least " : "",
+                          kind->input_count == OP_ANY_COUNT ? 1 : kind->input_count, input_count);
         if (status == DYNO_OK)
             status = kind->infer(n, types);
         for (int i = 0; status == DYNO_OK && i < n->output_count; i++)

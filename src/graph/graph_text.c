@@ -106,7 +106,8 @@ static bool accept(parser *p, const char *token) {
 static bool parse_word(parser *p, char word[MAX_WORD]) {
     skip_blanks(p);
     size_t length = 0;
-    while (isalnum((unsigned char)p->at[length]) || (p->at[length] && strchr("._-+", p->at[length])))
+    while (isalnum((unsigned char)p->at[length]) ||
+           (p->at[length] && strchr("._-+", p->at[length])))
         length++;
     if (length == 0 || length >= MAX_WORD)
         return false;
@@ -260,7 +261,8 @@ static dyno_status parse_node(parser *p) {
     while (ph < PHASE_COUNT && strcmp(word, phase_name((phase)ph)) != 0)
         ph++;
     if (ph == PHASE_COUNT)
-        return dyno_fail(DYNO_INVALID, "graph text, line %d: there is no phase '%s'", p->line, word);
+        return dyno_fail(DYNO_INVALID, "graph text, line %d: there is no phase '%s'", p->line,
+                         word);
     p->g->current_phase = (phase)ph;
     p->g->current_scope = parse_word(p, word) ? graph_intern_scope(p->g, word) : 0;
     int64_t group = 0;

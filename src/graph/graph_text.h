@@ -7,8 +7,8 @@
  *   %3 f32[8,1] activation = mean %2 {axes=[1]} @forward layers.0.norm #1
  *   output %3 "loss"
  *
- * "#1" is the fused group a node belongs to. Values are numbered as they appear: leaves first, then what nodes make. Printing a parsed
- * graph gives the text back. */
+ * "#1" is the fused group a node belongs to. Values are numbered as they appear: leaves first, then
+ * what nodes make. Printing a parsed graph gives the text back. */
 #ifndef GRAPH_GRAPH_TEXT_H
 #define GRAPH_GRAPH_TEXT_H
 

@@ -41,7 +41,7 @@ struct op {
     const char *name;
     const char *summary; /* one line for `dyno list ops` */
     op_class class;
-    int input_count; /* OP_ANY_COUNT: one or more */
+    int input_count;  /* OP_ANY_COUNT: one or more */
     int output_count; /* OP_ANY_COUNT: what count_outputs says */
 
     /* For ops whose number of outputs follows from inputs and attributes; at least 1. Must bear

@@ -20,8 +20,7 @@ static dyno_status broken(const graph *g, int position, const char *rule, const 
                      g->name, position, n->op->name, g->scopes[n->scope], rule, detail);
 }
 
-#define DETAIL(...)                                                                                \
-    (snprintf(detail, sizeof detail, __VA_ARGS__), (const char *)detail)
+#define DETAIL(...) (snprintf(detail, sizeof detail, __VA_ARGS__), (const char *)detail)
 
 static bool belongs_to(const graph *g, const value *v) {
     return v->id >= 0 && v->id < g->value_count && g->values[v->id] == v;
@@ -60,9 +59,9 @@ static dyno_status check_inputs(const graph *g, int position, const history *see
                                  phase_name(v->producer->phase)));
         if (v->producer->phase == PHASE_FORWARD && n->phase != PHASE_FORWARD &&
             v->role == ROLE_ACTIVATION)
-            return broken(g, position, "saved",
-                          DETAIL("value %d of the forward is read here but not marked saved",
-                                 v->id));
+            return broken(
+                g, position, "saved",
+                DETAIL("value %d of the forward is read here but not marked saved", v->id));
     }
     return DYNO_OK;
 }
@@ -73,7 +72,8 @@ static dyno_status check_types(const graph *g, int position, const value_type *e
     for (int i = 0; i < n->output_count; i++) {
         const value *v = n->outputs[i];
         if (!belongs_to(g, v))
-            return broken(g, position, "producer", DETAIL("output %d is no value of this graph", i));
+            return broken(g, position, "producer",
+                          DETAIL("output %d is no value of this graph", i));
         if (v->producer != n || v->output_index != i)
             return broken(g, position, "producer",
                           DETAIL("output %d, value %d, names another producer", i, v->id));

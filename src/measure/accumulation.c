@@ -26,6 +26,8 @@ double accumulation_run(const accumulation *a, double term, int64_t count) {
     if (a->is_term_cast_first)
         each = rounded(a->total, each);
     for (int64_t i = 0; i < count; i++)
-        total = rounded(a->total, total + each); /* exact in double, then rounded once */
+        /* A double has more than twice a float's digits, so that rounding to it first is as if
+         * the exact sum were rounded once. */
+        total = rounded(a->total, total + each);
     return total;
 }

@@ -62,3 +62,26 @@ statistics statistics_of_series(const results_series *series) {
     return series->kind == RESULTS_INTEGER ? statistics_of_integers(series->integers, series->count)
                                            : statistics_of_reals(series->reals, series->count);
 }
+
+static bool has_logarithm(double x) { return x > 0 && isfinite(x); }
+
+double statistics_growth_exponent(const double *x, const double *y, int64_t count) {
+    double mean_x = 0, mean_y = 0, points = 0;
+    for (int64_t i = 0; i < count; i++)
+        if (has_logarithm(x[i]) && has_logarithm(y[i])) {
+            mean_x += log(x[i]);
+            mean_y += log(y[i]);
+            points++;
+        }
+    if (points < 2)
+        return NAN;
+    mean_x /= points;
+    mean_y /= points;
+    double together = 0, alone = 0;
+    for (int64_t i = 0; i < count; i++)
+        if (has_logarithm(x[i]) && has_logarithm(y[i])) {
+            together += (log(x[i]) - mean_x) * (log(y[i]) - mean_y);
+            alone += (log(x[i]) - mean_x) * (log(x[i]) - mean_x);
+        }
+    return alone > 1e-12 ? together / alone : (double)NAN;
+}

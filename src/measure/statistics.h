@@ -20,4 +20,8 @@ statistics statistics_of_reals(const double *values, int64_t count);
 /* NULL counts as no samples. */
 statistics statistics_of_series(const results_series *series);
 
+/* k of the y = c x^k that fits best: least squares on the logarithms. NAN unless there are two
+ * different x; points that are not positive and finite are left out. */
+double statistics_growth_exponent(const double *x, const double *y, int64_t count);
+
 #endif

@@ -23,8 +23,9 @@ NODISCARD dyno_status timing_run(executor *e, const plan *p, const timing_option
                                  results_cell *cell);
 
 /* Adds the breakdowns "by_class", "by_kernel", "by_phase" and "by_scope" of an average step over
- * options->steps traced ones. Each sums to the traced step: what lies between launches has a row of its own.
- * The metric traced_step_ns is that step's length, to be held against the untraced ones. */
+ * options->steps traced ones. Each sums to the traced step: what lies between launches has a row of
+ * its own. The metric traced_step_ns is that step's length, to be held against the untraced ones.
+ */
 NODISCARD dyno_status timing_break_down(executor *e, const plan *p, const timing_options *options,
                                         results_cell *cell);
 

@@ -1,37 +1,26 @@
 /* transformer.c - the Llama family's decoder, written in small ops.
  *
- *   B batch, T context, D d_model, H heads, K key/value heads, G = H / K query heads sharing
- *   one, S head size, V vocabulary; N = B*T rows of the residual stream [N, D]. */
+ *   B batch, T context, D d_model, H heads, S head size, V vocabulary; N = B*T rows of the
+ *   residual stream [N, D]. */
 #include "model/transformer.h"
 
-#include <math.h>
 #include <stdio.h>
 
 #include "base/checked.h"
+#include "model/attention.h"
 #include "model/parameters.h"
 #include "ops/add/add.h"
 #include "ops/add_scalar/add_scalar.h"
 #include "ops/broadcast/broadcast.h"
 #include "ops/cross_entropy/cross_entropy.h"
-#include "ops/detach/detach.h"
-#include "ops/divide/divide.h"
-#include "ops/exp/exp.h"
-#include "ops/fill/fill.h"
 #include "ops/gather/gather.h"
-#include "ops/greater_equal/greater_equal.h"
-#include "ops/iota/iota.h"
 #include "ops/matmul/matmul.h"
-#include "ops/max/max.h"
 #include "ops/mean/mean.h"
 #include "ops/multiply/multiply.h"
 #include "ops/reshape/reshape.h"
 #include "ops/rope/rope.h"
 #include "ops/rsqrt/rsqrt.h"
-#include "ops/scale/scale.h"
-#include "ops/select/select.h"
 #include "ops/sigmoid/sigmoid.h"
-#include "ops/subtract/subtract.h"
-#include "ops/sum/sum.h"
 #include "ops/transpose/transpose.h"
 
 typedef struct builder {
@@ -41,8 +30,7 @@ typedef struct builder {
     int next_parameter;
     /* Made once, used by every layer. */
     rope_table rope;
-    value *mask; /* bool [T, T]: a query sees keys up to its own position */
-    value *minus_infinity;
+    attention_mask mask;
 } builder;
 
 /* Parameters are asked for in the order of parameters.h. */
@@ -66,25 +54,11 @@ static value *rmsnorm(builder *b, const char *scope, value *x) {
     value *weight = next_parameter(b);
     shape columns = SHAPE(1), row = SHAPE(1, weight->shape.dim[0]);
     value *square = build_multiply(g, x, x);
-    value *inverse = build_rsqrt(
-        g, build_add_scalar(g, build_mean(g, square, &columns), b->config->norm_eps));
+    value *inverse =
+        build_rsqrt(g, build_add_scalar(g, build_mean(g, square, &columns), b->config->norm_eps));
     value *normal = build_multiply(g, x, build_broadcast(g, inverse, &x->shape));
     value *scale = build_broadcast(g, build_reshape(g, weight, &row), &x->shape);
     value *y = build_multiply(g, normal, scale);
-    graph_leave_scope(g, outer);
-    return y;
-}
-
-/* Over the last dimension. The maximum is subtracted for range only, so it is cut off from
- * gradients: its own would cancel out exactly. */
-static value *softmax(builder *b, value *x) {
-    graph *g = b->g;
-    int outer = graph_enter_scope(g, "softmax");
-    shape last = SHAPE(x->shape.rank - 1);
-    value *largest = build_broadcast(g, build_detach(g, build_max(g, x, &last)), &x->shape);
-    value *e = build_exp(g, build_subtract(g, x, largest));
-    value *total = build_broadcast(g, build_sum(g, e, &last), &e->shape);
-    value *y = build_divide(g, e, total);
     graph_leave_scope(g, outer);
     return y;
 }
@@ -102,33 +76,13 @@ static value *rotate(builder *b, value *x) {
     return y;
 }
 
-/* Query heads that share a key/value head are laid below one another as G*T rows, so that one
- * product serves the group and its gradient sums over it. */
-static value *attend(builder *b, value *q, value *k, value *v) {
+/* [B, H, T, S] -> [N, H*S] */
+static value *merge_heads(builder *b, value *x) {
     graph *g = b->g;
-    const model_config *c = b->config;
-    int64_t B = b->B, T = b->T, H = c->heads, K = c->kv_heads, G = H / K, S = c->head_dim;
-    shape grouped = SHAPE(B, K, G * T, S), by_query = SHAPE(B, K, G, T, T);
-    shape rows = SHAPE(B, K, G * T, T), apart = SHAPE(B, H, T, S), merged = SHAPE(B * T, H * S);
-    shape one_mask = SHAPE(1, 1, 1, T, T), order = SHAPE(0, 2, 1, 3);
-
-    int outer = graph_enter_scope(g, "scores");
-    value *scores = build_matmul(g, build_reshape(g, q, &grouped), k, false, true);
-    graph_leave_scope(g, outer);
-    outer = graph_enter_scope(g, "scale");
-    scores = build_reshape(g, build_scale(g, scores, 1 / sqrt((double)S)), &by_query);
-    graph_leave_scope(g, outer);
-    outer = graph_enter_scope(g, "mask");
-    value *visible = build_broadcast(g, build_reshape(g, b->mask, &one_mask), &by_query);
-    value *hidden = build_broadcast_scalar(g, b->minus_infinity, &by_query);
-    scores = build_select(g, visible, scores, hidden);
-    graph_leave_scope(g, outer);
-    value *weights = softmax(b, scores);
-    outer = graph_enter_scope(g, "values");
-    value *mixed = build_matmul(g, build_reshape(g, weights, &rows), v, false, false);
-    graph_leave_scope(g, outer);
-    outer = graph_enter_scope(g, "merge");
-    value *heads = build_transpose(g, build_reshape(g, mixed, &apart), &order);
+    int64_t B = b->B, T = b->T, H = b->config->heads, S = b->config->head_dim;
+    shape apart = SHAPE(B, H, T, S), merged = SHAPE(B * T, H * S), order = SHAPE(0, 2, 1, 3);
+    int outer = graph_enter_scope(g, "merge");
+    value *heads = build_transpose(g, build_reshape(g, x, &apart), &order);
     value *y = build_reshape(g, heads, &merged);
     graph_leave_scope(g, outer);
     return y;
@@ -142,7 +96,9 @@ static value *attention(builder *b, value *x) {
     value *q = rotate(b, split_heads(b, linear(b, "q", x, wq), c->heads));
     value *k = rotate(b, split_heads(b, linear(b, "k", x, wk), c->kv_heads));
     value *v = split_heads(b, linear(b, "v", x, wv), c->kv_heads);
-    value *y = linear(b, "o", attend(b, q, k, v), wo);
+    attention_shape heads = {b->B, b->T, c->heads, c->kv_heads, c->head_dim};
+    value *mixed = build_attention(b->g, &heads, &b->mask, q, k, v);
+    value *y = linear(b, "o", merge_heads(b, mixed), wo);
     graph_leave_scope(b->g, outer);
     return y;
 }
@@ -171,15 +127,9 @@ static value *residual_add(builder *b, value *x, value *branch) {
 
 static void build_shared(builder *b) {
     graph *g = b->g;
-    int64_t T = b->T;
     int outer = graph_enter_scope(g, "constants");
-    shape column = SHAPE(T, 1), row = SHAPE(1, T), square = SHAPE(T, T);
-    value *position = build_iota(g, T);
-    b->mask = build_greater_equal(
-        g, build_broadcast(g, build_reshape(g, position, &column), &square),
-        build_broadcast(g, build_reshape(g, position, &row), &square));
-    b->minus_infinity = build_fill(g, DTYPE_F32, -INFINITY);
-    b->rope = build_rope_table(g, T, b->config->head_dim, b->config->rope_theta);
+    b->mask = build_causal_mask(g, b->T);
+    b->rope = build_rope_table(g, b->T, b->config->head_dim, b->config->rope_theta);
     graph_leave_scope(g, outer);
 }
 

@@ -25,9 +25,17 @@ COPY_ROW(copy_row_8, uint64_t)
 
 void copy_run(const kernel_args *args) {
     switch (dtype_bytes(args->inputs[0].type)) {
-    case 1: elementwise_run(args, copy_row_1); break;
-    case 2: elementwise_run(args, copy_row_2); break;
-    case 4: elementwise_run(args, copy_row_4); break;
-    default: elementwise_run(args, copy_row_8); break;
+    case 1:
+        elementwise_run(args, copy_row_1);
+        break;
+    case 2:
+        elementwise_run(args, copy_row_2);
+        break;
+    case 4:
+        elementwise_run(args, copy_row_4);
+        break;
+    default:
+        elementwise_run(args, copy_row_8);
+        break;
     }
 }

@@ -21,8 +21,8 @@ static void run_row(const walk *w, const int64_t *offset, int64_t skip, int64_t 
     for (int i = 1; i < w->count; i++) {
         const tensor *t = &w->operand[i];
         stride[i - 1] = t->stride[inner];
-        in[i - 1] = (const char *)t->data +
-                    (offset[i] + skip * t->stride[inner]) * dtype_bytes(t->type);
+        in[i - 1] =
+            (const char *)t->data + (offset[i] + skip * t->stride[inner]) * dtype_bytes(t->type);
     }
     w->row(n, (char *)out->data + (offset[0] + skip) * dtype_bytes(out->type), in, stride, w->s);
 }

@@ -9,7 +9,7 @@
 
 enum {
     GRAIN_ELEMENTS = 8192,
-    COLUMN_BLOCK = 64,   /* columns summed together, in registers */
+    COLUMN_BLOCK = 64,     /* columns summed together, in registers */
     ROWS_PER_PARTIAL = 128 /* rows added in float before they go into the double total */
 };
 
@@ -51,7 +51,8 @@ void reduction_reference(const node *n, const double *input, double *output, red
             stride *= to->dim[d];
         }
         if (kind == REDUCTION_MAX)
-            output[target] = input[i] > output[target] || isnan(input[i]) ? input[i] : output[target];
+            output[target] =
+                input[i] > output[target] || isnan(input[i]) ? input[i] : output[target];
         else
             output[target] += input[i];
     }
@@ -114,8 +115,8 @@ static void reduce_rows(void *context, int64_t begin, int64_t end) {
     int64_t n = c->input.shape.dim[inner], stride = inner ? c->input.stride[0] : 0;
     for (int64_t i = begin; i < end; i++) {
         const float *row = c->in + i * stride;
-        c->out[i] = c->kind == REDUCTION_MAX ? max_row(n, row)
-                                             : (float)(sum_row(n, row) * c->scale);
+        c->out[i] =
+            c->kind == REDUCTION_MAX ? max_row(n, row) : (float)(sum_row(n, row) * c->scale);
     }
 }
 

@@ -7,8 +7,8 @@
 
 struct block {
     int64_t offset, bytes;
-    block *before, *after;              /* neighbours in the range */
-    block *previous_free, *next_free;   /* the free list, in no order */
+    block *before, *after;            /* neighbours in the range */
+    block *previous_free, *next_free; /* the free list, in no order */
     bool is_free;
 };
 
@@ -83,8 +83,9 @@ static void remove_block(block_allocator *a, block *b) {
 static block *best_fit(const block_allocator *a, int64_t bytes) {
     block *best = NULL;
     for (block *b = a->free_list; b; b = b->next_free)
-        if (b != a->last && b->bytes >= bytes && (!best || b->bytes < best->bytes ||
-                                  (b->bytes == best->bytes && b->offset < best->offset)))
+        if (b != a->last && b->bytes >= bytes &&
+            (!best || b->bytes < best->bytes ||
+             (b->bytes == best->bytes && b->offset < best->offset)))
             best = b;
     return best;
 }

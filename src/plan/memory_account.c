@@ -61,3 +61,13 @@ memory_account memory_account_plan(const plan *p) {
 bool memory_account_is_alive(const plan_buffer *b, int launch) {
     return b->is_persistent || (b->born <= launch && launch <= b->last_used);
 }
+
+int64_t memory_account_bytes_before(const plan *p, int launch) {
+    int64_t bytes = 0;
+    for (int i = 0; i < p->buffer_count; i++) {
+        const plan_buffer *b = &p->buffers[i];
+        if (b->is_persistent || (b->born < launch && launch <= b->last_used))
+            bytes += b->bytes;
+    }
+    return bytes;
+}

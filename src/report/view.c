@@ -6,32 +6,9 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "base/units.h"
 #include "measure/statistics.h"
 #include "report/plot.h"
-
-/* A table wider than this is not for reading; files with more names are not dyno's. */
-enum { MOST_NAMES = 64 };
-
-typedef struct name_list {
-    const char *names[MOST_NAMES];
-    const char *units[MOST_NAMES];
-    int count;
-} name_list;
-
-static bool list_has(const name_list *list, const char *name) {
-    for (int i = 0; i < list->count; i++)
-        if (strcmp(list->names[i], name) == 0)
-            return true;
-    return false;
-}
-
-static void list_add(name_list *list, const char *name, const char *unit) {
-    if (list->count == MOST_NAMES || list_has(list, name))
-        return;
-    list->units[list->count] = unit;
-    list->names[list->count++] = name;
-}
+#include "report/view_parts.h"
 
 double view_ms_per_unit(const char *unit) {
     return strcmp(unit, "ns") == 0   ? 1e-6
@@ -41,96 +18,11 @@ double view_ms_per_unit(const char *unit) {
                                      : (double)NAN;
 }
 
-static void append_value(text *out, const results_value *value) {
-    if (value->kind == RESULTS_TEXT)
-        text_append(out, value->text);
-    else if (value->kind == RESULTS_INTEGER)
-        text_format(out, "%lld", (long long)value->integer);
-    else
-        text_format(out, "%g", value->real);
-}
-
-static void add_value(report_table *table, const results_value *value) {
-    if (!value)
-        table_add_empty(table);
-    else if (value->kind == RESULTS_TEXT)
-        table_add_text(table, value->text);
-    else if (value->kind == RESULTS_INTEGER)
-        table_add_integer(table, value->integer);
-    else
-        table_add_real(table, value->real, 4);
-}
-
-static bool values_are_equal(const results_value *a, const results_value *b) {
-    if (!a || !b || a->kind != b->kind)
-        return false;
-    return a->kind == RESULTS_TEXT      ? strcmp(a->text, b->text) == 0
-           : a->kind == RESULTS_INTEGER ? a->integer == b->integer
-                                        : !(a->real < b->real) && !(a->real > b->real);
-}
-
 void view_describe_cell(const results_cell *cell, text *out) {
     for (int i = 0; i < cell->parameters.count; i++) {
         text_format(out, "%s%s ", i ? ", " : "", cell->parameters.entries[i].key);
-        append_value(out, &cell->parameters.entries[i].value);
+        view_append_value(out, &cell->parameters.entries[i].value);
     }
-}
-
-static void collect_parameters(const results *run, name_list *list) {
-    for (int64_t i = 0; i < run->cell_count; i++)
-        for (int j = 0; j < run->cells[i]->parameters.count; j++)
-            list_add(list, run->cells[i]->parameters.entries[j].key, "");
-}
-
-static bool parameter_varies(const results *run, const char *key) {
-    const results_value *first = cell_find_parameter(run->cells[0], key);
-    for (int64_t i = 1; i < run->cell_count; i++)
-        if (!values_are_equal(first, cell_find_parameter(run->cells[i], key)))
-            return true;
-    return false;
-}
-
-static bool parameter_is_text(const results *run, const char *key) {
-    for (int64_t i = 0; i < run->cell_count; i++) {
-        const results_value *value = cell_find_parameter(run->cells[i], key);
-        if (value && value->kind == RESULTS_TEXT)
-            return true;
-    }
-    return false;
-}
-
-static double metric(const results_cell *cell, const char *name) {
-    const results_metric *found = cell_find_metric(cell, name);
-    return found ? results_number(&found->value) : (double)NAN;
-}
-
-/* "needs 12.00 GiB, there is 7.50 GiB", then the reason. */
-static void append_note(text *out, const results_cell *cell) {
-    double needed = metric(cell, "needed_bytes"), available = metric(cell, "available_bytes");
-    bool has_sizes = cell->status == RESULTS_OOM && needed >= 0 && needed < 0x1p62 &&
-                     available >= 0 && available < 0x1p62;
-    if (has_sizes)
-        text_format(out, "needs %s, there is %s", units_bytes((int64_t)needed).text,
-                    units_bytes((int64_t)available).text);
-    if (cell->reason[0])
-        text_format(out, "%s%s", has_sizes ? "; " : "", cell->reason);
-}
-
-static void note_interruption(const results *run, report_table *table) {
-    if (run->is_complete)
-        return;
-    int64_t planned = run->planned_cells > run->cell_count ? run->planned_cells : run->cell_count;
-    table_add_note(table, "incomplete: interrupted after %lld of %lld cells",
-                   (long long)results_finished_cells(run), (long long)planned);
-}
-
-/* "bench on AMD EPYC, 2025-01-31T12:00:00Z" */
-static void append_origin(const results *run, text *out) {
-    const results_value *cpu = results_find_environment(run, "cpu");
-    text_append(out, run->verb);
-    if (cpu && cpu->kind == RESULTS_TEXT)
-        text_format(out, " on %s", cpu->text);
-    text_format(out, ", %s", run->started);
 }
 
 /* The bench table */
@@ -143,7 +35,7 @@ enum { LEADING_COUNT = 5 };
 typedef struct bench_view {
     const results *run;
     report_table *table;
-    name_list others; /* parameters beyond the leading ones that have a column */
+    view_list others; /* parameters beyond the leading ones that have a column */
     bool is_full;     /* every column: CSV */
     double peak_gflops;
 } bench_view;
@@ -175,17 +67,17 @@ static void add_leading(const bench_view *view, const results_cell *cell, const 
         if (pass && strcmp(LEADING[i], "pass") == 0)
             table_add_text(view->table, pass);
         else
-            add_value(view->table, cell_find_parameter(cell, LEADING[i]));
+            view_add_value(view->table, cell_find_parameter(cell, LEADING[i]));
     }
     for (int i = 0; i < view->others.count; i++)
-        add_value(view->table, cell_find_parameter(cell, view->others.names[i]));
+        view_add_value(view->table, cell_find_parameter(cell, view->others.names[i]));
 }
 
 static void add_timing(const bench_view *view, const results_cell *cell,
                        const results_series *series, double tokens, double flops) {
     double ms = view_ms_per_unit(series->unit);
     statistics s = statistics_of_series(series);
-    double cell_peak = metric(cell, "peak_gflops");
+    double cell_peak = view_metric(cell, "peak_gflops");
     double peak = isnan(cell_peak) ? view->peak_gflops : cell_peak;
     double seconds = s.median * ms / 1e3;
     double gflops = seconds > 0 ? flops / seconds / 1e9 : (double)NAN;
@@ -222,7 +114,7 @@ static void add_phase_rows(const bench_view *view, const results_cell *cell) {
         add_leading(view, cell, text_string(&label));
         table_add_text(view->table, results_status_name(RESULTS_OK));
         table_add_empty(view->table);
-        add_timing(view, cell, phase, (double)NAN, metric(cell, text_string(&flops)));
+        add_timing(view, cell, phase, (double)NAN, view_metric(cell, text_string(&flops)));
         text_release(&label);
         text_release(&flops);
     }
@@ -240,18 +132,19 @@ static void add_bench_rows(const bench_view *view, const results_cell *cell) {
                            statistics_of_series(warmup).total * view_ms_per_unit(warmup->unit), 2);
         else
             table_add_empty(table);
-        add_timing(view, cell, whole_pass(cell), metric(cell, "tokens"), metric(cell, "flops"));
-        table_add_real(table, metric(cell, "peak_bytes") / 0x1p20, 1);
+        add_timing(view, cell, whole_pass(cell), view_metric(cell, "tokens"),
+                   view_metric(cell, "flops"));
+        table_add_real(table, view_metric(cell, "peak_bytes") / 0x1p20, 1);
     } else {
         add_gap(view, 10);
     }
     if (view->is_full) {
         bool is_ok = status == RESULTS_OK;
-        table_add_real(table, metric(cell, "predicted_bytes") / 0x1p20, 1);
-        table_add_real(table, is_ok ? metric(cell, "rss_bytes") / 0x1p20 : (double)NAN, 1);
+        table_add_real(table, view_metric(cell, "predicted_bytes") / 0x1p20, 1);
+        table_add_real(table, is_ok ? view_metric(cell, "rss_bytes") / 0x1p20 : (double)NAN, 1);
     }
     text note = {0};
-    append_note(&note, cell);
+    view_append_note(&note, cell);
     table_add_text(table, text_string(&note));
     text_release(&note);
     if (status == RESULTS_OK)
@@ -280,7 +173,7 @@ static void add_bench_columns(bench_view *view) {
     for (int i = 0; i < view->others.count; i++) {
         const char *name = view->others.names[i];
         table_add_column(view->table, name, name,
-                         parameter_is_text(view->run, name) ? TABLE_LEFT : TABLE_RIGHT);
+                         view_parameter_is_text(view->run, name) ? TABLE_LEFT : TABLE_RIGHT);
     }
     table_add_column(view->table, "status", "status", TABLE_LEFT);
     for (size_t i = 0; i < sizeof columns / sizeof *columns; i++)
@@ -292,21 +185,21 @@ static void add_bench_columns(bench_view *view) {
 report_table *view_create_bench_table(const results *run, table_format format) {
     bench_view view = {.run = run, .is_full = format == TABLE_CSV};
     view.peak_gflops = results_number(results_find_environment(run, "peak_gflops"));
-    name_list all = {0};
-    collect_parameters(run, &all);
+    view_list all = {0};
+    view_collect_parameters(run, &all);
     text title = {0};
-    append_origin(run, &title);
+    view_append_origin(run, &title);
     for (int i = 0; i < all.count; i++) {
         bool is_leading = false;
         for (int j = 0; j < LEADING_COUNT; j++)
             is_leading = is_leading || strcmp(all.names[i], LEADING[j]) == 0;
         if (is_leading)
             continue;
-        if (view.is_full || parameter_varies(run, all.names[i])) {
-            list_add(&view.others, all.names[i], "");
+        if (view.is_full || view_parameter_varies(run, all.names[i])) {
+            view_list_add(&view.others, all.names[i], "");
         } else {
             text_format(&title, ", %s ", all.names[i]);
-            append_value(&title, cell_find_parameter(run->cells[0], all.names[i]));
+            view_append_value(&title, cell_find_parameter(run->cells[0], all.names[i]));
         }
     }
     view.table = table_create(text_string(&title));
@@ -322,28 +215,29 @@ report_table *view_create_bench_table(const results *run, table_format format) {
                        "%% peak = FLOP of one pass / median time / peak; peak = %.1f GFLOP/s, "
                        "measured here with fp32 FMAs in registers",
                        view.peak_gflops);
-    note_interruption(run, view.table);
+    view_note_interruption(run, view.table);
     return view.table;
 }
 
 /* The general table */
 
 report_table *view_create_general_table(const results *run) {
-    name_list parameters = {0}, metrics = {0}, series = {0};
-    collect_parameters(run, &parameters);
+    view_list parameters = {0}, metrics = {0}, series = {0};
+    view_collect_parameters(run, &parameters);
     for (int64_t i = 0; i < run->cell_count; i++) {
         const results_cell *cell = run->cells[i];
         for (int j = 0; j < cell->metric_count; j++)
-            list_add(&metrics, cell->metrics[j].name, cell->metrics[j].unit);
+            view_list_add(&metrics, cell->metrics[j].name, cell->metrics[j].unit);
         for (int j = 0; j < cell->series_count; j++)
-            list_add(&series, cell->series[j]->name, cell->series[j]->unit);
+            view_list_add(&series, cell->series[j]->name, cell->series[j]->unit);
     }
     text label = {0};
-    append_origin(run, &label);
+    view_append_origin(run, &label);
     report_table *table = table_create(text_string(&label));
     for (int i = 0; i < parameters.count; i++)
         table_add_column(table, parameters.names[i], parameters.names[i],
-                         parameter_is_text(run, parameters.names[i]) ? TABLE_LEFT : TABLE_RIGHT);
+                         view_parameter_is_text(run, parameters.names[i]) ? TABLE_LEFT
+                                                                          : TABLE_RIGHT);
     table_add_column(table, "status", "status", TABLE_LEFT);
     for (int i = 0; i < series.count; i++) {
         bool is_time = !isnan(view_ms_per_unit(series.units[i]));
@@ -361,7 +255,7 @@ report_table *view_create_general_table(const results *run) {
         const results_cell *cell = run->cells[i];
         table_add_row(table);
         for (int j = 0; j < parameters.count; j++)
-            add_value(table, cell_find_parameter(cell, parameters.names[j]));
+            view_add_value(table, cell_find_parameter(cell, parameters.names[j]));
         table_add_text(table, results_status_name(cell->status));
         for (int j = 0; j < series.count; j++) {
             const results_series *found = cell_find_series(cell, series.names[j]);
@@ -375,15 +269,15 @@ report_table *view_create_general_table(const results *run) {
         for (int j = 0; j < metrics.count; j++) {
             const results_metric *found = cell_find_metric(cell, metrics.names[j]);
             bool is_same = found && strcmp(found->unit, metrics.units[j]) == 0;
-            add_value(table, is_same ? &found->value : NULL);
+            view_add_value(table, is_same ? &found->value : NULL);
         }
         label.length = 0;
         text_append(&label, "");
-        append_note(&label, cell);
+        view_append_note(&label, cell);
         table_add_text(table, text_string(&label));
     }
     text_release(&label);
-    note_interruption(run, table);
+    view_note_interruption(run, table);
     return table;
 }
 
@@ -411,6 +305,14 @@ static void plot_steps(const results_cell *cell, text *out) {
     free(values);
 }
 
+static report_table *create_main_table(const results *run, table_format format) {
+    if (strcmp(run->verb, "bench") == 0)
+        return view_create_bench_table(run, format);
+    if (strcmp(run->verb, "attention") == 0)
+        return view_create_attention_table(run, format);
+    return view_create_general_table(run);
+}
+
 void view_render(const results *run, view_options options, text *out) {
     if (options.format == TABLE_JSON) {
         json_t *root = results_to_json(run);
@@ -421,10 +323,8 @@ void view_render(const results *run, view_options options, text *out) {
         json_decref(root);
         return;
     }
-    bool is_bench = strcmp(run->verb, "bench") == 0;
     bool has_plots = options.has_plots && options.format == TABLE_TERMINAL;
-    report_table *table =
-        is_bench ? view_create_bench_table(run, options.format) : view_create_general_table(run);
+    report_table *table = create_main_table(run, options.format);
     table_render(table, options.format, options.is_bold, out);
     table_destroy(table);
     for (int64_t i = 0; i < run->cell_count; i++) {

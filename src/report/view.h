@@ -12,8 +12,13 @@
  *               optimizer_flops; peak_bytes, predicted_bytes, rss_bytes; for OOM needed_bytes
  *               and available_bytes; peak_gflops, if not the environment's
  *   breakdowns  rows that add up: columns time (ns), count, flops, bytes, any others
- * and in the environment peak_gflops, the 100 % of "% peak". Other verbs get a general view:
- * parameters, status, metrics and the median of each series. */
+ * and in the environment peak_gflops, the 100 % of "% peak". Of verb "attention":
+ *   parameters  impl, mode, causal, batch, heads, seq, head_dim, pass ("forward",
+ *               "forward+backward"), reps (fewer samples: INCOMPLETE), and any others. Cells that
+ *               follow one another and differ only in pass and reps are one row
+ *   samples     "step"; of forward+backward also "backward"
+ *   metrics     flops, launches, peak_bytes, predicted_bytes, before_backward_bytes
+ * Other verbs get a general view: parameters, status, metrics and the median of each series. */
 #ifndef REPORT_VIEW_H
 #define REPORT_VIEW_H
 
@@ -32,6 +37,7 @@ void view_render(const results *run, view_options options, text *out);
 /* One table; the caller destroys it. `format` decides what is worth a column: CSV gets every
  * parameter, people those that vary. */
 report_table *view_create_bench_table(const results *run, table_format format);
+report_table *view_create_attention_table(const results *run, table_format format);
 report_table *view_create_general_table(const results *run);
 report_table *view_create_breakdown_table(const results_cell *cell,
                                           const results_breakdown *breakdown);

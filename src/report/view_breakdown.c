@@ -143,8 +143,8 @@ static void note_overhead(report_table *table, const results_cell *cell) {
         return;
     double with = results_number(&traced->value) / 1e6;
     double without = statistics_of_series(timed).mean * view_ms_per_unit(timed->unit);
-    table_add_note(table, "mean step traced %.3f ms, untraced %.3f ms: tracing costs %+.1f %%", with,
-                   without, 100 * (with / without - 1));
+    table_add_note(table, "mean step traced %.3f ms, untraced %.3f ms: tracing costs %+.1f %%",
+                   with, without, 100 * (with / without - 1));
 }
 
 report_table *view_create_breakdown_table(const results_cell *cell,

@@ -20,8 +20,8 @@ struct executor {
     block *arena;      /* static */
     kernel_args *args; /* static, by launch */
     generated_kernels *generated; /* NULL when the plan has none */
-    bool has_run;      /* static: what is in the arena was computed */
-    bool has_records;  /* static: that outputs came to life was recorded, not yet that they died */
+    bool has_run;                 /* static: what is in the arena was computed */
+    bool has_records; /* static: that outputs came to life was recorded, not yet that they died */
 };
 
 static bool is_static(const executor *e) { return e->p->memory_mode == PLAN_MEMORY_STATIC; }
@@ -45,8 +45,8 @@ static dyno_status allocate_births(executor *e, int launch) {
     const plan *p = e->p;
     for (int i = p->birth_start[launch]; i < p->birth_start[launch + 1]; i++) {
         int buffer = p->births[i];
-        dyno_status status = memory_pool_allocate(e->pool, p, &p->buffers[buffer], launch,
-                                                  &e->memory[buffer]);
+        dyno_status status =
+            memory_pool_allocate(e->pool, p, &p->buffers[buffer], launch, &e->memory[buffer]);
         if (status != DYNO_OK) {
             release_all(e, launch);
             return status;

@@ -25,8 +25,8 @@ dyno_status generated_load(const plan *p, generated_kernels **out) {
     for (int i = 0; i < p->generated_count; i++) {
         *(void **)&k->functions[i] = jit_find(module, p->generated[i].symbol);
         if (!k->functions[i]) {
-            dyno_status status = dyno_fail(DYNO_CORRUPT, "the compiled kernels lack '%s'",
-                                           p->generated[i].symbol);
+            dyno_status status =
+                dyno_fail(DYNO_CORRUPT, "the compiled kernels lack '%s'", p->generated[i].symbol);
             generated_destroy(k);
             return status;
         }
@@ -58,8 +58,8 @@ void generated_run(const generated_kernels *k, const plan_launch *l, const kerne
     void *few[MOST_ON_STACK];
     int count = args->input_count + args->output_count;
     call c = {.function = k->functions[l->generated],
-              .operands = count <= MOST_ON_STACK ? few
-                                                 : memory_allocate((size_t)count, sizeof(void *))};
+              .operands =
+                  count <= MOST_ON_STACK ? few : memory_allocate((size_t)count, sizeof(void *))};
     for (int i = 0; i < args->input_count; i++)
         c.operands[i] = args->inputs[i].data;
     for (int i = 0; i < args->output_count; i++)

@@ -22,12 +22,18 @@ struct jit_module {
     void *handle;
 };
 
-static const char *const FLAGS[] = {"-std=gnu11", "-O3", "-march=native",
+static const char *const FLAGS[] = {"-std=gnu11",
+                                    "-O3",
+                                    "-march=native",
 #if defined __x86_64__
                                     "-mprefer-vector-width=512",
 #endif
-                                    "-ffp-contract=fast", "-fno-math-errno",
-                                    "-fno-trapping-math", "-fopenmp-simd", "-fPIC", "-shared"};
+                                    "-ffp-contract=fast",
+                                    "-fno-math-errno",
+                                    "-fno-trapping-math",
+                                    "-fopenmp-simd",
+                                    "-fPIC",
+                                    "-shared"};
 enum { FLAG_COUNT = sizeof FLAGS / sizeof *FLAGS };
 
 static bool is_on_path(const char *name) {
@@ -173,8 +179,8 @@ static dyno_status build(const char *compiler, const char *source, const hash_st
             place = target;
         *handle = open_checked(place, hash);
         if (!*handle)
-            status = dyno_fail(DYNO_IO, "cannot load the compiled kernels '%s': %s", place,
-                               dlerror());
+            status =
+                dyno_fail(DYNO_IO, "cannot load the compiled kernels '%s': %s", place, dlerror());
     }
     unlink(source_path.data);
     unlink(object_path.data);

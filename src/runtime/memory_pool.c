@@ -109,8 +109,7 @@ dyno_status memory_pool_allocate(memory_pool *pool, const plan *p, const plan_bu
                          "is %s",
                          units_bytes(what->bytes).text, dtype_name(what->type),
                          shape_format(&what->shape).text, role_name(what->role),
-                         p->scopes[what->scope],
-                         units_bytes(memory_pool_taken_bytes(pool)).text,
+                         p->scopes[what->scope], units_bytes(memory_pool_taken_bytes(pool)).text,
                          units_bytes(pool->limit_bytes).text);
     record(pool, p, what, launch, block_offset(b), block_bytes(b), true);
     *out = b;

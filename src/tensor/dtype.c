@@ -10,10 +10,10 @@ static const struct {
     int bytes;
     bool is_float;
 } types[DTYPE_COUNT] = {
-    [DTYPE_F64] = {"f64", 8, true},  [DTYPE_F32] = {"f32", 4, true},
-    [DTYPE_BF16] = {"bf16", 2, true}, [DTYPE_F16] = {"f16", 2, true},
-    [DTYPE_I64] = {"i64", 8, false}, [DTYPE_I32] = {"i32", 4, false},
-    [DTYPE_U16] = {"u16", 2, false}, [DTYPE_U8] = {"u8", 1, false},
+    [DTYPE_F64] = {"f64", 8, true},    [DTYPE_F32] = {"f32", 4, true},
+    [DTYPE_BF16] = {"bf16", 2, true},  [DTYPE_F16] = {"f16", 2, true},
+    [DTYPE_I64] = {"i64", 8, false},   [DTYPE_I32] = {"i32", 4, false},
+    [DTYPE_U16] = {"u16", 2, false},   [DTYPE_U8] = {"u8", 1, false},
     [DTYPE_BOOL] = {"bool", 1, false},
 };
 
@@ -79,16 +79,25 @@ uint16_t dtype_f32_to_f16(float value) {
 
 double dtype_load(dtype type, const void *data, int64_t index) {
     switch (type) {
-    case DTYPE_F64: return ((const double *)data)[index];
-    case DTYPE_F32: return ((const float *)data)[index];
-    case DTYPE_BF16: return dtype_bf16_to_f32(((const uint16_t *)data)[index]);
-    case DTYPE_F16: return dtype_f16_to_f32(((const uint16_t *)data)[index]);
-    case DTYPE_I64: return (double)((const int64_t *)data)[index];
-    case DTYPE_I32: return ((const int32_t *)data)[index];
-    case DTYPE_U16: return ((const uint16_t *)data)[index];
+    case DTYPE_F64:
+        return ((const double *)data)[index];
+    case DTYPE_F32:
+        return ((const float *)data)[index];
+    case DTYPE_BF16:
+        return dtype_bf16_to_f32(((const uint16_t *)data)[index]);
+    case DTYPE_F16:
+        return dtype_f16_to_f32(((const uint16_t *)data)[index]);
+    case DTYPE_I64:
+        return (double)((const int64_t *)data)[index];
+    case DTYPE_I32:
+        return ((const int32_t *)data)[index];
+    case DTYPE_U16:
+        return ((const uint16_t *)data)[index];
     case DTYPE_U8:
-    case DTYPE_BOOL: return ((const uint8_t *)data)[index];
-    case DTYPE_COUNT: break;
+    case DTYPE_BOOL:
+        return ((const uint8_t *)data)[index];
+    case DTYPE_COUNT:
+        break;
     }
     return NAN;
 }
@@ -123,11 +132,22 @@ void dtype_store(dtype type, void *data, int64_t index, double value) {
     case DTYPE_F16:
         ((uint16_t *)data)[index] = dtype_f32_to_f16(float_rounded_to_odd(value));
         break;
-    case DTYPE_I64: ((int64_t *)data)[index] = (int64_t)saturate(value, -0x1p63, 0x1.fffffffffffffp62); break;
-    case DTYPE_I32: ((int32_t *)data)[index] = (int32_t)saturate(value, INT32_MIN, INT32_MAX); break;
-    case DTYPE_U16: ((uint16_t *)data)[index] = (uint16_t)saturate(value, 0, UINT16_MAX); break;
-    case DTYPE_U8: ((uint8_t *)data)[index] = (uint8_t)saturate(value, 0, UINT8_MAX); break;
-    case DTYPE_BOOL: ((uint8_t *)data)[index] = value != 0; break;
-    case DTYPE_COUNT: break;
+    case DTYPE_I64:
+        ((int64_t *)data)[index] = (int64_t)saturate(value, -0x1p63, 0x1.fffffffffffffp62);
+        break;
+    case DTYPE_I32:
+        ((int32_t *)data)[index] = (int32_t)saturate(value, INT32_MIN, INT32_MAX);
+        break;
+    case DTYPE_U16:
+        ((uint16_t *)data)[index] = (uint16_t)saturate(value, 0, UINT16_MAX);
+        break;
+    case DTYPE_U8:
+        ((uint8_t *)data)[index] = (uint8_t)saturate(value, 0, UINT8_MAX);
+        break;
+    case DTYPE_BOOL:
+        ((uint8_t *)data)[index] = value != 0;
+        break;
+    case DTYPE_COUNT:
+        break;
     }
 }

@@ -1,9 +1,8 @@
 #include "tensor/role.h"
 
 const char *role_name(role r) {
-    static const char *const names[ROLE_COUNT] = {"input",      "parameter", "optimizer-state",
-                                                  "gradient",   "activation", "saved",
-                                                  "workspace"};
+    static const char *const names[ROLE_COUNT] = {
+        "input", "parameter", "optimizer-state", "gradient", "activation", "saved", "workspace"};
     return names[r];
 }
 

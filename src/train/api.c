@@ -47,8 +47,8 @@ int64_t dyno_model_parameters(const dyno_model *model) {
 
 int64_t dyno_model_vocabulary(const dyno_model *model) { return model->config.vocab; }
 
-dyno_status dyno_model_plan(const dyno_model *model, dyno_pass pass, int64_t batch,
-                            int64_t context, dyno_cost *out) {
+dyno_status dyno_model_plan(const dyno_model *model, dyno_pass pass, int64_t batch, int64_t context,
+                            dyno_cost *out) {
     static const step_pass passes[] = {[DYNO_FORWARD] = STEP_FORWARD,
                                        [DYNO_FORWARD_BACKWARD] = STEP_BACKWARD,
                                        [DYNO_STEP] = STEP_FULL};

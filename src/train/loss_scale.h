@@ -11,9 +11,9 @@
 enum { LOSS_SCALE_START = 65536, LOSS_SCALE_PATIENCE = 2000, LOSS_SCALE_MOST = 1 << 24 };
 
 typedef struct loss_scale {
-    float factor;           /* a power of two, from 1 to LOSS_SCALE_MOST */
-    int64_t good_steps;     /* since it changed last */
-    int64_t skipped_steps;  /* in all */
+    float factor;          /* a power of two, from 1 to LOSS_SCALE_MOST */
+    int64_t good_steps;    /* since it changed last */
+    int64_t skipped_steps; /* in all */
 } loss_scale;
 
 loss_scale loss_scale_create(void);

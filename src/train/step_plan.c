@@ -9,9 +9,8 @@ optimizer_options step_default_optimizer(void) {
 
 dyno_status step_plan_create(const step_options *options, plan **out) {
     *out = NULL;
-    transformer_options shape_of_step = {.batch = options->batch,
-                                         .context = options->context,
-                                         .keep_logits = options->keep_logits};
+    transformer_options shape_of_step = {
+        .batch = options->batch, .context = options->context, .keep_logits = options->keep_logits};
     graph *g;
     RETURN_IF_FAILED(transformer_build(&options->config, &shape_of_step, &g));
     dyno_status status = pipeline_compile(g, &options->pipeline, out);

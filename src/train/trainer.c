@@ -20,10 +20,10 @@ struct trainer {
 static dyno_status take_memory(trainer *t, int64_t memory_limit) {
     memory_account account = memory_account_plan(t->p);
     if (account.reserved_bytes > memory_limit)
-        return dyno_fail(DYNO_OUT_OF_MEMORY,
-                         "'%s' needs %s for this step, there are %s; use a smaller batch or context",
-                         t->p->name, units_bytes(account.reserved_bytes).text,
-                         units_bytes(memory_limit).text);
+        return dyno_fail(
+            DYNO_OUT_OF_MEMORY,
+            "'%s' needs %s for this step, there are %s; use a smaller batch or context", t->p->name,
+            units_bytes(account.reserved_bytes).text, units_bytes(memory_limit).text);
     RETURN_IF_FAILED(memory_pool_create(memory_limit, &t->pool));
     t->shared = storage_create(t->pool);
     return executor_create(t->p, t->pool, t->shared, &t->e);
@@ -83,8 +83,8 @@ dyno_status trainer_step(trainer *t, const int32_t *tokens, const int32_t *targe
     float scale = has_optimizer ? t->scale.factor : 1;
     set_input(t, "loss_scale", &scale);
     RETURN_IF_FAILED(executor_run(t->e, NULL, NULL));
-    bool overflowed = has_optimizer &&
-                      isnan(*(const float *)executor_find(t->e, "gradient_scale").data);
+    bool overflowed =
+        has_optimizer && isnan(*(const float *)executor_find(t->e, "gradient_scale").data);
     if (has_optimizer)
         loss_scale_adapt(&t->scale, overflowed);
     if (!overflowed)

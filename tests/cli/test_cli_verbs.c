@@ -109,8 +109,7 @@ static void a_plan_tells_what_fits(void **state) {
     dyno_expect(0, "| yes |", "plan --model small --memory 32GiB --format md");
     dyno_expect(0, "| no |", "plan --model 10B --memory 32GiB --format md");
     dyno_expect(0, "@backward", "plan " SMALL "--dump-after autodiff");
-    dyno_expect(2, "2 cells are asked for; give one --model",
-                "plan --model small,xl --dump-after build");
+    dyno_expect(2, "2 are asked for; give one --model", "plan --model small,xl --dump-after build");
 }
 
 /* Same text to the terminal, to DIR/run.json and from `show`. */

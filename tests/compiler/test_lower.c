@@ -221,7 +221,7 @@ static void an_op_that_no_kernel_runs_is_named_with_every_kernels_reason(void **
     expect_unsupported(product, BACKEND_CPU,
                        "no cpu kernel runs matmul in scope 'layers.1.head' (");
     expect_unsupported(product, BACKEND_CPU, "matmul_onednn: ");
-    expect_unsupported(product, BACKEND_CPU, "; matmul_blocked: computes in f32 only)");
+    expect_unsupported(product, BACKEND_CPU, "; matmul_blocked: computes in f32 only; ");
     expect_unsupported(product, BACKEND_CUDA,
                        "no cuda kernel runs matmul in scope "
                        "'layers.1.head' (it has none)");

@@ -10,6 +10,8 @@
 #include "compiler/autodiff.h"
 #include "compiler/mark_saved.h"
 #include "compiler/optimizer.h"
+#include "graph/op.h"
+#include "graph/verify.h"
 #include "support/graph_pass.h"
 
 #define LEAVES                                                                                     \
@@ -73,6 +75,49 @@ static void clipping_scales_every_gradient_by_one_factor(void **state) {
                 "adamw %1 %15 %6 %7 %2 %3 %17 " ATTRIBUTES "output %10 \"loss\"\n");
 }
 
+static void one_launch_updates_every_parameter(void **state) {
+    (void)state;
+    graph *g = graph_from_text(forward);
+    optimizer_options options = {
+        .adamw = {.beta1 = 0.5, .beta2 = 0.75, .eps = 0.125, .weight_decay = 0.25},
+        .one_launch = true};
+    assert_int_equal(autodiff_append_backward(g, false), DYNO_OK);
+    assert_int_equal(mark_saved_activations(g), DYNO_OK);
+    assert_int_equal(optimizer_append_adamw(g, &options), DYNO_OK);
+    expect_graph_text(
+        g, UP_TO_GRADIENTS
+        "%16 f32[] activation = fill {number=1.0, type=1} @optimizer optimizer\n"
+        "%17 f32[2] parameter, %18 f32[2] optimizer-state, %19 f32[2] optimizer-state, "
+        "%20 f32[2] parameter, %21 f32[2] optimizer-state, %22 f32[2] optimizer-state = "
+        "adamw_many %2 %3 %16 %0 %14 %4 %5 %1 %15 %6 %7 "
+        "{beta1=0.5, beta2=0.75, eps=0.125, weight_decay=0.25, low_copies=0} "
+        "@optimizer optimizer\n"
+        "output %10 \"loss\"\n");
+    graph_destroy(g);
+}
+
+/* The factor undoes the scale and clips; it is there for the caller to see. */
+static void a_scaled_loss_is_unscaled_by_the_factor_that_clips(void **state) {
+    (void)state;
+    for (int clips = 0; clips < 2; clips++) {
+        graph *g = graph_from_text(forward);
+        graph_add_leaf(g, ROLE_INPUT, DTYPE_F32, &SHAPE_SCALAR, "loss_scale");
+        optimizer_options options = {.clip_norm = clips ? 3 : 0};
+        assert_int_equal(autodiff_append_backward(g, false), DYNO_OK);
+        assert_int_equal(mark_saved_activations(g), DYNO_OK);
+        assert_int_equal(optimizer_append_adamw(g, &options), DYNO_OK);
+        assert_int_equal(graph_verify(g), DYNO_OK);
+        const value *factor = graph_find_value(g, "gradient_scale");
+        assert_string_equal(factor->producer->op->name, "unscale_coefficient");
+        assert_true(attribute_real(&factor->producer->attributes, "s") == (clips ? 3 : 0));
+        assert_string_equal(factor->producer->inputs[1]->name, "loss_scale");
+        const node *last = g->nodes[g->node_count - 1];
+        assert_ptr_equal(last->inputs[6], factor);
+        assert_int_equal(attribute_integer(&last->attributes, "skips_nan"), 1);
+        graph_destroy(g);
+    }
+}
+
 /* One gradient that serves two parameters is scaled and applied for each of them. */
 static void parameters_that_share_a_gradient_are_both_updated(void **state) {
     (void)state;
@@ -102,6 +147,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_parameter_is_updated_with_its_own_state),
         cmocka_unit_test(clipping_scales_every_gradient_by_one_factor),
+        cmocka_unit_test(one_launch_updates_every_parameter),
+        cmocka_unit_test(a_scaled_loss_is_unscaled_by_the_factor_that_clips),
         cmocka_unit_test(parameters_that_share_a_gradient_are_both_updated),
         cmocka_unit_test(without_a_backward_there_is_nothing_to_update_with),
     };

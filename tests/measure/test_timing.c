@@ -115,7 +115,8 @@ static void every_breakdown_sums_to_the_traced_step(void **state) {
     for (int pass = 0; pass < STEP_PASS_COUNT; pass++)
         for (int64_t steps = 1; steps <= 3; steps += 2) {
             bench b = bench_create((step_pass)pass);
-            assert_int_equal(timing_break_down(b.e, b.p, &(timing_options){.steps = steps}, b.cell), DYNO_OK);
+            assert_int_equal(timing_break_down(b.e, b.p, &(timing_options){.steps = steps}, b.cell),
+                             DYNO_OK);
             const results_metric *traced = cell_find_metric(b.cell, "traced_step_ns");
             plan_cost cost = plan_total_cost(b.p, PHASE_COUNT);
             for (int i = 0; i < 4; i++) {
@@ -204,7 +205,8 @@ static void a_step_that_runs_out_of_memory_ends_the_run(void **state) {
     assert_int_equal(executor_create(b.p, small, shared, &e), DYNO_OK);
     assert_int_equal(timing_run(e, b.p, &(timing_options){.steps = 2}, b.cell), DYNO_OUT_OF_MEMORY);
     assert_int_equal(samples(&b, "step"), -1);
-    assert_int_equal(timing_break_down(e, b.p, &(timing_options){.steps = 2}, b.cell), DYNO_OUT_OF_MEMORY);
+    assert_int_equal(timing_break_down(e, b.p, &(timing_options){.steps = 2}, b.cell),
+                     DYNO_OUT_OF_MEMORY);
     assert_null(cell_find_breakdown(b.cell, "by_class"));
     executor_destroy(e);
     storage_destroy(shared);

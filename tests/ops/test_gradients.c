@@ -27,7 +27,7 @@ typedef struct trial {
     graph *g;
     node *n;
     value *upstream[OP_CASE_MAX_OUTPUTS]; /* NULL where nothing depends on the output */
-    double **leaves;                 /* by value id */
+    double **leaves;                      /* by value id */
 } trial;
 
 /* `used`: bit i is set where something depends on output i. */

@@ -357,7 +357,8 @@ static int64_t line_count(const plan_operand *operand) {
     return rounded(shape_elements(&operand->layout.shape)) / 64;
 }
 
-static void expect_symbol(const plan *p, const int *lines, const plan_operand *operand, int wanted) {
+static void expect_symbol(const plan *p, const int *lines, const plan_operand *operand,
+                          int wanted) {
     for (int64_t i = 0; i < line_count(operand); i++)
         assert_int_equal(lines[first_line(p, operand) + i], wanted);
 }

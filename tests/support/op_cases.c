@@ -14,6 +14,7 @@
 #include "ops/gather/gather.h"
 #include "ops/global_norm/global_norm.h"
 #include "ops/iota/iota.h"
+#include "ops/loss_head/loss_head.h"
 #include "ops/matmul/matmul.h"
 #include "ops/op_list.h"
 #include "ops/reduction.h"
@@ -70,9 +71,11 @@ static void build_conversion(const op_case *c, op_instance *in, draw *d) {
         from = DTYPE_F32;
         to = DTYPE_F64;
     } else if (draw_chance(d, 0.5)) { /* the pairs that have kernels of their own */
-        static const dtype pairs[][2] = {
-            {DTYPE_F32, DTYPE_BF16}, {DTYPE_BF16, DTYPE_F32}, {DTYPE_F32, DTYPE_F16},
-            {DTYPE_F16, DTYPE_F32},  {DTYPE_BOOL, DTYPE_F32}};
+        static const dtype pairs[][2] = {{DTYPE_F32, DTYPE_BF16},
+                                         {DTYPE_BF16, DTYPE_F32},
+                                         {DTYPE_F32, DTYPE_F16},
+                                         {DTYPE_F16, DTYPE_F32},
+                                         {DTYPE_BOOL, DTYPE_F32}};
         const dtype *pair = pairs[draw_below(d, 5)];
         from = pair[0];
         to = pair[1];
@@ -164,8 +167,12 @@ static void build_product(const op_case *c, op_instance *in, draw *d) {
     a.dim[a.rank++] = ta ? m : k;
     b.dim[b.rank++] = tb ? n : k;
     b.dim[b.rank++] = tb ? k : n;
-    value *left = add_leaf(in, DTYPE_F32, a, c->fill[0]);
-    build_matmul(in->g, left, add_leaf(in, DTYPE_F32, b, c->fill[1]), ta, tb);
+    /* bf16 gives f32 here, so that one tolerance serves; bf16 results are test_matmul_bf16.c's. */
+    static const dtype types[] = {DTYPE_F32, DTYPE_BF16, DTYPE_F16};
+    dtype type = in->is_smooth ? DTYPE_F32 : types[draw_below(d, 3)];
+    double alpha = draw_chance(d, 0.3) ? 0.125 : 1;
+    value *left = add_leaf(in, type, a, c->fill[0]), *right = add_leaf(in, type, b, c->fill[1]);
+    build_matmul_scaled(in->g, left, right, ta, tb, DTYPE_F32, alpha);
 }
 
 /* Ids [...], the same with a width behind it, and how many rows the table has. */
@@ -204,7 +211,9 @@ static void build_rotated(const op_case *c, op_instance *in, draw *d) {
     shape s = draw_shape(d, 2, SHAPE_MAX_RANK);
     shape table = SHAPE(s.dim[s.rank - 2], s.dim[s.rank - 1]);
     s.dim[s.rank - 1] *= 2;
-    value *x = add_leaf(in, DTYPE_F32, s, c->fill[0]);
+    static const dtype types[] = {DTYPE_F32, DTYPE_BF16, DTYPE_F16};
+    dtype type = in->is_smooth ? DTYPE_F32 : types[draw_below(d, 3)];
+    value *x = add_leaf(in, type, s, c->fill[0]);
     value *cosine = add_leaf(in, DTYPE_F32, table, c->fill[1]);
     value *sine = add_leaf(in, DTYPE_F32, table, c->fill[2]);
     build_rope(in->g, x, (rope_table){cosine, sine}, draw_chance(d, 0.5));
@@ -225,6 +234,21 @@ static void build_loss_gradient(const op_case *c, op_instance *in, draw *d) {
     value *lse = add_leaf(in, DTYPE_F32, SHAPE(s.dim[0]), c->fill[2]);
     value *dy = add_leaf(in, DTYPE_F32, SHAPE(s.dim[0]), c->fill[3]);
     graph_add_node(in->g, c->kind, (value *[]){logits, targets, lse, dy}, 4, NULL, 0);
+}
+
+/* Low types are test_loss_head.c's. */
+static void build_head(const op_case *c, op_instance *in, draw *d) {
+    int64_t N = draw_size(d, 20), V = draw_size(d, 40), D = draw_size(d, 30);
+    fill classes = INTEGERS(0, (double)V);
+    value *x = add_leaf(in, DTYPE_F32, SHAPE(N, D), c->fill[0]);
+    value *weight = add_leaf(in, DTYPE_F32, SHAPE(V, D), c->fill[1]);
+    value *targets = add_leaf(in, DTYPE_I32, SHAPE(N), classes);
+    int64_t chunk = 1 + draw_below(d, N + 3);
+    if (c->kind == &op_loss_head_forward)
+        build_loss_head_forward(in->g, x, weight, targets, chunk);
+    else
+        build_loss_head(in->g, x, weight, targets, add_leaf(in, DTYPE_F32, SHAPE(N), c->fill[3]),
+                        chunk, DTYPE_F32);
 }
 
 static void build_update(const op_case *c, op_instance *in, draw *d) {
@@ -399,6 +423,7 @@ static const op_case cases[] = {
      .build = build_rotated,
      .fill = {{0}, UNIFORM(-1, 1), UNIFORM(-1, 1)},
      .absolute = 4e-7,
+     .low_ulps = 1,
      .differentiable = 1},
     {.kind = &op_cross_entropy,
      .build = build_loss,
@@ -411,6 +436,16 @@ static const op_case cases[] = {
      .fill = {{.high = 3}, {0}, UNIFORM(5, 9), {0}},
      .ulps = 16,
      .absolute = 2e-7},
+    {.kind = &op_loss_head,
+     .build = build_head,
+     .fill = {{0}, {.high = 0.3}},
+     .ulps = 4,
+     .absolute = 2e-5},
+    {.kind = &op_loss_head_forward,
+     .build = build_head,
+     .fill = {{0}, {.high = 0.3}},
+     .ulps = 4,
+     .absolute = 1e-5},
     {.kind = &op_adamw,
      .build = build_update,
      .fill = {{0},

@@ -24,7 +24,7 @@ static void append_backward(graph *g, const pass_options *options) {
     expect(mark_saved_activations(g));
     expect(graph_verify(g));
     if (options->rematerialize)
-        expect(rematerialize_elementwise(g));
+        expect(rematerialize_apply(g));
     expect(graph_verify(g));
     expect(recompute_apply(g, &options->recompute));
     expect(graph_verify(g));

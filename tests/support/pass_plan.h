@@ -2,9 +2,9 @@
 #ifndef TESTS_SUPPORT_PASS_PLAN_H
 #define TESTS_SUPPORT_PASS_PLAN_H
 
+#include "compiler/pipeline.h"
 #include "compiler/recompute.h"
 #include "model/config.h"
-#include "compiler/pipeline.h"
 
 typedef struct pass_options {
     step_pass pass;

@@ -9,7 +9,8 @@
  *     r = 1 / sqrt(sum / C + eps)                 numbers of the row
  *     stage 1: y = x * r * w                      the next loop
  *
- * Full values needed in a later stage are kept in the row they are stored to, or in a row buffer. */
+ * Full values needed in a later stage are kept in the row they are stored to, or in a row buffer.
+ */
 #ifndef COMPILER_CODEGEN_FUSED_KERNEL_H
 #define COMPILER_CODEGEN_FUSED_KERNEL_H
 

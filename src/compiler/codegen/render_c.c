@@ -29,7 +29,8 @@ const char *fused_kernel_c_prelude(void) {
            "static inline uint16_t store_f16(float x) {\n"
            "    uint32_t bits = bits_from_float(x), sign = bits >> 16 & 0x8000u;\n"
            "    uint32_t magnitude = bits & 0x7fffffffu;\n"
-           "    uint32_t normal = (magnitude + 0xfffu + (magnitude >> 13 & 1u) - 0x38000000u) >> 13;\n"
+           "    uint32_t normal = (magnitude + 0xfffu + (magnitude >> 13 & 1u) - 0x38000000u) >> "
+           "13;\n"
            "    float aligned = float_from_bits(magnitude) + 0.5f;\n"
            "    uint32_t small = bits_from_float(aligned) - 0x3f000000u;\n"
            "    uint32_t nan = 0x7e00u | (magnitude >> 13 & 0x3ffu);\n"
@@ -49,10 +50,14 @@ const char *fused_kernel_c_prelude(void) {
 static const char *stored_type(dtype type) {
     switch (type) {
     case DTYPE_BF16:
-    case DTYPE_F16: return "uint16_t";
-    case DTYPE_I32: return "int32_t";
-    case DTYPE_BOOL: return "uint8_t";
-    default: return "float";
+    case DTYPE_F16:
+        return "uint16_t";
+    case DTYPE_I32:
+        return "int32_t";
+    case DTYPE_BOOL:
+        return "uint8_t";
+    default:
+        return "float";
     }
 }
 
@@ -170,9 +175,6 @@ static void render_loop(const fused_kernel *k, int stage, text *out) {
         const char *indent = "                ";
         if (m->kind == FUSION_ELEMENTWISE) {
             render_elementwise(k, i, indent, out);
-            if (m->output >= 0)
-                text_format(out, "%sout%d[c] = store_%s(v%d);\n", indent, m->output,
-                            dtype_name(m->type), i);
             if (m->is_kept)
                 text_format(out, "%skept%d[c] = v%d;\n", indent, i, i);
             continue;
@@ -186,6 +188,14 @@ static void render_loop(const fused_kernel *k, int stage, text *out) {
             text_format(out, "%sv%d = v%d < t%d ? t%d : v%d;\n", indent, i, i, i, i, i);
         else
             text_format(out, "%sv%d += t%d;\n", indent, i, i);
+    }
+    /* After every read of the loop: an output may lie over an operand that a later member of the
+     * same stage reads. */
+    for (int i = 0; i < k->member_count; i++) {
+        const fused_member *m = &k->members[i];
+        if (m->stage == stage && !m->is_row && m->kind == FUSION_ELEMENTWISE && m->output >= 0)
+            text_format(out, "                out%d[c] = store_%s(v%d);\n", m->output,
+                        dtype_name(m->type), i);
     }
     text_append(out, "            }\n");
     for (int i = 0; i < k->member_count; i++) {
@@ -218,8 +228,8 @@ static void render_row_numbers(const fused_kernel *k, int stage, text *out) {
 static void render_pointers(const fused_kernel *k, text *out) {
     for (int i = 0; i < k->operand_count; i++) {
         const fused_operand *o = &k->operands[i];
-        text_format(out, "            const %s *in%d = (const %s *)p[%d] + (",
-                    stored_type(o->type), i, stored_type(o->type), i);
+        text_format(out, "            const %s *in%d = (const %s *)p[%d] + (", stored_type(o->type),
+                    i, stored_type(o->type), i);
         append_row_offset(o, out);
         text_append(out, ");\n");
         if (o->column_stride == 0)

@@ -12,8 +12,7 @@ static dyno_status infer(const node *n, value_type *outputs) {
     for (int i = GRADIENT; i <= SECOND; i++)
         if (!shape_equal(&n->inputs[i]->shape, &w->shape))
             return dyno_fail(DYNO_INVALID, "input %d is [%s], the weight [%s]", i,
-                             shape_format(&n->inputs[i]->shape).text,
-                             shape_format(&w->shape).text);
+                             shape_format(&n->inputs[i]->shape).text, shape_format(&w->shape).text);
     outputs[0] = (value_type){w->type, w->shape};
     outputs[1] = (value_type){n->inputs[FIRST]->type, w->shape};
     outputs[2] = (value_type){n->inputs[SECOND]->type, w->shape};
@@ -74,8 +73,7 @@ value *build_adamw(graph *g, const adamw_inputs *in, const adamw_options *option
     attribute items[ADAMW_ATTRIBUTES];
     int count = adamw_attributes(options, items);
     return graph_add_node(g, &op_adamw,
-                          (value *[]){in->weight, in->gradient, in->first_moment,
-                                      in->second_moment, in->learning_rate, in->step,
-                                      in->gradient_scale},
+                          (value *[]){in->weight, in->gradient, in->first_moment, in->second_moment,
+                                      in->learning_rate, in->step, in->gradient_scale},
                           INPUTS, items, count);
 }

@@ -53,15 +53,15 @@ void adamw_update_reference(const node *n, double rate, double number, double sc
         double v = beta2 * state[3][i] + (1 - beta2) * g * g;
         double corrected_m = m / (1 - pow(beta1, number));
         double corrected_v = v / (1 - pow(beta2, number));
-        double w = state[0][i] * (1 - rate * decay) - rate * corrected_m / (sqrt(corrected_v) + eps);
+        double w =
+            state[0][i] * (1 - rate * decay) - rate * corrected_m / (sqrt(corrected_v) + eps);
         updated[0][i] = is_skipped ? state[0][i] : w;
         updated[1][i] = is_skipped ? state[2][i] : m;
         updated[2][i] = is_skipped ? state[3][i] : v;
     }
 }
 
-dyno_status adamw_check(const node *n, const value *rate, const value *number,
-                        const value *scale) {
+dyno_status adamw_check(const node *n, const value *rate, const value *number, const value *scale) {
     static const char *const reals[] = {"beta1", "beta2", "eps", "weight_decay"};
     for (int i = 0; i < 4; i++)
         RETURN_IF_FAILED(node_require_attribute(n, reals[i], ATTRIBUTE_REAL));

@@ -16,8 +16,8 @@ static dyno_status infer(const node *n, value_type *outputs) {
 static void gradient(graph *g, const node *n, value *const *dy, const bool *wanted, value **dx) {
     if (wanted[0] && dtype_is_float(n->outputs[0]->type))
         /* dy may come in f32 whatever the result's type: sums of gradients do. */
-        dx[0] = dy[0]->type == n->inputs[0]->type ? dy[0]
-                                                  : build_cast(g, dy[0], n->inputs[0]->type);
+        dx[0] =
+            dy[0]->type == n->inputs[0]->type ? dy[0] : build_cast(g, dy[0], n->inputs[0]->type);
 }
 
 /* What the result's type can hold of each number. */
@@ -36,43 +36,11 @@ ELEMENTWISE_LOOP_1(cast_f32_to_bf16, uint16_t, float, bf16_from_f32(a))
 ELEMENTWISE_LOOP_1(cast_bf16_to_f32, float, uint16_t, float_from_bits((uint32_t)a << 16))
 ELEMENTWISE_LOOP_1(cast_bool_to_f32, float, uint8_t, a)
 
-/* f16 has no formula short enough to vectorise by itself; rows that are not dense go through
- * dtype.h, an element at a time. */
-static void cast_f32_to_f16_row(int64_t n, void *out, const void *const *in, const int64_t *stride,
-                                double s) {
-    (void)s;
-    const float *from = in[0];
-    uint16_t *to = out;
-    if (stride[0] == 1)
-        convert_f32_to_low(DTYPE_F16, n, from, to);
-    else
-        for (int64_t i = 0; i < n; i++)
-            to[i] = dtype_f32_to_f16(from[i * stride[0]]);
-}
-
-static void cast_f16_to_f32_row(int64_t n, void *out, const void *const *in, const int64_t *stride,
-                                double s) {
-    (void)s;
-    const uint16_t *from = in[0];
-    float *to = out;
-    if (stride[0] == 1)
-        convert_low_to_f32(DTYPE_F16, n, from, to);
-    else
-        for (int64_t i = 0; i < n; i++)
-            to[i] = dtype_f16_to_f32(from[i * stride[0]]);
-}
-
-static void cast_f32_to_f16_run(const kernel_args *args) {
-    elementwise_run(args, cast_f32_to_f16_row);
-}
-static void cast_f16_to_f32_run(const kernel_args *args) {
-    elementwise_run(args, cast_f16_to_f32_row);
-}
-
 #define REJECT_UNLESS(NAME, FROM, TO)                                                              \
     static const char *NAME##_reject(const kernel_args *args) {                                    \
-        return args->inputs[0].type == FROM && args->outputs[0].type == TO ? NULL                  \
-                                                                           : "another pair of types"; \
+        return args->inputs[0].type == FROM && args->outputs[0].type == TO                         \
+                   ? NULL                                                                          \
+                   : "another pair of types";                                                      \
     }
 REJECT_UNLESS(f32_to_bf16, DTYPE_F32, DTYPE_BF16)
 REJECT_UNLESS(bf16_to_f32, DTYPE_BF16, DTYPE_F32)
@@ -105,11 +73,11 @@ static const kernel bf16_to_f32 = {.name = "cast_bf16_to_f32",
 static const kernel f32_to_f16 = {.name = "cast_f32_to_f16",
                                   .backend = BACKEND_CPU,
                                   .reject = f32_to_f16_reject,
-                                  .run = cast_f32_to_f16_run};
+                                  .run = convert_run_f32_to_f16};
 static const kernel f16_to_f32 = {.name = "cast_f16_to_f32",
                                   .backend = BACKEND_CPU,
                                   .reject = f16_to_f32_reject,
-                                  .run = cast_f16_to_f32_run};
+                                  .run = convert_run_f16_to_f32};
 static const kernel bool_to_f32 = {.name = "cast_bool_to_f32",
                                    .backend = BACKEND_CPU,
                                    .reject = bool_to_f32_reject,

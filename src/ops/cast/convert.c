@@ -3,6 +3,8 @@
 #include <assert.h>
 #include <string.h>
 
+#include "ops/elementwise.h"
+
 #ifdef __F16C__
 #include <immintrin.h>
 #endif
@@ -59,3 +61,33 @@ void convert_low_to_f32(dtype low, int64_t count, const uint16_t *in, float *res
         for (int64_t i = 0; i < count; i++)
             out[i] = float_from_bits((uint32_t)in[i] << 16);
 }
+
+/* f16 has no formula short enough to vectorise by itself; rows that are not dense go an element
+ * at a time. */
+static void f32_to_f16_row(int64_t n, void *out, const void *const *in, const int64_t *stride,
+                           double s) {
+    (void)s;
+    const float *from = in[0];
+    uint16_t *to = out;
+    if (stride[0] == 1)
+        convert_f32_to_low(DTYPE_F16, n, from, to);
+    else
+        for (int64_t i = 0; i < n; i++)
+            to[i] = dtype_f32_to_f16(from[i * stride[0]]);
+}
+
+static void f16_to_f32_row(int64_t n, void *out, const void *const *in, const int64_t *stride,
+                           double s) {
+    (void)s;
+    const uint16_t *from = in[0];
+    float *to = out;
+    if (stride[0] == 1)
+        convert_low_to_f32(DTYPE_F16, n, from, to);
+    else
+        for (int64_t i = 0; i < n; i++)
+            to[i] = dtype_f16_to_f32(from[i * stride[0]]);
+}
+
+void convert_run_f32_to_f16(const kernel_args *args) { elementwise_run(args, f32_to_f16_row); }
+
+void convert_run_f16_to_f32(const kernel_args *args) { elementwise_run(args, f16_to_f32_row); }

@@ -4,6 +4,7 @@
 #ifndef OPS_CAST_CONVERT_H
 #define OPS_CAST_CONVERT_H
 
+#include "ops/kernel.h"
 #include "ops/scalar_math.h"
 #include "tensor/dtype.h"
 
@@ -18,5 +19,9 @@ static inline uint16_t bf16_from_f32(float x) {
  * it, and only when it gets narrower. */
 void convert_f32_to_low(dtype low, int64_t count, const float *in, uint16_t *out);
 void convert_low_to_f32(dtype low, int64_t count, const uint16_t *in, float *restrict out);
+
+/* Whole tensors, the input with any strides: what the cast kernels run. */
+void convert_run_f32_to_f16(const kernel_args *args);
+void convert_run_f16_to_f32(const kernel_args *args);
 
 #endif

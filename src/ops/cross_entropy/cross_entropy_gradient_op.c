@@ -12,8 +12,10 @@ static dyno_status infer(const node *n, value_type *outputs) {
     for (int i = 1; i < 4; i++)
         if (logits->shape.rank != 2 || n->inputs[i]->shape.rank != 1 ||
             n->inputs[i]->shape.dim[0] != logits->shape.dim[0])
-            return dyno_fail(DYNO_INVALID, "input %d is [%s]; it must have one entry for each row "
-                             "of [%s]", i, shape_format(&n->inputs[i]->shape).text,
+            return dyno_fail(DYNO_INVALID,
+                             "input %d is [%s]; it must have one entry for each row "
+                             "of [%s]",
+                             i, shape_format(&n->inputs[i]->shape).text,
                              shape_format(&logits->shape).text);
     outputs[0] = (value_type){logits->type, logits->shape};
     return DYNO_OK;

@@ -6,11 +6,11 @@
 #include "ops/add/add.h"
 #include "ops/broadcast/broadcast.h"
 #include "ops/cross_entropy/cross_entropy.h"
+#include "ops/cross_entropy/cross_entropy_rows.h"
 #include "ops/exp/exp.h"
 #include "ops/kernel.h"
 #include "ops/multiply/multiply.h"
 #include "ops/reshape/reshape.h"
-#include "ops/scalar_math.h"
 #include "ops/subtract/subtract.h"
 
 extern const op op_cross_entropy_gradient; /* cross_entropy_gradient_op.c */
@@ -69,40 +69,6 @@ static void reference(const node *n, const double *const *inputs, double *const 
     }
 }
 
-/* Twice over a row that the first pass leaves in cache: its maximum, then the sum of
- * exponentials, in 32 lanes and pieces that go into a double. */
-static double row_log_sum_exp(int64_t n, const float *row) {
-    enum { LANES = 32, PIECE = 2048 };
-    float best[LANES];
-    for (int j = 0; j < LANES; j++)
-        best[j] = row[0];
-    int64_t i = 0;
-    for (; i + LANES <= n; i += LANES)
-        for (int j = 0; j < LANES; j++)
-            best[j] = row[i + j] > best[j] ? row[i + j] : best[j];
-    for (int j = 0; i < n; i++, j++)
-        best[j] = row[i] > best[j] ? row[i] : best[j];
-    for (int half = LANES / 2; half; half /= 2)
-        for (int j = 0; j < half; j++)
-            best[j] = best[j + half] > best[j] ? best[j + half] : best[j];
-    float largest = best[0];
-    double total = 0;
-    for (int64_t start = 0; start < n; start += PIECE) {
-        int64_t length = n - start < PIECE ? n - start : PIECE;
-        float lane[LANES] = {0};
-        for (i = 0; i + LANES <= length; i += LANES)
-            for (int j = 0; j < LANES; j++)
-                lane[j] += exp_f32(row[start + i + j] - largest);
-        for (int j = 0; i < length; i++, j++)
-            lane[j] += exp_f32(row[start + i] - largest);
-        for (int half = LANES / 2; half; half /= 2)
-            for (int j = 0; j < half; j++)
-                lane[j] += lane[j + half];
-        total += lane[0];
-    }
-    return largest + log(total);
-}
-
 static void run_rows(void *context, int64_t begin, int64_t end) {
     const kernel_args *args = context;
     const int32_t *targets = args->inputs[1].data;
@@ -111,7 +77,7 @@ static void run_rows(void *context, int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; i++) {
         assert(targets[i] >= 0 && targets[i] < width);
         const float *row = (const float *)args->inputs[0].data + i * width;
-        double lse = row_log_sum_exp(width, row);
+        double lse = cross_entropy_log_sum_exp(width, row);
         log_sum_exp[i] = (float)lse;
         loss[i] = (float)(lse - row[targets[i]]);
     }

@@ -11,8 +11,7 @@ static dyno_status infer(const node *n, value_type *outputs) {
 }
 
 static void reference(const node *n, const double *const *inputs, double *const *outputs) {
-    memcpy(outputs[0], inputs[0],
-           (size_t)shape_elements(&n->outputs[0]->shape) * sizeof(double));
+    memcpy(outputs[0], inputs[0], (size_t)shape_elements(&n->outputs[0]->shape) * sizeof(double));
 }
 
 static bool view(const node *n, const tensor *input, tensor *out) {

@@ -4,7 +4,7 @@
 
 /* The divisor's gradient, -dy y / b, from the quotient y: a is dy, b is y, c is the divisor. */
 ELEMENTWISE_OP_3(divide_gradient, "-(a * b) / c, divide's gradient for its divisor", 3, NULL,
-                 -(a * b) / c)
+                 -(a *b) / c)
 
 static void gradient(graph *g, const node *n, value *const *dy, const bool *wanted, value **dx) {
     if (wanted[0])

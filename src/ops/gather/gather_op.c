@@ -11,9 +11,9 @@
 static dyno_status infer(const node *n, value_type *outputs) {
     const value *table = n->inputs[0], *ids = n->inputs[1];
     if (table->shape.rank != 2 || ids->type != DTYPE_I32 || ids->shape.rank >= SHAPE_MAX_RANK)
-        return dyno_fail(DYNO_INVALID, "takes a table of rank 2 and ids of type i32, not %s[%s], %s",
-                         dtype_name(table->type), shape_format(&table->shape).text,
-                         dtype_name(ids->type));
+        return dyno_fail(
+            DYNO_INVALID, "takes a table of rank 2 and ids of type i32, not %s[%s], %s",
+            dtype_name(table->type), shape_format(&table->shape).text, dtype_name(ids->type));
     shape s = ids->shape;
     s.dim[s.rank++] = table->shape.dim[1];
     outputs[0] = (value_type){table->type, s};

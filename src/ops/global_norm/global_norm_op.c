@@ -109,8 +109,8 @@ value *build_global_norm(graph *g, value *const *values, int count) {
     return graph_add_node(g, &op_global_norm, values, count, NULL, 0);
 }
 
-ELEMENTWISE_OP_SCALAR(clip_coefficient, "min(1, s / (a + 1e-6)), the factor that clips a norm a",
-                      3, NULL, s >= a + 1e-6f ? 1 : s / (a + 1e-6f)) /* NaN stays NaN */
+ELEMENTWISE_OP_SCALAR(clip_coefficient, "min(1, s / (a + 1e-6)), the factor that clips a norm a", 3,
+                      NULL, s >= a + 1e-6f ? 1 : s / (a + 1e-6f)) /* NaN stays NaN */
 
 value *build_clip_coefficient(graph *g, value *norm, double max_norm) {
     return elementwise_build_scalar(g, &op_clip_coefficient, norm, max_norm);
@@ -118,8 +118,7 @@ value *build_clip_coefficient(graph *g, value *norm, double max_norm) {
 
 /* a: the scaled norm, b: the loss scale, s: the limit. Adding a - a makes it NaN unless a is
  * finite. */
-#define UNSCALE                                                                                    \
-    (s > 0 && s < a / b + 1e-6f ? s / (a / b + 1e-6f) : 1) / b + (a - a)
+#define UNSCALE (s > 0 && s < a / b + 1e-6f ? s / (a / b + 1e-6f) : 1) / b + (a - a)
 #define TEXT_OF(EXPRESSION) #EXPRESSION
 #define EXPANDED_TEXT_OF(EXPRESSION) TEXT_OF(EXPRESSION)
 

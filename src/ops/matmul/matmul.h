@@ -1,14 +1,21 @@
 /* matmul.h - products of matrices, one or a batch of them.
  *
- * C[..., M, N] = A' B' with A' = A[..., M, K], or A[..., K, M] if it is taken transposed; B
- * likewise. Batch dimensions are equal; a broadcast view gives one operand to many. */
+ * C[..., M, N] = alpha A' B' with A' = A[..., M, K], or A[..., K, M] if it is taken transposed; B
+ * likewise. Batch dimensions are equal; a broadcast view gives one operand to many. C has the
+ * operands' type, or f32 where they are narrower; sums are f32 at the least. */
 #ifndef OPS_MATMUL_H
 #define OPS_MATMUL_H
 
 #include "graph/graph.h"
 #include "ops/kernel.h"
+#include "ops/matmul/gemm.h"
 
 value *build_matmul(graph *g, value *a, value *b, bool transpose_a, bool transpose_b);
+/* The same, scaled by alpha and given as `type`. */
+value *build_matmul_scaled(graph *g, value *a, value *b, bool transpose_a, bool transpose_b,
+                           dtype type, double alpha);
+/* The attribute "alpha", 1 where there is none. */
+double matmul_alpha(const attributes *list);
 
 /* How a kernel sees it: for each batch, row-major sgemm with leading dimensions. An operand's
  * matrix may lie any way round (a transposed view costs nothing), but one of its two strides
@@ -24,13 +31,22 @@ typedef struct matmul_problem {
 matmul_problem matmul_describe(const kernel_args *args);
 
 /* Offsets, in elements, of one batch's matrices. */
-typedef struct matmul_offsets {
-    int64_t a, b, c;
-} matmul_offsets;
+typedef gemm_offsets matmul_offsets;
 matmul_offsets matmul_batch_offsets(const kernel_args *args, int64_t batch);
 
-extern const kernel matmul_onednn; /* dnnl_sgemm, found at run time */
+/* The whole launch for gemm.h; borrows `args`. */
+gemm_problem matmul_gemm_problem(const kernel_args *args);
+
+/* f32 */
+extern const kernel matmul_onednn;  /* dnnl_sgemm, found at run time */
 extern const kernel matmul_blocked; /* ours: any strides, no library */
+/* bf16, ours, any strides */
+extern const kernel matmul_bf16_amx;
+extern const kernel matmul_bf16_dot; /* AVX-512 BF16 */
+extern const kernel matmul_bf16_fma; /* AVX-512, widened while packing */
+extern const kernel matmul_bf16_portable;
+/* f16, through f32 */
+extern const kernel matmul_f16_widened;
 
 /* The version of oneDNN that was found, "3.5.0"; NULL and the reason in *why otherwise. */
 const char *matmul_onednn_version(const char **why);

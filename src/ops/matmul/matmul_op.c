@@ -1,6 +1,31 @@
 #include "ops/matmul/matmul.h"
 
 #include "graph/op.h"
+#include "ops/cast/cast.h"
+
+double matmul_alpha(const attributes *list) {
+    const attribute *alpha = attribute_find(list, "alpha");
+    return alpha ? alpha->real : 1;
+}
+
+/* The optional attributes: "type", a dtype's number, and "alpha". */
+static dyno_status infer_type(const node *n, dtype *type) {
+    *type = n->inputs[0]->type;
+    if (attribute_find(&n->attributes, "alpha"))
+        RETURN_IF_FAILED(node_require_attribute(n, "alpha", ATTRIBUTE_REAL));
+    if (!attribute_find(&n->attributes, "type"))
+        return DYNO_OK;
+    RETURN_IF_FAILED(node_require_attribute(n, "type", ATTRIBUTE_INTEGER));
+    int64_t wanted = attribute_integer(&n->attributes, "type");
+    bool may_widen = dtype_bytes(*type) < dtype_bytes(DTYPE_F32);
+    if (wanted != *type && !(may_widen && wanted == DTYPE_F32))
+        return dyno_fail(DYNO_INVALID, "type is %lld (%s), operands of %s give %s%s",
+                         (long long)wanted,
+                         wanted >= 0 && wanted < DTYPE_COUNT ? dtype_name((dtype)wanted) : "none",
+                         dtype_name(*type), dtype_name(*type), may_widen ? " or f32" : "");
+    *type = (dtype)wanted;
+    return DYNO_OK;
+}
 
 static dyno_status infer(const node *n, value_type *outputs) {
     RETURN_IF_FAILED(node_require_attribute(n, "transpose_a", ATTRIBUTE_INTEGER));
@@ -27,19 +52,24 @@ static dyno_status infer(const node *n, value_type *outputs) {
     shape s = a->shape;
     s.dim[rank - 2] = m;
     s.dim[rank - 1] = columns;
-    outputs[0] = (value_type){a->type, s};
-    return DYNO_OK;
+    outputs[0].shape = s;
+    return infer_type(n, &outputs[0].type);
 }
 
-/* C = A' B'. dA' = dC B'^T and dB' = A'^T dC, written for A and B as they are stored. */
+/* C = alpha A' B'. dA' = alpha dC B'^T and dB' = alpha A'^T dC, written for A and B as they are
+ * stored. A product wider than its operands takes dC in their type, and gives it. */
 static void gradient(graph *g, const node *n, value *const *dy, const bool *wanted, value **dx) {
-    value *a = n->inputs[0], *b = n->inputs[1], *dc = dy[0];
+    value *a = n->inputs[0], *b = n->inputs[1];
+    value *dc = dy[0]->type == a->type ? dy[0] : build_cast(g, dy[0], a->type);
+    double alpha = matmul_alpha(&n->attributes);
     bool ta = attribute_integer(&n->attributes, "transpose_a") != 0;
     bool tb = attribute_integer(&n->attributes, "transpose_b") != 0;
     if (wanted[0])
-        dx[0] = ta ? build_matmul(g, b, dc, tb, true) : build_matmul(g, dc, b, false, !tb);
+        dx[0] = ta ? build_matmul_scaled(g, b, dc, tb, true, a->type, alpha)
+                   : build_matmul_scaled(g, dc, b, false, !tb, a->type, alpha);
     if (wanted[1])
-        dx[1] = tb ? build_matmul(g, dc, a, true, ta) : build_matmul(g, a, dc, !ta, false);
+        dx[1] = tb ? build_matmul_scaled(g, dc, a, true, ta, b->type, alpha)
+                   : build_matmul_scaled(g, a, dc, !ta, false, b->type, alpha);
 }
 
 /* 2 M N K: a multiplication and an addition for each term. */
@@ -56,6 +86,7 @@ static void reference(const node *n, const double *const *inputs, double *const 
     const shape *a = &n->inputs[0]->shape, *c = &n->outputs[0]->shape;
     bool ta = attribute_integer(&n->attributes, "transpose_a") != 0;
     bool tb = attribute_integer(&n->attributes, "transpose_b") != 0;
+    double alpha = matmul_alpha(&n->attributes);
     int rank = c->rank;
     int64_t m = c->dim[rank - 2], columns = c->dim[rank - 1], k = a->dim[rank - 1 - ta];
     for (int64_t batch = 0; batch < shape_elements(c) / (m * columns); batch++) {
@@ -66,7 +97,7 @@ static void reference(const node *n, const double *const *inputs, double *const 
                 double sum = 0;
                 for (int64_t l = 0; l < k; l++)
                     sum += pa[ta ? l * m + i : i * k + l] * pb[tb ? j * k + l : l * columns + j];
-                pc[i * columns + j] = sum;
+                pc[i * columns + j] = alpha * sum;
             }
     }
 }
@@ -80,13 +111,24 @@ const op op_matmul = {.name = "matmul",
                       .gradient = gradient,
                       .cost = cost,
                       .reference = reference,
-                      .kernels = (const kernel *const[]){&matmul_onednn, &matmul_blocked, NULL}};
+                      .kernels = (const kernel *const[]){
+                          &matmul_onednn, &matmul_blocked, &matmul_bf16_amx, &matmul_bf16_dot,
+                          &matmul_bf16_fma, &matmul_bf16_portable, &matmul_f16_widened, NULL}};
 
 value *build_matmul(graph *g, value *a, value *b, bool transpose_a, bool transpose_b) {
-    return graph_add_node(g, &op_matmul, (value *[]){a, b}, 2,
-                          (attribute[]){ATTR_INTEGER("transpose_a", transpose_a),
-                                        ATTR_INTEGER("transpose_b", transpose_b)},
-                          2);
+    return build_matmul_scaled(g, a, b, transpose_a, transpose_b, a->type, 1);
+}
+
+value *build_matmul_scaled(graph *g, value *a, value *b, bool transpose_a, bool transpose_b,
+                           dtype type, double alpha) {
+    attribute list[4] = {ATTR_INTEGER("transpose_a", transpose_a),
+                         ATTR_INTEGER("transpose_b", transpose_b)};
+    int count = 2;
+    if (type != a->type)
+        list[count++] = ATTR_INTEGER("type", type);
+    if (alpha != 1)
+        list[count++] = ATTR_REAL("alpha", alpha);
+    return graph_add_node(g, &op_matmul, (value *[]){a, b}, 2, list, count);
 }
 
 matmul_problem matmul_describe(const kernel_args *args) {
@@ -130,4 +172,25 @@ matmul_offsets matmul_batch_offsets(const kernel_args *args, int64_t batch) {
             offset[i] += index * operand[i]->stride[d];
     }
     return (matmul_offsets){offset[0], offset[1], offset[2]};
+}
+
+static gemm_offsets locate(const void *context, int64_t batch) {
+    return matmul_batch_offsets(context, batch);
+}
+
+gemm_problem matmul_gemm_problem(const kernel_args *args) {
+    const tensor *a = &args->inputs[0], *b = &args->inputs[1], *c = &args->outputs[0];
+    matmul_problem p = matmul_describe(args);
+    return (gemm_problem){.m = p.m,
+                          .n = p.n,
+                          .k = p.k,
+                          .a = {a->data, a->type, p.row_a, p.column_a},
+                          .b = {b->data, b->type, p.row_b, p.column_b},
+                          .c = c->data,
+                          .c_type = c->type,
+                          .ldc = p.ldc,
+                          .alpha = (float)matmul_alpha(args->attributes),
+                          .batches = p.batches,
+                          .locate = locate,
+                          .locate_context = args};
 }

@@ -8,7 +8,7 @@ static void gradient(graph *g, const node *n, value *const *dy, const bool *want
             dx[i] = build_multiply(g, dy[0], n->inputs[1 - i]);
 }
 
-ELEMENTWISE_OP_2(multiply, "a * b", 1, gradient, a * b)
+ELEMENTWISE_OP_2(multiply, "a * b", 1, gradient, a *b)
 
 value *build_multiply(graph *g, value *a, value *b) {
     return elementwise_build(g, &op_multiply, (value *[]){a, b}, 2);

@@ -22,8 +22,7 @@ static void gradient(graph *g, const node *n, value *const *dy, const bool *want
 }
 
 static void reference(const node *n, const double *const *inputs, double *const *outputs) {
-    memcpy(outputs[0], inputs[0],
-           (size_t)shape_elements(&n->outputs[0]->shape) * sizeof(double));
+    memcpy(outputs[0], inputs[0], (size_t)shape_elements(&n->outputs[0]->shape) * sizeof(double));
 }
 
 static bool view(const node *n, const tensor *input, tensor *out) {
@@ -32,8 +31,8 @@ static bool view(const node *n, const tensor *input, tensor *out) {
 
 /* When no view will do, the input is copied in its own shape; dense memory has no shape. */
 static void copy(const kernel_args *args) {
-    tensor flat = tensor_contiguous(args->outputs[0].data, args->outputs[0].type,
-                                    &args->inputs[0].shape);
+    tensor flat =
+        tensor_contiguous(args->outputs[0].data, args->outputs[0].type, &args->inputs[0].shape);
     kernel_args same_shape = *args;
     same_shape.outputs = &flat;
     copy_run(&same_shape);

@@ -1,5 +1,6 @@
 #include "base/threads.h"
 #include "graph/op.h"
+#include "ops/cast/convert.h"
 #include "ops/kernel.h"
 #include "ops/rope/rope.h"
 
@@ -51,6 +52,16 @@ static void rotate_row(int64_t half, const float *restrict x, const float *restr
     }
 }
 
+/* Of a row of the dimensions outside the last, in elements. */
+static int64_t row_offset(const tensor *x, int64_t row) {
+    int64_t offset = 0;
+    for (int d = x->shape.rank - 2; d >= 0; d--) {
+        offset += row % x->shape.dim[d] * x->stride[d];
+        row /= x->shape.dim[d];
+    }
+    return offset;
+}
+
 static void run_rows(void *context, int64_t begin, int64_t end) {
     const kernel_args *args = context;
     const tensor *x = &args->inputs[0];
@@ -59,13 +70,9 @@ static void run_rows(void *context, int64_t begin, int64_t end) {
     const float *cosine = args->inputs[1].data, *sine = args->inputs[2].data;
     float sign = attribute_integer(args->attributes, "inverse") ? -1.0f : 1.0f;
     for (int64_t row = begin; row < end; row++) {
-        int64_t left = row, offset = 0, table = row % length * half;
-        for (int d = s->rank - 2; d >= 0; d--) {
-            offset += left % s->dim[d] * x->stride[d];
-            left /= s->dim[d];
-        }
-        rotate_row(half, (const float *)x->data + offset, cosine + table, sine + table, sign,
-                   (float *)args->outputs[0].data + row * 2 * half);
+        int64_t table = row % length * half;
+        rotate_row(half, (const float *)x->data + row_offset(x, row), cosine + table, sine + table,
+                   sign, (float *)args->outputs[0].data + row * 2 * half);
     }
 }
 
@@ -74,16 +81,57 @@ static void run(const kernel_args *args) {
     threads_for(shape_elements(s) / s->dim[s->rank - 1], 64, run_rows, (void *)args);
 }
 
-static const char *reject(const kernel_args *args) {
+enum { MOST_LOW_COLUMNS = 1024 }; /* of a row that is converted on the stack */
+
+/* Rows in a low type: rotated in f32 and rounded once. */
+static void run_low_rows(void *context, int64_t begin, int64_t end) {
+    const kernel_args *args = context;
+    const tensor *x = &args->inputs[0];
+    const shape *s = &x->shape;
+    int64_t length = s->dim[s->rank - 2], half = s->dim[s->rank - 1] / 2;
+    const float *cosine = args->inputs[1].data, *sine = args->inputs[2].data;
+    float sign = attribute_integer(args->attributes, "inverse") ? -1.0f : 1.0f;
+    float wide[MOST_LOW_COLUMNS], rotated[MOST_LOW_COLUMNS];
+    for (int64_t row = begin; row < end; row++) {
+        int64_t table = row % length * half;
+        convert_low_to_f32(x->type, 2 * half, (const uint16_t *)x->data + row_offset(x, row), wide);
+        rotate_row(half, wide, cosine + table, sine + table, sign, rotated);
+        convert_f32_to_low(x->type, 2 * half, rotated,
+                           (uint16_t *)args->outputs[0].data + row * 2 * half);
+    }
+}
+
+static void run_low(const kernel_args *args) {
+    const shape *s = &args->inputs[0].shape;
+    threads_for(shape_elements(s) / s->dim[s->rank - 1], 64, run_low_rows, (void *)args);
+}
+
+static const char *reject_layout(const kernel_args *args) {
     if (args->inputs[0].stride[args->inputs[0].shape.rank - 1] != 1)
         return "rows must be dense";
     if (!tensor_is_contiguous(&args->inputs[1]) || !tensor_is_contiguous(&args->inputs[2]))
         return "the tables must be dense";
-    return kernel_reject_unless_f32(args);
+    return NULL;
+}
+
+static const char *reject_low(const kernel_args *args) {
+    if (args->inputs[0].type != DTYPE_BF16 && args->inputs[0].type != DTYPE_F16)
+        return "rotates bf16 and f16 only";
+    const shape *s = &args->inputs[0].shape;
+    return s->dim[s->rank - 1] > MOST_LOW_COLUMNS ? "rows are longer than 1024"
+                                                  : reject_layout(args);
+}
+
+static const char *reject(const kernel_args *args) {
+    const char *reason = kernel_reject_unless_f32(args);
+    return reason ? reason : reject_layout(args);
 }
 
 static const kernel rope_f32 = {
     .name = "rope_f32", .backend = BACKEND_CPU, .reject = reject, .run = run};
+
+static const kernel rope_low = {
+    .name = "rope_low", .backend = BACKEND_CPU, .reject = reject_low, .run = run_low};
 
 const op op_rope = {.name = "rope",
                     .summary = "rotary position embedding, half-split",
@@ -94,7 +142,7 @@ const op op_rope = {.name = "rope",
                     .gradient = gradient,
                     .cost = cost,
                     .reference = reference,
-                    .kernels = (const kernel *const[]){&rope_f32, NULL}};
+                    .kernels = (const kernel *const[]){&rope_f32, &rope_low, NULL}};
 
 value *build_rope(graph *g, value *x, rope_table table, bool inverse) {
     return graph_add_node(g, &op_rope, (value *[]){x, table.cos, table.sin}, 3,

@@ -11,8 +11,10 @@ static dyno_status infer(const node *n, value_type *outputs) {
     int64_t length = attribute_integer(&n->attributes, "length");
     int64_t head_dim = attribute_integer(&n->attributes, "head_dim");
     if (length < 1 || head_dim < 2 || head_dim % 2)
-        return dyno_fail(DYNO_INVALID, "length %lld and head size %lld: the first must be at least "
-                         "1, the second even", (long long)length, (long long)head_dim);
+        return dyno_fail(DYNO_INVALID,
+                         "length %lld and head size %lld: the first must be at least "
+                         "1, the second even",
+                         (long long)length, (long long)head_dim);
     outputs[0] = outputs[1] = (value_type){DTYPE_F32, SHAPE(length, head_dim / 2)};
     return DYNO_OK;
 }
@@ -37,8 +39,8 @@ static void run(const kernel_args *args) {
     const shape *s = &args->outputs[0].shape;
     float *cosine = args->outputs[0].data, *sine = args->outputs[1].data;
     for (int64_t j = 0; j < s->dim[1]; j++) {
-        double frequency = pow(attribute_real(args->attributes, "theta"),
-                               -(double)j / (double)s->dim[1]);
+        double frequency =
+            pow(attribute_real(args->attributes, "theta"), -(double)j / (double)s->dim[1]);
         for (int64_t t = 0; t < s->dim[0]; t++) {
             cosine[t * s->dim[1] + j] = (float)cos((double)t * frequency);
             sine[t * s->dim[1] + j] = (float)sin((double)t * frequency);
@@ -48,8 +50,7 @@ static void run(const kernel_args *args) {
 
 static op_cost cost(const node *n) { return op_cost_streaming(n, 4); }
 
-static const kernel rope_table_f64 = {
-    .name = "rope_table_f64", .backend = BACKEND_CPU, .run = run};
+static const kernel rope_table_f64 = {.name = "rope_table_f64", .backend = BACKEND_CPU, .run = run};
 
 const op op_rope_table = {.name = "rope_table",
                           .summary = "cos and sin of RoPE's angles",
@@ -62,10 +63,10 @@ const op op_rope_table = {.name = "rope_table",
                           .kernels = (const kernel *const[]){&rope_table_f64, NULL}};
 
 rope_table build_rope_table(graph *g, int64_t length, int64_t head_dim, double theta) {
-    value *first = graph_add_node(g, &op_rope_table, NULL, 0,
-                                  (attribute[]){ATTR_INTEGER("length", length),
-                                                ATTR_INTEGER("head_dim", head_dim),
-                                                ATTR_REAL("theta", theta)},
-                                  3);
+    value *first =
+        graph_add_node(g, &op_rope_table, NULL, 0,
+                       (attribute[]){ATTR_INTEGER("length", length),
+                                     ATTR_INTEGER("head_dim", head_dim), ATTR_REAL("theta", theta)},
+                       3);
     return (rope_table){first, first->producer->outputs[1]};
 }

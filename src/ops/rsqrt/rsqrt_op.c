@@ -3,7 +3,7 @@
 #include "ops/elementwise.h"
 
 /* From the result y: a is dy, b is y. */
-ELEMENTWISE_OP_2(rsqrt_gradient, "-a * b^3 / 2, rsqrt's gradient", 4, NULL, a * b * b * b / -2)
+ELEMENTWISE_OP_2(rsqrt_gradient, "-a * b^3 / 2, rsqrt's gradient", 4, NULL, a *b *b *b / -2)
 
 static void gradient(graph *g, const node *n, value *const *dy, const bool *wanted, value **dx) {
     if (wanted[0])

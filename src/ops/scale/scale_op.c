@@ -7,7 +7,7 @@ static void gradient(graph *g, const node *n, value *const *dy, const bool *want
         dx[0] = build_scale(g, dy[0], attribute_real(&n->attributes, "s"));
 }
 
-ELEMENTWISE_OP_SCALAR(scale, "a * s, s a constant", 1, gradient, a * s)
+ELEMENTWISE_OP_SCALAR(scale, "a * s, s a constant", 1, gradient, a *s)
 
 value *build_scale(graph *g, value *a, double s) {
     return elementwise_build_scalar(g, &op_scale, a, s);

@@ -3,7 +3,7 @@
 #include "ops/elementwise.h"
 
 /* From the result y: a is dy, b is y. */
-ELEMENTWISE_OP_2(sigmoid_gradient, "a * b * (1 - b), sigmoid's gradient", 3, NULL, a * b * (1 - b))
+ELEMENTWISE_OP_2(sigmoid_gradient, "a * b * (1 - b), sigmoid's gradient", 3, NULL, a *b *(1 - b))
 
 static void gradient(graph *g, const node *n, value *const *dy, const bool *wanted, value **dx) {
     if (wanted[0])

@@ -1,0 +1,59 @@
+#include "cli/step_flags.h"
+
+#include <stdlib.h>
+
+#include "base/memory.h"
+
+dyno_status step_flags_resolve(const flags *given, step_variant **out, int *count) {
+    *out = NULL;
+    int modes, precisions, recomputes, made = 0;
+    const char *const *mode = flags_text_list(given, "mode", &modes);
+    const char *const *type = flags_text_list(given, "precision", &precisions);
+    const char *const *recompute = flags_text_list(given, "recompute", &recomputes);
+    size_t most = (size_t)modes * (size_t)precisions * (size_t)recomputes;
+    step_variant *variants = memory_allocate(most, sizeof *variants);
+    dyno_status status = DYNO_OK;
+    for (int m = 0; m < modes; m++)
+        for (int p = 0; p < precisions; p++)
+            for (int r = 0; r < recomputes && status == DYNO_OK; r++) {
+                step_variant *v = &variants[made++];
+                status = step_mode_parse(mode[m], &v->mode);
+                if (status == DYNO_OK)
+                    status = precision_parse(type[p], &v->precision);
+                if (status == DYNO_OK)
+                    status = recompute_parse(recompute[r], &v->recompute);
+            }
+    if (status != DYNO_OK) {
+        free(variants);
+        return status;
+    }
+    *out = variants;
+    *count = made;
+    return DYNO_OK;
+}
+
+dyno_status step_flags_resolve_one(const flags *given, step_variant *out) {
+    step_variant *variants;
+    int count;
+    RETURN_IF_FAILED(step_flags_resolve(given, &variants, &count));
+    *out = variants[0];
+    free(variants);
+    if (count != 1)
+        return dyno_fail(DYNO_INVALID,
+                         "--mode, --precision and --recompute name %d ways to run "
+                         "the step; give one of each",
+                         count);
+    return DYNO_OK;
+}
+
+void step_variant_apply(const step_variant *variant, pipeline_options *options) {
+    options->mode = variant->mode;
+    options->precision = variant->precision;
+    options->recompute = variant->recompute;
+}
+
+void step_variant_describe(const step_variant *variant, results_cell *cell) {
+    cell_set_text(cell, "mode", step_mode_name(variant->mode));
+    cell_set_text(cell, "math", precision_name(variant->precision));
+    cell_set_text(cell, "recompute", recompute_format(&variant->recompute).text);
+}

@@ -1,0 +1,45 @@
+/* step_flags.h - the flags that say how a step is run: mode, precision, recompute. */
+#ifndef CLI_STEP_FLAGS_H
+#define CLI_STEP_FLAGS_H
+
+#include "cli/flags.h"
+#include "compiler/pipeline.h"
+#include "measure/results.h"
+
+/* To be put into a verb's flag table. */
+#define STEP_FLAGS                                                                                 \
+    {"mode",                                                                                       \
+     "LIST",                                                                                       \
+     FLAG_CHOICE_LIST,                                                                             \
+     "eager",                                                                                      \
+     .help = "eager: a launch for each op; compiled: fused kernels, memory planned beforehand",    \
+     .choices = STEP_MODE_CHOICES},                                                                \
+        {"precision",                                                                              \
+         "LIST",                                                                                   \
+         FLAG_CHOICE_LIST,                                                                         \
+         "fp32",                                                                                   \
+         .help = "of matrix products; norms, softmax, loss and weights stay fp32",                 \
+         .choices = PRECISION_CHOICES},                                                            \
+    {                                                                                              \
+        "recompute", "LIST", FLAG_TEXT_LIST, "none",                                               \
+            .help = "blocks whose forward the backward runs again to save memory: none, every:K, " \
+                    "full, nested"                                                                 \
+    }
+
+/* One way to run a step. */
+typedef struct step_variant {
+    step_mode mode;
+    precision precision;
+    recompute_options recompute;
+} step_variant;
+
+/* Every combination of what the flags list; the caller frees *out. */
+NODISCARD dyno_status step_flags_resolve(const flags *given, step_variant **out, int *count);
+/* For verbs that run one: more than one is an error. */
+NODISCARD dyno_status step_flags_resolve_one(const flags *given, step_variant *out);
+
+void step_variant_apply(const step_variant *variant, pipeline_options *options);
+/* Sets the parameters mode, math and recompute. */
+void step_variant_describe(const step_variant *variant, results_cell *cell);
+
+#endif

@@ -1,0 +1,100 @@
+#include "cli/sweep.h"
+
+#include <stdio.h>
+
+#include "base/file.h"
+#include "base/threads.h"
+#include "cli/cli.h"
+#include "cli/interrupt.h"
+#include "measure/environment.h"
+#include "measure/timing.h"
+#include "report/view.h"
+
+dyno_status sweep_prepare(sweep *s, const flags *given) {
+    *s = (sweep){.given = given};
+    RETURN_IF_FAILED(table_format_parse(flags_text(given, "format"), &s->format));
+    threads_set_count((int)flags_integer(given, "threads"));
+    if (flags_text(given, "out"))
+        RETURN_IF_FAILED(file_make_output_directory(flags_text(given, "out")));
+    s->memory_limit = flags_is_set(given, "memory") ? flags_bytes(given, "memory")
+                                                    : memory_pool_available_bytes();
+    return DYNO_OK;
+}
+
+dyno_status sweep_start(sweep *s, int argc, char **argv) {
+    interrupt_install();
+    s->run = results_create(argv[0], argc, (const char *const *)argv);
+    environment_capture(s->run);
+    RETURN_IF_FAILED(machine_peaks_get(threads_count(), &s->peaks));
+    results_set_environment_real(s->run, "peak_gflops", s->peaks.gflops_f32);
+    results_set_environment_real(s->run, "read_gbs", s->peaks.bandwidth.read);
+    results_set_environment_real(s->run, "copy_gbs", s->peaks.bandwidth.copy);
+    return DYNO_OK;
+}
+
+/* Shows and keeps whatever there is, also after an interruption. */
+static dyno_status publish(const sweep *s) {
+    text out = {0};
+    view_render(s->run, (view_options){.format = s->format, .is_bold = table_wants_bold()}, &out);
+    cli_print(&out);
+    text_release(&out);
+    const char *directory = flags_text(s->given, "out");
+    return directory ? results_write(s->run, directory) : DYNO_OK;
+}
+
+dyno_status sweep_finish(sweep *s, dyno_status status) {
+    if (status == DYNO_OK || status == DYNO_INTERRUPTED) {
+        /* Somebody else may have been busy when the sweep began; the better of two is the peak. */
+        double again = machine_measure_peak_flops_f32(threads_count());
+        if (again > s->peaks.gflops_f32)
+            results_set_environment_real(s->run, "peak_gflops", again);
+        s->run->is_complete = status == DYNO_OK;
+        dyno_status published = publish(s);
+        status = published == DYNO_OK ? status : published;
+    }
+    results_destroy(s->run);
+    s->run = NULL;
+    return status;
+}
+
+void sweep_record_plan(results_cell *cell, const plan *p, const memory_account *account) {
+    plan_cost all = plan_total_cost(p, PHASE_COUNT);
+    cell_set_metric(cell, "launches", "", all.launches);
+    cell_set_metric_real(cell, "flops", "FLOP", all.flops);
+    cell_set_metric_real(cell, "bytes_moved", "B", all.bytes_read + all.bytes_written);
+    for (int i = 0; i < PHASE_COUNT; i++) {
+        plan_cost part = plan_total_cost(p, (phase)i);
+        char name[64];
+        snprintf(name, sizeof name, "%s_flops", phase_name((phase)i));
+        if (part.launches)
+            cell_set_metric_real(cell, name, "FLOP", part.flops);
+    }
+    cell_set_metric(cell, "predicted_bytes", "B", account->peak_bytes);
+    cell_set_metric(cell, "predicted_reserved_bytes", "B", account->reserved_bytes);
+}
+
+void sweep_record_memory(results_cell *cell, const memory_pool *pool) {
+    cell_set_metric(cell, "peak_bytes", "B", memory_pool_peak_taken_bytes(pool));
+    cell_set_metric(cell, "reserved_bytes", "B", memory_pool_reserved_bytes(pool));
+    cell_set_metric(cell, "rss_bytes", "B", timing_peak_rss_bytes());
+}
+
+bool sweep_admit(const sweep *s, results_cell *cell, const memory_account *account) {
+    if (account->reserved_bytes <= s->memory_limit)
+        return true;
+    cell_set_status(cell, RESULTS_OOM, "");
+    cell_set_metric(cell, "needed_bytes", "B", account->reserved_bytes);
+    cell_set_metric(cell, "available_bytes", "B", s->memory_limit);
+    return false;
+}
+
+dyno_status sweep_settle(results_cell *cell, dyno_status status) {
+    if (status == DYNO_OK)
+        cell_set_status(cell, RESULTS_OK, "");
+    else if (status == DYNO_OUT_OF_MEMORY)
+        cell_set_status(cell, RESULTS_OOM, dyno_error_message());
+    else
+        cell_set_status(cell, status == DYNO_INTERRUPTED ? RESULTS_INCOMPLETE : RESULTS_FAILED,
+                        dyno_error_message());
+    return status == DYNO_INTERRUPTED ? status : DYNO_OK;
+}

@@ -1,0 +1,62 @@
+/* sweep.h - what the verbs that measure a grid of cells have in common: their flags, how the run
+ * begins and ends, and what becomes of a cell. */
+#ifndef CLI_SWEEP_H
+#define CLI_SWEEP_H
+
+#include "cli/flags.h"
+#include "measure/machine.h"
+#include "measure/results.h"
+#include "plan/memory_account.h"
+#include "report/table.h"
+#include "runtime/memory_pool.h"
+
+/* To be put into a verb's flag table. */
+#define SWEEP_FLAGS                                                                                \
+    {"threads",                                                                                    \
+     NULL,                                                                                         \
+     FLAG_INTEGER,                                                                                 \
+     "0",                                                                                          \
+     .help = "threads; 0 takes every core there is",                                               \
+     .minimum = 0,                                                                                 \
+     .maximum = 4096},                                                                             \
+        {"memory", "SIZE", FLAG_BYTES, NULL,                                                       \
+         .help = "what a cell may use; default: what the machine has free"},                       \
+        {"out", "DIR", FLAG_TEXT, NULL, .help = "keeps every sample in DIR/run.json"}, {           \
+        "format", NULL, FLAG_CHOICE, "table", .help = "how to print",                              \
+                                              .choices = TABLE_FORMAT_CHOICES                      \
+    }
+
+typedef struct sweep {
+    const flags *given;
+    table_format format;
+    int64_t memory_limit;
+    results *run; /* from sweep_start to sweep_finish */
+    machine_peaks peaks;
+} sweep;
+
+/* Takes up SWEEP_FLAGS: sets the number of threads and makes the output directory, so that what is
+ * wrong with them is said before anything is measured. */
+NODISCARD dyno_status sweep_prepare(sweep *s, const flags *given);
+
+/* From here on Ctrl-C only asks. Starts the record, with the machine and its peaks in it. On
+ * failure, too, sweep_finish is to be called. */
+NODISCARD dyno_status sweep_start(sweep *s, int argc, char **argv);
+
+/* `status` is that of the sweep. Whole or interrupted, it is printed and kept; the record goes.
+ * Returns `status`, or what went wrong here. */
+NODISCARD dyno_status sweep_finish(sweep *s, dyno_status status);
+
+/* What the plan knows of a cell before it is run. */
+void sweep_record_plan(results_cell *cell, const plan *p, const memory_account *account);
+
+/* What the cell took of the pool and of the process, since pool and peak were reset. */
+void sweep_record_memory(results_cell *cell, const memory_pool *pool);
+
+/* False, and the cell is OOM with what it needs, when it does not fit. */
+bool sweep_admit(const sweep *s, results_cell *cell, const memory_account *account);
+
+/* The cell's status from that of its measurement. Returns what ends the sweep: an interruption,
+ * else DYNO_OK. */
+NODISCARD dyno_status sweep_settle(results_cell *cell, dyno_status status);
+
+#endif

@@ -1,0 +1,105 @@
+#include "graph/op.h"
+#include "ops/loss_head/loss_head.h"
+
+enum { X, WEIGHT, TARGETS, DY };
+
+static dyno_status check(const node *n) {
+    RETURN_IF_FAILED(node_require_attribute(n, "chunk", ATTRIBUTE_INTEGER));
+    const value *x = n->inputs[X], *w = n->inputs[WEIGHT], *targets = n->inputs[TARGETS];
+    if (x->shape.rank != 2 || w->shape.rank != 2 || x->shape.dim[1] != w->shape.dim[1] ||
+        x->type != w->type || !dtype_is_float(x->type))
+        return dyno_fail(DYNO_INVALID,
+                         "x is %s[%s] and the weight %s[%s]; want [N,D] and [V,D] of "
+                         "one float type",
+                         dtype_name(x->type), shape_format(&x->shape).text, dtype_name(w->type),
+                         shape_format(&w->shape).text);
+    if (targets->type != DTYPE_I32 || targets->shape.rank != 1 ||
+        targets->shape.dim[0] != x->shape.dim[0])
+        return dyno_fail(DYNO_INVALID, "targets are %s[%s]; want i32[%lld]",
+                         dtype_name(targets->type), shape_format(&targets->shape).text,
+                         (long long)x->shape.dim[0]);
+    if (attribute_integer(&n->attributes, "chunk") < 1)
+        return dyno_fail(DYNO_INVALID, "a chunk of %lld tokens; it must have at least 1",
+                         (long long)attribute_integer(&n->attributes, "chunk"));
+    return DYNO_OK;
+}
+
+static dyno_status infer(const node *n, value_type *outputs) {
+    RETURN_IF_FAILED(check(n));
+    RETURN_IF_FAILED(node_require_attribute(n, "type", ATTRIBUTE_INTEGER));
+    int64_t type = attribute_integer(&n->attributes, "type");
+    const value *dy = n->inputs[DY];
+    if (!shape_equal(&dy->shape, &n->inputs[TARGETS]->shape) || dy->type != DTYPE_F32)
+        return dyno_fail(DYNO_INVALID, "dy is %s[%s]; want f32[%s]", dtype_name(dy->type),
+                         shape_format(&dy->shape).text,
+                         shape_format(&n->inputs[TARGETS]->shape).text);
+    if (type != DTYPE_F32 && type != (int64_t)n->inputs[X]->type)
+        return dyno_fail(DYNO_INVALID, "dx as element type number %lld; it is f32 or x's",
+                         (long long)type);
+    outputs[0] = (value_type){DTYPE_F32, n->inputs[TARGETS]->shape};
+    outputs[1] = (value_type){(dtype)type, n->inputs[X]->shape};
+    outputs[2] = (value_type){DTYPE_F32, n->inputs[WEIGHT]->shape};
+    return DYNO_OK;
+}
+
+static dyno_status infer_forward(const node *n, value_type *outputs) {
+    RETURN_IF_FAILED(check(n));
+    outputs[0] = (value_type){DTYPE_F32, n->inputs[TARGETS]->shape};
+    return DYNO_OK;
+}
+
+/* What the ops it stands for cost: products 2 N V D each, cross-entropy 4 and its gradient 3 for
+ * a logit. */
+static op_cost cost_of(const node *n, int products, double per_logit) {
+    op_cost cost = op_cost_streaming(n, 0);
+    double logits = (double)n->inputs[X]->shape.dim[0] * (double)n->inputs[WEIGHT]->shape.dim[0];
+    cost.flops = logits * (products * 2 * (double)n->inputs[X]->shape.dim[1] + per_logit);
+    return cost;
+}
+
+static op_cost cost(const node *n) { return cost_of(n, 3, 7); }
+static op_cost cost_forward(const node *n) { return cost_of(n, 1, 4); }
+
+const op op_loss_head = {.name = "loss_head",
+                         .summary = "last product, cross-entropy and their gradients, in chunks of "
+                                    "tokens",
+                         .class = OP_CLASS_LOSS,
+                         .input_count = 4,
+                         .output_count = 3,
+                         .infer = infer,
+                         .cost = cost,
+                         .reference = loss_head_reference,
+                         .kernels = (const kernel *const[]){&loss_head_chunked, NULL}};
+
+const op op_loss_head_forward = {.name = "loss_head_forward",
+                                 .summary = "last product and cross-entropy, in chunks of tokens",
+                                 .class = OP_CLASS_LOSS,
+                                 .input_count = 3,
+                                 .output_count = 1,
+                                 .infer = infer_forward,
+                                 .cost = cost_forward,
+                                 .reference = loss_head_reference,
+                                 .kernels =
+                                     (const kernel *const[]){&loss_head_forward_chunked, NULL}};
+
+value *build_loss_head(graph *g, value *x, value *weight, value *targets, value *dy, int64_t chunk,
+                       dtype dx_type) {
+    return graph_add_node(
+        g, &op_loss_head, (value *[]){x, weight, targets, dy}, 4,
+        (attribute[]){ATTR_INTEGER("chunk", chunk), ATTR_INTEGER("type", (int64_t)dx_type)}, 2);
+}
+
+value *build_loss_head_forward(graph *g, value *x, value *weight, value *targets, int64_t chunk) {
+    return graph_add_node(g, &op_loss_head_forward, (value *[]){x, weight, targets}, 3,
+                          &ATTR_INTEGER("chunk", chunk), 1);
+}
+
+int64_t loss_head_chunk(int64_t tokens, int64_t vocab) {
+    enum { FEWEST = 64, MULTIPLE = 16, MOST_BYTES = 8 << 20 };
+    int64_t most = MOST_BYTES / (vocab * (int64_t)sizeof(float)) / MULTIPLE * MULTIPLE;
+    most = most < FEWEST ? FEWEST : most;
+    /* Chunks of even length: the last one should not be a remnant. */
+    int64_t chunks = (tokens + most - 1) / most;
+    int64_t even = ((tokens + chunks - 1) / chunks + MULTIPLE - 1) / MULTIPLE * MULTIPLE;
+    return even < tokens ? even : tokens;
+}

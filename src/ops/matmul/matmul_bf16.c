@@ -1,0 +1,35 @@
+/* matmul_bf16.c - products of bf16, a kernel for each way to compute them. */
+#include "ops/matmul/matmul.h"
+
+static const char *reject(const kernel_args *args, gemm_method method) {
+    gemm_problem p = matmul_gemm_problem(args);
+    if (p.a.type != DTYPE_BF16)
+        return "multiplies bf16 only";
+    const char *why = gemm_reject(method, &p);
+    return why ? why : gemm_pass_over(method);
+}
+
+static size_t workspace_bytes(const kernel_args *args, gemm_method method) {
+    gemm_problem p = matmul_gemm_problem(args);
+    return gemm_workspace_bytes_by(method, &p);
+}
+
+static void run(const kernel_args *args, gemm_method method) {
+    gemm_problem p = matmul_gemm_problem(args);
+    gemm_run_by(method, &p, args->workspace);
+}
+
+#define KERNEL(NAME, METHOD)                                                                       \
+    static const char *NAME##_reject(const kernel_args *args) { return reject(args, METHOD); }     \
+    static size_t NAME##_bytes(const kernel_args *args) { return workspace_bytes(args, METHOD); }  \
+    static void NAME##_run(const kernel_args *args) { run(args, METHOD); }                         \
+    const kernel matmul_bf16_##NAME = {.name = "matmul_bf16_" #NAME,                               \
+                                       .backend = BACKEND_CPU,                                     \
+                                       .reject = NAME##_reject,                                    \
+                                       .workspace_bytes = NAME##_bytes,                            \
+                                       .run = NAME##_run};
+
+KERNEL(amx, GEMM_AMX)
+KERNEL(dot, GEMM_AVX512_BF16)
+KERNEL(fma, GEMM_AVX512)
+KERNEL(portable, GEMM_PORTABLE)

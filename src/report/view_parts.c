@@ -1,0 +1,104 @@
+#include "report/view_parts.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/units.h"
+
+static bool list_has(const view_list *list, const char *name) {
+    for (int i = 0; i < list->count; i++)
+        if (strcmp(list->names[i], name) == 0)
+            return true;
+    return false;
+}
+
+void view_list_add(view_list *list, const char *name, const char *unit) {
+    if (list->count == VIEW_MOST_NAMES || list_has(list, name))
+        return;
+    list->units[list->count] = unit;
+    list->names[list->count++] = name;
+}
+
+void view_append_value(text *out, const results_value *value) {
+    if (value->kind == RESULTS_TEXT)
+        text_append(out, value->text);
+    else if (value->kind == RESULTS_INTEGER)
+        text_format(out, "%lld", (long long)value->integer);
+    else
+        text_format(out, "%g", value->real);
+}
+
+void view_add_value(report_table *table, const results_value *value) {
+    if (!value)
+        table_add_empty(table);
+    else if (value->kind == RESULTS_TEXT)
+        table_add_text(table, value->text);
+    else if (value->kind == RESULTS_INTEGER)
+        table_add_integer(table, value->integer);
+    else
+        table_add_real(table, value->real, 4);
+}
+
+bool view_values_are_equal(const results_value *a, const results_value *b) {
+    if (!a || !b || a->kind != b->kind)
+        return false;
+    return a->kind == RESULTS_TEXT      ? strcmp(a->text, b->text) == 0
+           : a->kind == RESULTS_INTEGER ? a->integer == b->integer
+                                        : !(a->real < b->real) && !(a->real > b->real);
+}
+
+void view_collect_parameters(const results *run, view_list *list) {
+    for (int64_t i = 0; i < run->cell_count; i++)
+        for (int j = 0; j < run->cells[i]->parameters.count; j++)
+            view_list_add(list, run->cells[i]->parameters.entries[j].key, "");
+}
+
+bool view_parameter_varies(const results *run, const char *key) {
+    const results_value *first = cell_find_parameter(run->cells[0], key);
+    for (int64_t i = 1; i < run->cell_count; i++)
+        if (!view_values_are_equal(first, cell_find_parameter(run->cells[i], key)))
+            return true;
+    return false;
+}
+
+bool view_parameter_is_text(const results *run, const char *key) {
+    for (int64_t i = 0; i < run->cell_count; i++) {
+        const results_value *value = cell_find_parameter(run->cells[i], key);
+        if (value && value->kind == RESULTS_TEXT)
+            return true;
+    }
+    return false;
+}
+
+double view_metric(const results_cell *cell, const char *name) {
+    const results_metric *found = cell_find_metric(cell, name);
+    return found ? results_number(&found->value) : (double)NAN;
+}
+
+void view_append_note(text *out, const results_cell *cell) {
+    double needed = view_metric(cell, "needed_bytes"),
+           available = view_metric(cell, "available_bytes");
+    bool has_sizes = cell->status == RESULTS_OOM && needed >= 0 && needed < 0x1p62 &&
+                     available >= 0 && available < 0x1p62;
+    if (has_sizes)
+        text_format(out, "needs %s, there is %s", units_bytes((int64_t)needed).text,
+                    units_bytes((int64_t)available).text);
+    if (cell->reason[0])
+        text_format(out, "%s%s", has_sizes ? "; " : "", cell->reason);
+}
+
+void view_note_interruption(const results *run, report_table *table) {
+    if (run->is_complete)
+        return;
+    int64_t planned = run->planned_cells > run->cell_count ? run->planned_cells : run->cell_count;
+    table_add_note(table, "incomplete: interrupted after %lld of %lld cells",
+                   (long long)results_finished_cells(run), (long long)planned);
+}
+
+void view_append_origin(const results *run, text *out) {
+    const results_value *cpu = results_find_environment(run, "cpu");
+    text_append(out, run->verb);
+    if (cpu && cpu->kind == RESULTS_TEXT)
+        text_format(out, " on %s", cpu->text);
+    text_format(out, ", %s", run->started);
+}

@@ -1,0 +1,41 @@
+/* view_parts.h - what the tables of several verbs are put together from. */
+#ifndef REPORT_VIEW_PARTS_H
+#define REPORT_VIEW_PARTS_H
+
+#include "measure/results.h"
+#include "report/table.h"
+
+/* A table wider than this is not for reading; files with more names are not dyno's. */
+enum { VIEW_MOST_NAMES = 64 };
+
+typedef struct view_list {
+    const char *names[VIEW_MOST_NAMES];
+    const char *units[VIEW_MOST_NAMES];
+    int count;
+} view_list;
+
+/* Adds the name unless it is there or there are too many. */
+void view_list_add(view_list *list, const char *name, const char *unit);
+
+void view_append_value(text *out, const results_value *value);
+/* The next cell of the row; NULL leaves a gap. */
+void view_add_value(report_table *table, const results_value *value);
+/* False when either is missing. */
+bool view_values_are_equal(const results_value *a, const results_value *b);
+
+/* Every parameter that a cell of the run has, in the order in which they come. */
+void view_collect_parameters(const results *run, view_list *list);
+/* The run must have a cell. */
+bool view_parameter_varies(const results *run, const char *key);
+bool view_parameter_is_text(const results *run, const char *key);
+/* NAN when the cell has none of that name. */
+double view_metric(const results_cell *cell, const char *name);
+
+/* "needs 12.00 GiB, there is 7.50 GiB", then the reason. */
+void view_append_note(text *out, const results_cell *cell);
+/* Says below the table that the run did not come to its end, if it did not. */
+void view_note_interruption(const results *run, report_table *table);
+/* "bench on AMD EPYC, 2025-01-31T12:00:00Z" */
+void view_append_origin(const results *run, text *out);
+
+#endif

@@ -1,0 +1,33 @@
+#include "train/attention_plan.h"
+
+#include "base/rng.h"
+
+dyno_status attention_plan_naive(const attention_plan_options *options, plan **out) {
+    *out = NULL;
+    if (options->pass == STEP_FULL)
+        return dyno_fail(DYNO_INVALID, "attention alone has no weights to optimize: its passes are "
+                                       "forward and forward+backward");
+    attention_options alone = {.shape = options->shape,
+                               .is_causal = options->is_causal,
+                               .has_loss = options->pass == STEP_BACKWARD};
+    pipeline_options pipeline = {
+        .pass = options->pass, .mode = options->mode, .target = BACKEND_CPU};
+    graph *g;
+    RETURN_IF_FAILED(attention_build(&alone, &g));
+    dyno_status status = pipeline_compile(g, &pipeline, out);
+    graph_destroy(g);
+    return status;
+}
+
+void attention_fill(const executor *e, uint64_t seed) {
+    static const char *const names[] = {"Q", "K", "V", "dO"};
+    for (int i = 0; i < 4; i++) {
+        tensor t = executor_find(e, names[i]);
+        if (!t.data)
+            continue;
+        rng_stream random = rng_stream_init(seed, rng_hash_name(names[i]));
+        int64_t count = shape_elements(&t.shape);
+        for (int64_t j = 0; j < count; j++)
+            ((float *)t.data)[j] = (float)rng_truncated_normal(random, (uint64_t)j);
+    }
+}

@@ -1,0 +1,24 @@
+/* attention_plan.h - from the sizes of attention to the plan of computing it alone. */
+#ifndef TRAIN_ATTENTION_PLAN_H
+#define TRAIN_ATTENTION_PLAN_H
+
+#include "compiler/pipeline.h"
+#include "model/attention.h"
+#include "runtime/executor.h"
+
+typedef struct attention_plan_options {
+    attention_shape shape;
+    bool is_causal;
+    step_pass pass; /* the forward alone has no loss; there is nothing to optimize */
+    step_mode mode;
+} attention_plan_options;
+
+/* As the model computes it: the scores exist, and stay for the backward. Leaves and outputs are
+ * those of attention_build; the gradients are "g.Q", "g.K" and "g.V". On failure *out is NULL. */
+NODISCARD dyno_status attention_plan_naive(const attention_plan_options *options, plan **out);
+
+/* Draws Q, K, V and, where the plan has it, dO: normal numbers, the same for a seed whatever the
+ * plan. */
+void attention_fill(const executor *e, uint64_t seed);
+
+#endif

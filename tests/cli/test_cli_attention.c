@@ -1,0 +1,250 @@
+/* test_cli_attention.c - `dyno attention` as a user runs it. */
+#define _GNU_SOURCE
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <setjmp.h>
+
+#include <cmocka.h>
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "base/json.h"
+#include "measure/results.h"
+#include "support/command.h"
+#include "support/scratch.h"
+
+#define SMALL "attention --batch 2 --seq 9,17 --head-dim 3,8 --reps 2 --threads 1 "
+
+static const char *const formats[] = {"table", "md", "csv", "json"};
+
+static results *read_run(const scratch *made) {
+    results *run;
+    if (results_read(made->path, &run) != DYNO_OK)
+        fail_msg("%s", dyno_error_message());
+    return run;
+}
+
+static int64_t metric(const results_cell *cell, const char *name) {
+    return cell_find_metric(cell, name)->value.integer;
+}
+
+static int64_t samples(const results_cell *cell, const char *name) {
+    const results_series *series = cell_find_series(cell, name);
+    return series ? series->count : 0;
+}
+
+static void it_is_printed_kept_and_shown_alike(void **state) {
+    (void)state;
+    scratch made = scratch_create();
+    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
+        text printed = {0}, shown = {0};
+        assert_int_equal(dyno_run(&printed, SMALL "--out %s/%s --format %s 2>/dev/null", made.path,
+                                  formats[i], formats[i]),
+                         0);
+        assert_int_equal(dyno_run(&shown, "show %s/%s --format %s 2>/dev/null", made.path,
+                                  formats[i], formats[i]),
+                         0);
+        assert_string_equal(text_string(&printed), text_string(&shown));
+        if (strcmp(formats[i], "json") == 0) {
+            json_t *root;
+            assert_int_equal(json_parse(text_string(&printed), printed.length, "output", &root),
+                             DYNO_OK);
+            assert_int_equal(json_array_size(json_object_get(root, "cells")), 16);
+            json_decref(root);
+        } else {
+            assert_non_null(strstr(text_string(&printed), "forward ms"));
+            assert_non_null(strstr(text_string(&printed), "before backward MiB"));
+        }
+        text_release(&printed);
+        text_release(&shown);
+    }
+    scratch_remove(&made);
+}
+
+static void every_point_has_both_passes_and_every_sample(void **state) {
+    (void)state;
+    scratch made = scratch_create();
+    dyno_expect(0, "", SMALL "--warmup 3 --causal no,yes --out %s", made.path);
+    results *run = read_run(&made);
+    assert_true(run->is_complete);
+    assert_int_equal(run->cell_count, 2 * 2 * 2 * 2 * 2);
+    for (int64_t i = 0; i < run->cell_count; i++) {
+        const results_cell *cell = run->cells[i];
+        bool is_whole = i % 2;
+        assert_int_equal(cell->status, RESULTS_OK);
+        assert_string_equal(cell_find_parameter(cell, "pass")->text,
+                            is_whole ? "forward+backward" : "forward");
+        assert_string_equal(cell_find_parameter(cell, "mode")->text,
+                            i / 2 % 2 ? "compiled" : "eager");
+        assert_int_equal(cell_find_parameter(cell, "seq")->integer, i / 4 % 2 ? 17 : 9);
+        assert_int_equal(cell_find_parameter(cell, "head_dim")->integer, i / 8 % 2 ? 8 : 3);
+        assert_string_equal(cell_find_parameter(cell, "causal")->text, i / 16 ? "yes" : "no");
+        assert_int_equal(samples(cell, "warmup"), 3);
+        assert_int_equal(samples(cell, "step"), 2);
+        assert_int_equal(samples(cell, "backward"), is_whole ? 2 : 0);
+        assert_int_equal(cell_find_metric(cell, "before_backward_bytes") != NULL, is_whole);
+        assert_int_equal(metric(cell, "reserved_bytes"), metric(cell, "predicted_reserved_bytes"));
+    }
+    results_destroy(run);
+    scratch_remove(&made);
+}
+
+static void a_pass_that_is_not_asked_for_is_not_run(void **state) {
+    (void)state;
+    static const struct {
+        const char *flag, *pass;
+        int cells;
+    } cases[] = {{"forward", "forward", 1},
+                 {"backward", "forward+backward", 1},
+                 {"both", "forward+backward", 1},
+                 {"backward,both", "forward+backward", 1},
+                 {"both,forward", "forward", 2}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        scratch made = scratch_create();
+        dyno_expect(0, "", "attention --seq 4 --mode eager --reps 1 --pass %s --out %s",
+                    cases[i].flag, made.path);
+        results *run = read_run(&made);
+        assert_int_equal(run->cell_count, cases[i].cells);
+        assert_string_equal(cell_find_parameter(run->cells[0], "pass")->text, cases[i].pass);
+        results_destroy(run);
+        scratch_remove(&made);
+    }
+}
+
+static void without_reps_there_are_as_many_as_fit_between_3_and_100(void **state) {
+    (void)state;
+    scratch made = scratch_create();
+    dyno_expect(0, "",
+                "attention --batch 1 --seq 1,200 --mode eager --pass both --seconds 0.001 "
+                "--threads 1 --out %s",
+                made.path);
+    results *run = read_run(&made);
+    for (int i = 0; i < 2; i++) {
+        int64_t count = samples(run->cells[i], "step");
+        assert_in_range(count, 3, 100);
+        assert_int_equal(cell_find_parameter(run->cells[i], "reps")->integer, count);
+    }
+    results_destroy(run);
+    dyno_expect(0, "",
+                "attention --batch 1 --seq 1 --mode eager --pass both --seconds 100 "
+                "--threads 1 --out %s",
+                made.path);
+    run = read_run(&made);
+    assert_int_equal(samples(run->cells[0], "step"), 100);
+    results_destroy(run);
+    scratch_remove(&made);
+}
+
+static void a_row_that_does_not_fit_says_which_values_make_it(void **state) {
+    (void)state;
+    scratch made = scratch_create();
+    dyno_expect(0, "8 x 4096 x 4096 x 4 B x ",
+                "attention --seq 4096,8 --mode eager --memory 64MiB --reps 1 --out %s", made.path);
+    results *run = read_run(&made);
+    assert_true(run->is_complete);
+    for (int i = 0; i < 4; i++) {
+        const results_cell *cell = run->cells[i];
+        assert_int_equal(cell->status, i < 2 ? RESULTS_OOM : RESULTS_OK);
+        if (i < 2)
+            assert_true(metric(cell, "needed_bytes") > metric(cell, "available_bytes"));
+    }
+    results_destroy(run);
+    dyno_expect(0, "forward OK, backward OOM",
+                "attention --batch 1 --seq 256 --mode eager --memory 1280KiB --reps 1");
+    scratch_remove(&made);
+}
+
+static void the_preset_is_the_grid_of_the_write_up_and_flags_change_it(void **state) {
+    (void)state;
+    scratch made = scratch_create();
+    dyno_expect(0, "", "attention --preset naive-table --memory 1KiB --out %s", made.path);
+    results *run = read_run(&made);
+    assert_int_equal(run->cell_count, 5 * 4 * 2 * 2);
+    const results_cell *last = run->cells[run->cell_count - 1];
+    assert_int_equal(cell_find_parameter(last, "batch")->integer, 8);
+    assert_int_equal(cell_find_parameter(last, "seq")->integer, 16384);
+    assert_int_equal(cell_find_parameter(last, "head_dim")->integer, 128);
+    results_destroy(run);
+    dyno_expect(0, "", "attention --preset naive-table --seq 2 --head-dim 4 --batch 1 --out %s",
+                made.path);
+    run = read_run(&made);
+    assert_int_equal(run->cell_count, 4);
+    assert_int_equal(samples(run->cells[3], "step"), 100);
+    results_destroy(run);
+    scratch_remove(&made);
+}
+
+static void it_says_how_time_grows(void **state) {
+    (void)state;
+    dyno_expect(0, "naive eager, head size 3: forward time grows as seq^", SMALL);
+    dyno_expect(0, "speed-up: against naive eager", SMALL);
+    dyno_expect(0, "naive compiled, causal yes, head size 8: forward time grows as seq^",
+                SMALL "--causal no,yes");
+}
+
+static void what_cannot_be_is_refused(void **state) {
+    (void)state;
+    dyno_expect(2, "'flash' is not one of naive", "attention --impl flash");
+    dyno_expect(2, "--seq: 0 is outside 1 to", "attention --seq 0");
+    dyno_expect(2, "--head-dim: 0 is outside 1 to", "attention --head-dim 0");
+    dyno_expect(2, "--mode: 'fast' is not one of eager", "attention --mode fast");
+    dyno_expect(2, "--pass: 'step' is not one of forward", "attention --pass step");
+    dyno_expect(2, "--causal: 'maybe' is not one of no", "attention --causal maybe");
+    dyno_expect(2, "--reps: 0 is outside", "attention --reps 0");
+    dyno_expect(2, "--preset: 'all' is not one of naive-table", "attention --preset all");
+    dyno_expect(2, "more bytes than can be counted",
+                "attention --batch 1048576 --heads 65536 --seq 16777216");
+    dyno_expect(1, "/dev/null", "attention --seq 2 --reps 1 --out /dev/null/here");
+}
+
+/* Waits for the first cell, then asks it to stop. */
+static void an_interruption_keeps_what_was_measured(void **state) {
+    (void)state;
+    scratch made = scratch_create();
+    scratch_path shown = scratch_join(&made, "shown");
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        int out = open(shown.text, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+        dup2(out, STDOUT_FILENO);
+        dup2(out, STDERR_FILENO);
+        execl(DYNO_BINARY, "dyno", "attention", "--seq", "8", "--reps", "1000000", "--mode",
+              "eager", "--threads", "1", "--out", made.path, (char *)NULL);
+        _exit(127);
+    }
+    usleep(1500 * 1000); /* the machine's peaks are measured first */
+    kill(child, SIGINT);
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 130);
+    results *run = read_run(&made);
+    assert_false(run->is_complete);
+    assert_int_equal(run->planned_cells, 2);
+    if (run->cell_count)
+        assert_int_equal(run->cells[run->cell_count - 1]->status, RESULTS_INCOMPLETE);
+    results_destroy(run);
+    dyno_expect(0, "incomplete: interrupted after", "show %s", made.path);
+    scratch_remove(&made);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(it_is_printed_kept_and_shown_alike),
+        cmocka_unit_test(every_point_has_both_passes_and_every_sample),
+        cmocka_unit_test(a_pass_that_is_not_asked_for_is_not_run),
+        cmocka_unit_test(without_reps_there_are_as_many_as_fit_between_3_and_100),
+        cmocka_unit_test(a_row_that_does_not_fit_says_which_values_make_it),
+        cmocka_unit_test(the_preset_is_the_grid_of_the_write_up_and_flags_change_it),
+        cmocka_unit_test(it_says_how_time_grows),
+        cmocka_unit_test(what_cannot_be_is_refused),
+        cmocka_unit_test(an_interruption_keeps_what_was_measured),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,112 @@
+/* test_compiled.c - compiled mode gives what eager mode gives, on models of drawn shapes, and the
+ * same bits for every number of threads. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <setjmp.h>
+
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/threads.h"
+#include "support/numbers.h"
+#include "support/operand.h"
+#include "support/step_bench.h"
+
+static plan *plan_in_mode(const model_config *config, int64_t batch, int64_t context,
+                          step_pass pass, step_mode mode) {
+    step_options options = small_model_step(config, batch, context, pass);
+    options.pipeline.mode = mode;
+    plan *p;
+    if (step_plan_create(&options, &p) != DYNO_OK)
+        fail_msg("%s", dyno_error_message());
+    return p;
+}
+
+/* Every leaf and output of both, as numbers. */
+static void expect_close(const step_bench *a, const step_bench *b, double limit) {
+    for (int i = 0; i < a->p->name_count; i++) {
+        const char *name = a->p->names[i].name;
+        tensor x = executor_find(a->e, name), y = executor_find(b->e, name);
+        if (!y.data)
+            fail_msg("'%s' is missing in compiled mode", name);
+        int64_t count = shape_elements(&x.shape);
+        double *p = tensor_to_doubles(&x), *q = tensor_to_doubles(&y);
+        double error = relative_error(q, p, count), size = 0;
+        for (int64_t j = 0; j < count; j++)
+            size = fmax(size, fabs(p[j]));
+        /* Values that are zero but for rounding have no relative error to speak of. */
+        if (!(error <= limit) && size > 1e-7)
+            fail_msg("'%s' is %g off in compiled mode (batch, context and model as drawn)", name,
+                     error);
+        free(p);
+        free(q);
+    }
+}
+
+static void compiled_equals_eager_on_drawn_models(void **state) {
+    (void)state;
+    for (uint64_t seed = 100; seed < 118; seed++) {
+        draw d = draw_create(seed, 1);
+        model_config config = small_model_draw(&d);
+        int64_t batch = 1 + draw_below(&d, 4), context = 1 + draw_below(&d, 40);
+        step_pass pass = (step_pass)(seed % STEP_PASS_COUNT);
+        step_bench eager = step_bench_create(
+            &config, plan_in_mode(&config, batch, context, pass, STEP_EAGER), seed, false);
+        step_bench compiled = step_bench_create(
+            &config, plan_in_mode(&config, batch, context, pass, STEP_COMPILED), seed, false);
+        step_bench_run(&eager);
+        step_bench_run(&compiled);
+        expect_close(&eager, &compiled, 2e-5);
+        step_bench_destroy(&eager);
+        step_bench_destroy(&compiled);
+    }
+}
+
+static void compiled_steps_have_the_same_bits_for_every_thread_count(void **state) {
+    (void)state;
+    draw d = draw_create(7, 1);
+    model_config config = small_model_draw(&d);
+    threads_set_count(1);
+    step_bench one = step_bench_create(
+        &config, plan_in_mode(&config, 3, 33, STEP_FULL, STEP_COMPILED), 7, false);
+    step_bench_run(&one);
+    static const int counts[] = {2, 3, 5, 8};
+    for (int i = 0; i < 4; i++) {
+        threads_set_count(counts[i]);
+        step_bench many = step_bench_create(
+            &config, plan_in_mode(&config, 3, 33, STEP_FULL, STEP_COMPILED), 7, false);
+        step_bench_run(&many);
+        expect_same_names(&one, &many);
+        step_bench_destroy(&many);
+    }
+    threads_set_count(0);
+    step_bench_destroy(&one);
+}
+
+static void compiling_launches_fewer_kernels_and_keeps_the_flops(void **state) {
+    (void)state;
+    model_config config;
+    assert_int_equal(model_config_from_preset("small", &config), DYNO_OK);
+    plan *eager = plan_in_mode(&config, 4, 128, STEP_FULL, STEP_EAGER);
+    plan *compiled = plan_in_mode(&config, 4, 128, STEP_FULL, STEP_COMPILED);
+    plan_cost a = plan_total_cost(eager, PHASE_COUNT), b = plan_total_cost(compiled, PHASE_COUNT);
+    assert_true(b.launches * 2 < a.launches);
+    assert_true(fabs(b.flops / a.flops - 1) < 1e-3);
+    assert_true(b.bytes_read + b.bytes_written < a.bytes_read + a.bytes_written);
+    plan_destroy(eager);
+    plan_destroy(compiled);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(compiled_equals_eager_on_drawn_models),
+        cmocka_unit_test(compiled_steps_have_the_same_bits_for_every_thread_count),
+        cmocka_unit_test(compiling_launches_fewer_kernels_and_keeps_the_flops),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

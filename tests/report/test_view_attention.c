@@ -1,0 +1,167 @@
+/* test_view_attention.c - the table of `dyno attention`, from records made by hand. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <setjmp.h>
+
+#include <cmocka.h>
+
+#include <jansson.h>
+#include <math.h>
+#include <string.h>
+
+#include "measure/statistics.h"
+#include "report/view.h"
+
+static results_cell *add_cell(results *run, const char *mode, int64_t seq, const char *pass,
+                              int64_t step_ms, int64_t backward_ms) {
+    results_cell *cell = results_add_cell(run);
+    cell_set_text(cell, "impl", "naive");
+    cell_set_text(cell, "mode", mode);
+    cell_set_integer(cell, "seq", seq);
+    cell_set_integer(cell, "head_dim", 64);
+    cell_set_text(cell, "pass", pass);
+    cell_set_integer(cell, "reps", 3);
+    cell_set_metric(cell, "flops", "FLOP", 1000000000);
+    cell_add_sample(cell, "warmup", "ns", 1000000000); /* must not show */
+    for (int i = -1; i <= 1; i++) {
+        cell_add_sample(cell, "step", "ns", (step_ms + i) * 1000000);
+        if (backward_ms)
+            cell_add_sample(cell, "backward", "ns", (backward_ms + i) * 1000000);
+    }
+    cell_set_status(cell, RESULTS_OK, "");
+    return cell;
+}
+
+/* Time is the square of the length; compiled is twice as fast forward, and its last backward does
+ * not fit. */
+static results *example(void) {
+    results *run = results_create("attention", 0, NULL);
+    run->is_complete = true;
+    for (int64_t seq = 10; seq <= 40; seq *= 2) {
+        add_cell(run, "eager", seq, "forward", seq * seq, 0);
+        add_cell(run, "eager", seq, "forward+backward", 4 * seq * seq, 2 * seq * seq);
+        add_cell(run, "compiled", seq, "forward", seq * seq / 2, 0);
+        results_cell *whole =
+            add_cell(run, "compiled", seq, "forward+backward", seq * seq, seq * seq / 2);
+        if (seq < 40)
+            continue;
+        cell_set_status(whole, RESULTS_OOM, "at softmax: 8 x 40 x 40 x 4 B");
+        cell_set_metric(whole, "needed_bytes", "B", 4096);
+        cell_set_metric(whole, "available_bytes", "B", 1024);
+    }
+    return run;
+}
+
+static json_t *rows_of(const results *run) {
+    report_table *table = view_create_attention_table(run, TABLE_TERMINAL);
+    text out = {0};
+    table_render(table, TABLE_JSON, false, &out);
+    json_t *rows = json_loads(text_string(&out), 0, NULL);
+    assert_non_null(rows);
+    text_release(&out);
+    table_destroy(table);
+    return rows;
+}
+
+static double number(const json_t *rows, size_t row, const char *key) {
+    const json_t *value = json_object_get(json_array_get(rows, row), key);
+    return json_is_number(value) ? json_number_value(value) : (double)NAN;
+}
+
+static const char *string(const json_t *rows, size_t row, const char *key) {
+    return json_string_value(json_object_get(json_array_get(rows, row), key));
+}
+
+static void expect_near(double got, double wanted) { assert_true(fabs(got - wanted) < 1e-9); }
+
+static void a_point_is_one_row_with_every_time_measured(void **state) {
+    (void)state;
+    results *run = example();
+    json_t *rows = rows_of(run);
+    assert_int_equal(json_array_size(rows), 6);
+    assert_string_equal(string(rows, 0, "status"), "OK");
+    expect_near(number(rows, 0, "forward_ms"), 100);
+    expect_near(number(rows, 0, "backward_ms"), 200);
+    expect_near(number(rows, 0, "end_to_end_ms"), 400); /* and not 300 */
+    expect_near(number(rows, 0, "forward_gflops"), 10);
+    expect_near(number(rows, 0, "end_to_end_gflops"), 2.5);
+    expect_near(number(rows, 1, "forward_speedup"), 2);
+    expect_near(number(rows, 1, "end_to_end_speedup"), 4);
+    json_decref(rows);
+    results_destroy(run);
+}
+
+static void nothing_is_derived_from_a_backward_that_did_not_fit(void **state) {
+    (void)state;
+    results *run = example();
+    json_t *rows = rows_of(run);
+    assert_string_equal(string(rows, 5, "status"), "forward OK, backward OOM");
+    expect_near(number(rows, 5, "forward_ms"), 800);
+    assert_true(isnan(number(rows, 5, "backward_ms")));
+    assert_true(isnan(number(rows, 5, "end_to_end_ms")));
+    assert_true(isnan(number(rows, 5, "end_to_end_speedup")));
+    assert_true(isnan(number(rows, 5, "peak_mib")));
+    assert_string_equal(string(rows, 5, "note"),
+                        "forward+backward: needs 4.00 KiB, there is 1.00 KiB; "
+                        "at softmax: 8 x 40 x 40 x 4 B");
+    json_decref(rows);
+    results_destroy(run);
+}
+
+static void fewer_samples_than_repetitions_are_incomplete(void **state) {
+    (void)state;
+    results *run = example();
+    cell_set_integer(run->cells[0], "reps", 4);
+    json_t *rows = rows_of(run);
+    assert_string_equal(string(rows, 0, "status"), "forward INCOMPLETE, backward OK");
+    assert_true(isnan(number(rows, 0, "forward_ms")));
+    assert_true(isnan(number(rows, 1, "forward_speedup"))); /* nothing to hold it against */
+    json_decref(rows);
+    results_destroy(run);
+}
+
+static void growth_is_fitted_over_the_rows_that_are_ok(void **state) {
+    (void)state;
+    results *run = example();
+    text out = {0};
+    view_render(run, (view_options){.format = TABLE_TERMINAL}, &out);
+    assert_non_null(strstr(text_string(&out),
+                           "naive eager, head size 64: forward time grows as seq^2.00 (3 lengths), "
+                           "backward as seq^2.00 (3 lengths), end-to-end as seq^2.00 (3 lengths)"));
+    assert_non_null(strstr(text_string(&out), "naive compiled, head size 64: forward time grows as "
+                                              "seq^2.00 (3 lengths), backward as seq^2.00 (2 "));
+    text_release(&out);
+    results_destroy(run);
+}
+
+static void a_run_without_cells_is_an_empty_table(void **state) {
+    (void)state;
+    results *run = results_create("attention", 0, NULL);
+    json_t *rows = rows_of(run);
+    assert_int_equal(json_array_size(rows), 0);
+    json_decref(rows);
+    results_destroy(run);
+}
+
+static void an_exponent_needs_two_lengths(void **state) {
+    (void)state;
+    const double x[] = {2, 4, 8, 16}, y[] = {3, 24, 192, (double)NAN}, same[] = {5, 5, 5, 5};
+    expect_near(statistics_growth_exponent(x, y, 4), 3);
+    assert_true(isnan(statistics_growth_exponent(x, y, 1)));
+    assert_true(isnan(statistics_growth_exponent(x, y, 0)));
+    assert_true(isnan(statistics_growth_exponent(same, x, 4)));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_point_is_one_row_with_every_time_measured),
+        cmocka_unit_test(nothing_is_derived_from_a_backward_that_did_not_fit),
+        cmocka_unit_test(fewer_samples_than_repetitions_are_incomplete),
+        cmocka_unit_test(growth_is_fitted_over_the_rows_that_are_ok),
+        cmocka_unit_test(a_run_without_cells_is_an_empty_table),
+        cmocka_unit_test(an_exponent_needs_two_lengths),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

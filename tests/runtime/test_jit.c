@@ -1,0 +1,169 @@
+/* test_jit.c - generated source becomes functions; the cache survives damage, races and walls. */
+#define _GNU_SOURCE
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <setjmp.h>
+
+#include <cmocka.h>
+
+#include <stdbool.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include "runtime/jit.h"
+#include "support/scratch.h"
+
+static const char SOURCE[] = "int answer(void) { return 42; }\n";
+
+static int ask(const jit_module *module) {
+    int (*answer)(void);
+    *(void **)&answer = jit_find(module, "answer");
+    assert_non_null(answer);
+    return answer();
+}
+
+static void load_and_ask(const char *source, int wanted, bool should_compile) {
+    jit_module *module;
+    jit_times times;
+    if (jit_load(source, &module, &times) != DYNO_OK)
+        fail_msg("%s", dyno_error_message());
+    assert_int_equal(ask(module), wanted);
+    assert_null(jit_find(module, "question"));
+    assert_int_equal(times.compile_ns > 0, should_compile);
+    jit_destroy(module);
+}
+
+/* Each test has a cache of its own. */
+static int set_up(void **state) {
+    scratch *made = malloc(sizeof *made);
+    *made = scratch_create();
+    setenv("XDG_CACHE_HOME", made->path, 1);
+    *state = made;
+    return 0;
+}
+
+static int tear_down(void **state) {
+    unsetenv("XDG_CACHE_HOME");
+    scratch_remove(*state);
+    free(*state);
+    return 0;
+}
+
+static void the_second_load_comes_from_the_cache(void **state) {
+    load_and_ask(SOURCE, 42, true);
+    load_and_ask(SOURCE, 42, false);
+    load_and_ask("int answer(void) { return 43; }\n", 43, true);
+    assert_int_equal(scratch_count(scratch_join(*state, "dyno").text), 2);
+}
+
+static void first_object(const scratch *made, char *path, size_t bytes) {
+    char directory[300];
+    snprintf(directory, sizeof directory, "%s/dyno", made->path);
+    DIR *opened = opendir(directory);
+    assert_non_null(opened);
+    for (struct dirent *entry; (entry = readdir(opened));)
+        if (strlen(entry->d_name) > 3 &&
+            strcmp(entry->d_name + strlen(entry->d_name) - 3, ".so") == 0)
+            snprintf(path, bytes, "%s/%.200s", directory, entry->d_name);
+    closedir(opened);
+}
+
+static void a_damaged_object_is_made_again(void **state) {
+    load_and_ask(SOURCE, 42, true);
+    char path[600] = "";
+    first_object(*state, path, sizeof path);
+    static const char *const damages[] = {"", "not an object at all", "\177ELF"};
+    for (int i = 0; i < 3; i++) {
+        unlink(path); /* a new file: the old one may still be mapped */
+        FILE *file = fopen(path, "wb");
+        fputs(damages[i], file);
+        fclose(file);
+        load_and_ask(SOURCE, 42, true);
+    }
+}
+
+static void an_object_of_another_source_is_not_believed(void **state) {
+    load_and_ask(SOURCE, 42, true);
+    char path[600] = "", other[700];
+    first_object(*state, path, sizeof path);
+    snprintf(other, sizeof other, "%s.kept", path);
+    assert_int_equal(rename(path, other), 0);
+    load_and_ask("int answer(void) { return 7; }\n", 7, true);
+    char second[600] = "";
+    first_object(*state, second, sizeof second);
+    rename(second, path); /* 7's object under 42's name */
+    load_and_ask(SOURCE, 42, true);
+}
+
+static void processes_compiling_at_once_do_not_meet(void **state) {
+    (void)state;
+    enum { CHILDREN = 4 };
+    pid_t children[CHILDREN];
+    for (int i = 0; i < CHILDREN; i++) {
+        children[i] = fork();
+        if (children[i] == 0) {
+            jit_module *module;
+            bool good = jit_load(SOURCE, &module, NULL) == DYNO_OK;
+            int (*answer)(void);
+            if (good)
+                *(void **)&answer = jit_find(module, "answer");
+            _exit(good && answer() == 42 ? 0 : 1);
+        }
+    }
+    for (int i = 0; i < CHILDREN; i++) {
+        int status;
+        waitpid(children[i], &status, 0);
+        assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    }
+    assert_int_equal(scratch_count(scratch_join(*state, "dyno").text), 1);
+}
+
+static void a_cache_that_cannot_be_written_costs_a_compilation(void **state) {
+    (void)state;
+    setenv("XDG_CACHE_HOME", "/proc/nowhere", 1);
+    load_and_ask(SOURCE, 42, true);
+    load_and_ask(SOURCE, 42, true);
+}
+
+static void source_that_does_not_compile_says_what_the_compiler_said(void **state) {
+    jit_module *module;
+    assert_int_equal(jit_load("int answer( {\n", &module, NULL), DYNO_IO);
+    assert_null(module);
+    assert_non_null(strstr(dyno_error_message(), "error"));
+    assert_int_equal(scratch_count(scratch_join(*state, "dyno").text), 0);
+}
+
+static void without_a_compiler_the_message_says_so(void **state) {
+    (void)state;
+    char *path = strdup(getenv("PATH"));
+    char *cc = getenv("CC") ? strdup(getenv("CC")) : NULL;
+    setenv("PATH", "/nowhere", 1);
+    unsetenv("CC");
+    assert_null(jit_compiler());
+    jit_module *module;
+    assert_int_equal(jit_load(SOURCE, &module, NULL), DYNO_UNSUPPORTED);
+    assert_non_null(strstr(dyno_error_message(), "no C compiler"));
+    setenv("PATH", path, 1);
+    if (cc)
+        setenv("CC", cc, 1);
+    free(path);
+    free(cc);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(the_second_load_comes_from_the_cache, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_damaged_object_is_made_again, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(an_object_of_another_source_is_not_believed, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(processes_compiling_at_once_do_not_meet, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_cache_that_cannot_be_written_costs_a_compilation, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(source_that_does_not_compile_says_what_the_compiler_said,
+                                        set_up, tear_down),
+        cmocka_unit_test_setup_teardown(without_a_compiler_the_message_says_so, set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
