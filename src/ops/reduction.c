@@ -81,24 +81,31 @@ static float sum_row(int64_t n, const float *row) {
     return (float)total;
 }
 
-/* Lets a NaN through, as every framework does. */
+/* Lets a NaN through, as every framework does: they are looked for apart, so that the maximum is
+ * one instruction. */
 static float max_row(int64_t n, const float *row) {
     enum { LANES = 32 };
     float lane[LANES];
+    int32_t has_nan[LANES] = {0};
     for (int j = 0; j < LANES; j++)
         lane[j] = -INFINITY;
     int64_t i = 0;
     for (; i + LANES <= n; i += LANES)
         for (int j = 0; j < LANES; j++) {
             float x = row[i + j];
-            lane[j] = lane[j] >= x || lane[j] != lane[j] ? lane[j] : x;
+            lane[j] = x > lane[j] ? x : lane[j];
+            has_nan[j] |= x != x;
         }
-    for (int j = 0; i < n; i++, j++)
-        lane[j] = lane[j] >= row[i] || lane[j] != lane[j] ? lane[j] : row[i];
-    float best = lane[0];
-    for (int j = 1; j < LANES; j++)
-        best = best >= lane[j] || best != best ? best : lane[j];
-    return best;
+    for (int j = 0; i < n; i++, j++) {
+        lane[j] = row[i] > lane[j] ? row[i] : lane[j];
+        has_nan[j] |= row[i] != row[i];
+    }
+    for (int half = LANES / 2; half; half /= 2)
+        for (int j = 0; j < half; j++) {
+            lane[j] = lane[j + half] > lane[j] ? lane[j + half] : lane[j];
+            has_nan[j] |= has_nan[j + half];
+        }
+    return has_nan[0] ? NAN : lane[0];
 }
 
 typedef struct reduce_context {

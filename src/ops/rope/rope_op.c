@@ -62,6 +62,16 @@ static int64_t row_offset(const tensor *x, int64_t row) {
     return offset;
 }
 
+/* From `row`, at position *t, to the next. Divisions only where a sequence ends. */
+static inline void step_row(const tensor *x, int64_t row, int64_t *t, int64_t *offset) {
+    int sequence = x->shape.rank - 2;
+    *offset += x->stride[sequence];
+    if (++*t == x->shape.dim[sequence]) {
+        *t = 0;
+        *offset = row_offset(x, row + 1);
+    }
+}
+
 static void run_rows(void *context, int64_t begin, int64_t end) {
     const kernel_args *args = context;
     const tensor *x = &args->inputs[0];
@@ -69,10 +79,12 @@ static void run_rows(void *context, int64_t begin, int64_t end) {
     int64_t length = s->dim[s->rank - 2], half = s->dim[s->rank - 1] / 2;
     const float *cosine = args->inputs[1].data, *sine = args->inputs[2].data;
     float sign = attribute_integer(args->attributes, "inverse") ? -1.0f : 1.0f;
+    int64_t t = begin % length, offset = row_offset(x, begin);
     for (int64_t row = begin; row < end; row++) {
-        int64_t table = row % length * half;
-        rotate_row(half, (const float *)x->data + row_offset(x, row), cosine + table, sine + table,
-                   sign, (float *)args->outputs[0].data + row * 2 * half);
+        int64_t table = t * half;
+        rotate_row(half, (const float *)x->data + offset, cosine + table, sine + table, sign,
+                   (float *)args->outputs[0].data + row * 2 * half);
+        step_row(x, row, &t, &offset);
     }
 }
 
@@ -92,12 +104,14 @@ static void run_low_rows(void *context, int64_t begin, int64_t end) {
     const float *cosine = args->inputs[1].data, *sine = args->inputs[2].data;
     float sign = attribute_integer(args->attributes, "inverse") ? -1.0f : 1.0f;
     float wide[MOST_LOW_COLUMNS], rotated[MOST_LOW_COLUMNS];
+    int64_t t = begin % length, offset = row_offset(x, begin);
     for (int64_t row = begin; row < end; row++) {
-        int64_t table = row % length * half;
-        convert_low_to_f32(x->type, 2 * half, (const uint16_t *)x->data + row_offset(x, row), wide);
+        int64_t table = t * half;
+        convert_low_to_f32(x->type, 2 * half, (const uint16_t *)x->data + offset, wide);
         rotate_row(half, wide, cosine + table, sine + table, sign, rotated);
         convert_f32_to_low(x->type, 2 * half, rotated,
                            (uint16_t *)args->outputs[0].data + row * 2 * half);
+        step_row(x, row, &t, &offset);
     }
 }
 
