@@ -74,6 +74,7 @@ __attribute__((target("amx-tile,amx-bf16"))) static bool tiles_multiply(void) {
     _Alignas(64) float sums[16 * 16];
     for (int i = 0; i < 16 * 32; i++)
         ones[i] = 0x3f80;
+    __asm__ volatile("" ::: "memory"); /* the intrinsics do not say what they read */
     _tile_loadconfig(configuration);
     _tile_zero(0);
     _tile_loadd(1, ones, 64);

@@ -28,6 +28,9 @@ TARGET static void begin(void) {
         c.row_bytes[i] = TILE_ROW_BYTES;
         c.rows[i] = TILE_ROWS;
     }
+    /* gcc's intrinsic tells the compiler of eight bytes of the 64 that it reads; without this the
+     * rest may never be stored. */
+    __asm__ volatile("" ::: "memory");
     _tile_loadconfig(&c);
 }
 

@@ -136,7 +136,7 @@ INLINE __m512 load_lanes(const gemm_lines *from, int64_t index, __mmask16 mask) 
 }
 
 INLINE __mmask16 first_lanes(int64_t count) {
-    return count >= LANES ? 0xffff : count <= 0 ? 0 : (__mmask16)((1u << count) - 1);
+    return (__mmask16)(count >= LANES ? 0xffffu : count <= 0 ? 0u : (1u << count) - 1);
 }
 
 INLINE void transpose(__m512 v[LANES]) {

@@ -144,7 +144,7 @@ TARGET void gemm_finish_avx512_bf16(const gemm_target *to, const float *sum, int
                                     int64_t rows, int64_t columns) {
     const __m512 alpha = _mm512_set1_ps(to->alpha);
     for (int64_t j = 0; j < columns; j += 16) {
-        __mmask16 mask = columns - j < 16 ? (__mmask16)((1u << (columns - j)) - 1) : 0xffff;
+        __mmask16 mask = (__mmask16)(columns - j < 16 ? (1u << (columns - j)) - 1 : 0xffffu);
         for (int64_t i = 0; i < rows; i++) {
             __m512 x = _mm512_mul_ps(alpha, _mm512_loadu_ps(sum + i * ld + j));
             if (to->type == DTYPE_F32) {
