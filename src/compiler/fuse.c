@@ -12,6 +12,7 @@
 
 #include "base/memory.h"
 #include "compiler/fusion_space.h"
+#include "compiler/reemit.h"
 #include "graph/op.h"
 #include "ops/reshape/reshape.h"
 #include "ops/sum/sum.h"
@@ -28,6 +29,7 @@ typedef struct fuser {
     int *members;        /* group -> how many */
     fusion_space *space; /* group -> rows and columns */
     phase *phase;        /* group -> its members' */
+    int *block;          /* group -> the model's block of its first member */
     int *merged_into;    /* group -> the one that took it in, or 0 */
     int group_count;
     int *reader;                  /* value id -> the group that read it last from outside */
@@ -211,17 +213,20 @@ static void try_merge(fuser *f, int a, int b) {
         merge(f, early, late);
 }
 
-/* Groups that read the same full value from memory read it once if they are one. */
+/* Groups that read the same full value from memory read it once if they are one. Only within a
+ * block of the model: what another block computes again is to be computed when that one needs it,
+ * not now. */
 static void join_readers(fuser *f, const node *n) {
     for (int i = 0; i < n->input_count; i++) {
         fusion_read read = fusion_read_of(n, i, f->space[n->group]);
         const node *p = read.source->producer;
-        if (read.access != FUSION_SAME || (p && p->group == n->group))
+        if (read.access != FUSION_SAME || (p && (p->group == n->group || p->op->view)))
             continue;
         int other = f->reader[read.source->id];
         while (other && f->merged_into[other])
             other = f->merged_into[other];
         if (other && other != n->group && f->phase[other] == n->phase &&
+            f->block[other] == f->block[n->group] &&
             f->space[other].rows == f->space[n->group].rows &&
             f->space[other].columns == f->space[n->group].columns)
             try_merge(f, other, n->group);
@@ -244,6 +249,7 @@ static void place_node(fuser *f, int at) {
     f->members[group] = 1;
     f->space[group] = own;
     f->phase[group] = n->phase;
+    f->block[group] = scope_block(f->g->scopes[n->scope]);
     for (int i = 0; i < n->input_count; i++) {
         int other;
         if (!joins(f, n, i, f->space[n->group], &other) || other == n->group)
@@ -374,6 +380,7 @@ dyno_status fuse_groups(graph *g) {
                .members = memory_allocate(nodes + 2, sizeof(int)),
                .space = memory_allocate(nodes + 2, sizeof(fusion_space)),
                .phase = memory_allocate(nodes + 2, sizeof(phase)),
+               .block = memory_allocate(nodes + 2, sizeof(int)),
                .merged_into = memory_allocate(nodes + 2, sizeof(int)),
                .reader = memory_allocate((size_t)g->value_count, sizeof(int)),
                .visited = memory_allocate(nodes, sizeof(int))};
@@ -392,6 +399,7 @@ dyno_status fuse_groups(graph *g) {
     free(f.members);
     free(f.space);
     free(f.phase);
+    free(f.block);
     free(f.merged_into);
     free(f.reader);
     free(f.visited);
