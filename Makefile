@@ -29,7 +29,7 @@ demo: all
 	@scripts/demo $(BUILD)/dyno
 
 test:
-	@scripts/install-deps test
+	@scripts/install-deps $(if $(SANITIZE),sanitize,test)
 	@$(CONFIGURE)
 	@$(COMPILE)
 	@scripts/run-tests $(BUILD) $(JOBS)

@@ -5,9 +5,10 @@
 #include "base/file.h"
 #include "cli/cli.h"
 #include "cli/model_flags.h"
-#include "cli/plan_report.h"
 #include "cli/step_flags.h"
+#include "measure/plan_record.h"
 #include "model/parameters.h"
+#include "report/view.h"
 #include "train/plan_advice.h"
 #include "train/step_plan.h"
 
@@ -92,7 +93,7 @@ static dyno_status plan_cell(plan_job *job, const model_config *config, int64_t 
     if (flags_switch(job->given, "source"))
         text_append(&job->printed, p->source ? p->source : "no generated kernels in eager mode\n");
     int64_t memory = flags_bytes(job->given, "memory");
-    plan_report_record(p, memory, cell);
+    plan_record(p, memory, cell);
     plan_destroy(p);
     plan_advice advice;
     if (memory && !flags_switch(job->given, "map") &&
@@ -128,15 +129,11 @@ static dyno_status plan_cells(plan_job *job) {
 
 static void print_run(const plan_job *job, table_format format) {
     text out = {0};
-    plan_report_options options = {.format = format,
-                                   .is_bold = table_wants_bold(),
-                                   .is_map = flags_switch(job->given, "map"),
-                                   .has_detail = flags_switch(job->given, "detail") ||
-                                                 job->run->cell_count == 1};
     if (flags_text(job->given, "dump-after") || flags_switch(job->given, "source"))
         text_append(&out, text_string(&job->printed));
     else
-        plan_report_render(job->run, options, &out);
+        view_render(job->run, (view_options){.format = format, .is_bold = table_wants_bold()},
+                    &out);
     cli_print(&out);
     text_release(&out);
 }

@@ -323,6 +323,10 @@ void view_render(const results *run, view_options options, text *out) {
         json_decref(root);
         return;
     }
+    if (strcmp(run->verb, "plan") == 0 && run->cell_count > 0) {
+        view_render_plan(run, options, out);
+        return;
+    }
     bool has_plots = options.has_plots && options.format == TABLE_TERMINAL;
     report_table *table = create_main_table(run, options.format);
     table_render(table, options.format, options.is_bold, out);

@@ -37,6 +37,9 @@ void view_render(const results *run, view_options options, text *out);
 /* One table; the caller destroys it. `format` decides what is worth a column: CSV gets every
  * parameter, people those that vary. */
 report_table *view_create_bench_table(const results *run, table_format format);
+/* The tables of verb "plan"; the run has at least one cell. --map and --detail among its arguments
+ * decide which. */
+void view_render_plan(const results *run, view_options options, text *out);
 report_table *view_create_attention_table(const results *run, table_format format);
 report_table *view_create_general_table(const results *run);
 report_table *view_create_breakdown_table(const results_cell *cell,

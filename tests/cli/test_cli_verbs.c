@@ -148,6 +148,27 @@ static results *read_run(const scratch *made) {
     return run;
 }
 
+static void a_plan_is_printed_kept_and_shown_alike(void **state) {
+    (void)state;
+    static const char *const more[] = {"--memory 1GiB", "--detail --context 8,16",
+                                       "--map --pass forward,step"};
+    scratch made = scratch_create();
+    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
+        for (int j = 0; j < 3; j++) {
+            text printed = {0}, shown = {0};
+            assert_int_equal(dyno_run(&printed, "plan " SMALL "%s --out %s/p%d%s --format %s",
+                                      more[j], made.path, j, formats[i], formats[i]),
+                             0);
+            assert_int_equal(
+                dyno_run(&shown, "show %s/p%d%s --format %s", made.path, j, formats[i], formats[i]),
+                0);
+            assert_string_equal(text_string(&printed), text_string(&shown));
+            text_release(&printed);
+            text_release(&shown);
+        }
+    scratch_remove(&made);
+}
+
 static void a_bench_keeps_every_sample_and_what_the_plan_foretold(void **state) {
     (void)state;
     scratch made = scratch_create();
@@ -345,6 +366,7 @@ int main(void) {
         cmocka_unit_test(a_plan_counts_the_parameters_of_10B),
         cmocka_unit_test(a_plan_tells_what_fits),
         cmocka_unit_test(a_bench_is_printed_kept_and_shown_alike),
+        cmocka_unit_test(a_plan_is_printed_kept_and_shown_alike),
         cmocka_unit_test(a_bench_keeps_every_sample_and_what_the_plan_foretold),
         cmocka_unit_test(a_cell_that_does_not_fit_says_so_and_the_grid_goes_on),
         cmocka_unit_test(step_writes_what_it_computed),

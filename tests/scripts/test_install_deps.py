@@ -44,7 +44,7 @@ def install(group, absent="", root=True, with_apt="exit 0", with_sudo=None):
 
 
 def nothing_is_said_or_done_when_all_is_there():
-    for group in ("build", "test", "dev"):
+    for group in ("build", "test", "sanitize", "dev"):
         result, calls = install(group)
         assert (result.returncode, result.stdout, result.stderr) == (0, "", ""), result
         assert calls == [], calls

@@ -1,163 +1,14 @@
-#include "cli/plan_report.h"
-
+/* view_plan.c - the tables of verb "plan": a summary, FLOPs by scope, values at the peak, a map. */
+#include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "base/memory.h"
 #include "base/units.h"
-#include "plan/memory_account.h"
-#include "plan/memory_formula.h"
-#include "plan/scope.h"
+#include "report/view.h"
 
 enum { PEAK_VALUES = 16 }; /* rows for people; the record has all */
 
 static const double MIB = 0x1p20, GIB = 0x1p30;
-
-/* ---- recording ---- */
-
-typedef struct scope_cost {
-    char scope[SCOPE_TEXT_BYTES];
-    double flops[PHASE_COUNT], bytes;
-    int64_t launches;
-} scope_cost;
-
-static int most_flops_first(const void *a, const void *b) {
-    const scope_cost *x = a, *y = b;
-    double fx = 0, fy = 0;
-    for (int i = 0; i < PHASE_COUNT; i++) {
-        fx += x->flops[i];
-        fy += y->flops[i];
-    }
-    return (fx < fy) - (fx > fy);
-}
-
-static void record_flops_by_scope(const plan *p, results_cell *cell) {
-    scope_cost *costs = NULL;
-    int count = 0, capacity = 0;
-    for (int i = 0; i < p->launch_count; i++) {
-        const plan_launch *l = &p->launches[i];
-        scope_text name = scope_fold_layers(p->scopes[l->scope]);
-        int at = 0;
-        while (at < count && strcmp(costs[at].scope, name.text) != 0)
-            at++;
-        if (at == count) {
-            MEMORY_GROW(costs, count, capacity);
-            costs[count] = (scope_cost){0};
-            memcpy(costs[count++].scope, name.text, sizeof name.text);
-        }
-        costs[at].flops[l->phase] += l->flops;
-        costs[at].bytes += l->bytes_read + l->bytes_written;
-        costs[at].launches++;
-    }
-    qsort(costs, (size_t)count, sizeof *costs, most_flops_first);
-    static const results_column columns[] = {{"forward", "FLOP"},   {"backward", "FLOP"},
-                                             {"optimizer", "FLOP"}, {"flops", "FLOP"},
-                                             {"bytes", "B"},        {"launches", ""}};
-    const char *key = "scope";
-    results_breakdown *table = cell_add_breakdown(cell, "by_scope", &key, 1, columns, 6);
-    for (int i = 0; i < count; i++) {
-        const double *f = costs[i].flops;
-        const char *keys[] = {costs[i].scope};
-        results_value values[] = {results_real(f[PHASE_FORWARD]),
-                                  results_real(f[PHASE_BACKWARD]),
-                                  results_real(f[PHASE_OPTIMIZER]),
-                                  results_real(f[PHASE_FORWARD] + f[PHASE_BACKWARD] +
-                                               f[PHASE_OPTIMIZER] + f[PHASE_COMMUNICATION]),
-                                  results_real(costs[i].bytes),
-                                  results_integer(costs[i].launches)};
-        breakdown_add_row(table, keys, values);
-    }
-    free(costs);
-}
-
-/* Values of one name (layers folded), role and formula. */
-typedef struct value_group {
-    char name[SCOPE_TEXT_BYTES];
-    role role;
-    const plan_buffer *sample;
-    int64_t count, bytes;
-} value_group;
-
-static int largest_first(const void *a, const void *b) {
-    int64_t x = ((const value_group *)a)->bytes, y = ((const value_group *)b)->bytes;
-    return (x < y) - (x > y);
-}
-
-static void record_peak_values(const plan *p, int launch, results_cell *cell) {
-    value_group *groups = NULL;
-    int count = 0, capacity = 0;
-    for (int i = 0; i < p->buffer_count; i++) {
-        const plan_buffer *b = &p->buffers[i];
-        if (!memory_account_is_alive(b, launch))
-            continue;
-        scope_text name = scope_fold_layers(b->name ? b->name : p->scopes[b->scope]);
-        int at = 0;
-        while (at < count && (strcmp(groups[at].name, name.text) != 0 ||
-                              groups[at].role != b->role || groups[at].sample->type != b->type ||
-                              !shape_equal(&groups[at].sample->shape, &b->shape)))
-            at++;
-        if (at == count) {
-            MEMORY_GROW(groups, count, capacity);
-            groups[count] = (value_group){.role = b->role, .sample = b};
-            memcpy(groups[count++].name, name.text, sizeof name.text);
-        }
-        groups[at].count++;
-        groups[at].bytes += b->bytes;
-    }
-    qsort(groups, (size_t)count, sizeof *groups, largest_first);
-    static const char *const keys[] = {"value", "role", "formula"};
-    static const results_column columns[] = {{"count", ""}, {"bytes", "B"}};
-    results_breakdown *table = cell_add_breakdown(cell, "peak_values", keys, 3, columns, 2);
-    for (int i = 0; i < count; i++) {
-        text formula = {0};
-        memory_formula_append(groups[i].sample, &formula);
-        const char *texts[] = {groups[i].name, role_name(groups[i].role), text_string(&formula)};
-        results_value values[] = {results_integer(groups[i].count),
-                                  results_integer(groups[i].bytes)};
-        breakdown_add_row(table, texts, values);
-        text_release(&formula);
-    }
-    free(groups);
-}
-
-void plan_report_record(const plan *p, int64_t memory_bytes, results_cell *cell) {
-    memory_account account = memory_account_plan(p);
-    plan_cost all = plan_total_cost(p, PHASE_COUNT);
-    cell_set_metric_real(cell, "flops", "FLOP", all.flops);
-    for (int i = 0; i < PHASE_COUNT; i++) {
-        char name[48];
-        snprintf(name, sizeof name, "%s_flops", phase_name((phase)i));
-        if (plan_total_cost(p, (phase)i).launches)
-            cell_set_metric_real(cell, name, "FLOP", plan_total_cost(p, (phase)i).flops);
-    }
-    cell_set_metric(cell, "launches", "", all.launches);
-    cell_set_metric_real(cell, "bytes_moved", "B", all.bytes_read + all.bytes_written);
-    for (int r = 0; r < ROLE_COUNT; r++) {
-        char name[48];
-        snprintf(name, sizeof name, "at_peak.%s", role_name((role)r));
-        cell_set_metric(cell, name, "B", account.at_peak[r]);
-    }
-    cell_set_metric(cell, "peak_bytes", "B", account.peak_bytes);
-    cell_set_metric(cell, "reserved_bytes", "B", account.reserved_bytes);
-    cell_set_metric(cell, "peak_launch", "", account.peak_launch);
-    char where[192] = "before the first launch";
-    if (account.peak_launch >= 0) {
-        const plan_launch *l = &p->launches[account.peak_launch];
-        snprintf(where, sizeof where, "%s %s (%s)", p->scopes[l->scope], l->op_name,
-                 phase_name(l->phase));
-    }
-    cell_set_text(cell, "peak_at", where);
-    if (memory_bytes) {
-        cell_set_metric(cell, "memory_bytes", "B", memory_bytes);
-        cell_set_text(cell, "fits", account.reserved_bytes <= memory_bytes ? "yes" : "no");
-    }
-    record_flops_by_scope(p, cell);
-    record_peak_values(p, account.peak_launch, cell);
-    cell_set_status(cell, RESULTS_OK, NULL);
-}
-
-/* ---- showing ---- */
 
 static double metric(const results_cell *cell, const char *name) {
     const results_metric *found = cell_find_metric(cell, name);
@@ -169,9 +20,16 @@ static const char *parameter(const results_cell *cell, const char *name) {
     return found && found->kind == RESULTS_TEXT ? found->text : "";
 }
 
-static int64_t context_of(const results_cell *cell) {
-    return (int64_t)results_number(cell_find_parameter(cell, "context"));
+/* Numbers of a file may be anything; those that are no whole number show as 0. */
+static int64_t whole(double number) {
+    return isfinite(number) && fabs(number) < 0x1p62 ? (int64_t)number : 0;
 }
+
+static int64_t parameter_number(const results_cell *cell, const char *name) {
+    return whole(results_number(cell_find_parameter(cell, name)));
+}
+
+static int64_t context_of(const results_cell *cell) { return parameter_number(cell, "context"); }
 
 static bool has_limit(const results *run) {
     return run->cell_count && cell_find_metric(run->cells[0], "memory_bytes");
@@ -197,8 +55,7 @@ static bool varies(const results *run, const char *name) {
 
 /* "batch 4, compiled, bf16" */
 static void append_common_ways(const results *run, text *out) {
-    text_format(out, "batch %lld",
-                (long long)results_number(cell_find_parameter(run->cells[0], "batch")));
+    text_format(out, "batch %lld", (long long)parameter_number(run->cells[0], "batch"));
     for (int i = 0; i < WAY_COUNT; i++) {
         const char *way = parameter(run->cells[0], WAYS[i]);
         bool is_recompute = i == WAY_COUNT - 1;
@@ -259,9 +116,9 @@ static report_table *summary_table(const results *run) {
         table_add_integer(t, context_of(cell));
         add_ways(run, cell, t);
         table_add_text(t, parameter(cell, "pass"));
-        table_add_integer(t, (int64_t)metric(cell, "parameters"));
+        table_add_integer(t, whole(metric(cell, "parameters")));
         table_add_real(t, metric(cell, "flops") / 1e9, 1);
-        table_add_integer(t, (int64_t)metric(cell, "launches"));
+        table_add_integer(t, whole(metric(cell, "launches")));
         for (size_t r = 0; r < sizeof roles / sizeof *roles; r++) {
             char name[48];
             snprintf(name, sizeof name, "at_peak.%s", roles[r].role);
@@ -280,8 +137,7 @@ static report_table *summary_table(const results *run) {
     return t;
 }
 
-static report_table *flops_table(const results_cell *cell) {
-    const results_breakdown *b = cell_find_breakdown(cell, "by_scope");
+static report_table *flops_table(const results_cell *cell, const results_breakdown *b) {
     char title[160];
     snprintf(title, sizeof title, "%s, context %lld, %s: FLOPs by scope", parameter(cell, "model"),
              (long long)context_of(cell), parameter(cell, "pass"));
@@ -302,8 +158,8 @@ static report_table *flops_table(const results_cell *cell) {
             table_add_rule(t);
         table_add_row(t);
         table_add_text(t, is_total ? "total" : b->rows[i].keys[0]);
-        table_add_integer(t, is_total ? (int64_t)metric(cell, "launches")
-                                      : (int64_t)results_number(&b->rows[i].values[5]));
+        table_add_integer(t, is_total ? whole(metric(cell, "launches"))
+                                      : whole(results_number(&b->rows[i].values[5])));
         double flops = 0;
         for (int c = 0; c < 5; c++) {
             double value = is_total ? total[c] : results_number(&b->rows[i].values[c]);
@@ -319,8 +175,7 @@ static report_table *flops_table(const results_cell *cell) {
     return t;
 }
 
-static report_table *peak_table(const results_cell *cell) {
-    const results_breakdown *b = cell_find_breakdown(cell, "peak_values");
+static report_table *peak_table(const results_cell *cell, const results_breakdown *b) {
     char title[320];
     snprintf(title, sizeof title, "%s, context %lld, %s: largest values alive at the peak, %s",
              parameter(cell, "model"), (long long)context_of(cell), parameter(cell, "pass"),
@@ -340,7 +195,7 @@ static report_table *peak_table(const results_cell *cell) {
         table_add_row(t);
         table_add_text(t, b->rows[i].keys[0]);
         table_add_text(t, b->rows[i].keys[1]);
-        table_add_integer(t, (int64_t)results_number(&b->rows[i].values[0]));
+        table_add_integer(t, whole(results_number(&b->rows[i].values[0])));
         table_add_text(t, b->rows[i].keys[2]);
         table_add_real(t, bytes / MIB, 2);
         table_add_real(t, peak > 0 ? 100 * bytes / peak : 0, 1);
@@ -366,7 +221,7 @@ static report_table *map_table(const results *run) {
     text_append(&title, ")");
     if (has_limit(run))
         text_format(&title, ", x: more than %s",
-                    units_bytes((int64_t)metric(run->cells[0], "memory_bytes")).text);
+                    units_bytes(whole(metric(run->cells[0], "memory_bytes"))).text);
     report_table *t = table_create(text_string(&title));
     text_release(&title);
     table_add_column(t, "model", "model", TABLE_LEFT);
@@ -402,32 +257,43 @@ static report_table *map_table(const results *run) {
     return t;
 }
 
-static void render_and_destroy(report_table *t, const plan_report_options *options, text *out) {
+static void render_and_destroy(report_table *t, view_options options, text *out) {
     if (out->length)
-        text_append(out, "\n");
-    table_render(t, options->format, options->is_bold, out);
+        text_append(out, options.format == TABLE_CSV ? "\r\n" : "\n");
+    table_render(t, options.format, options.is_bold, out);
     table_destroy(t);
 }
 
-void plan_report_render(const results *run, plan_report_options options, text *out) {
-    if (options.format == TABLE_JSON) {
-        json_t *json = results_to_json(run);
-        char *dump = json_dumps(json, JSON_INDENT(1) | JSON_REAL_PRECISION(17));
-        text_append(out, dump ? dump : "");
-        text_append(out, "\n");
-        free(dump);
-        json_decref(json);
+static bool has_flag(const results *run, const char *flag) {
+    for (int i = 0; i < run->argc; i++)
+        if (strcmp(run->argv[i], flag) == 0)
+            return true;
+    return false;
+}
+
+/* A breakdown of this form, or NULL: the file may hold another. */
+static const results_breakdown *breakdown_of_form(const results_cell *cell, const char *name,
+                                                  int keys, int columns) {
+    const results_breakdown *b = cell_find_breakdown(cell, name);
+    return b && b->key_count == keys && b->column_count == columns ? b : NULL;
+}
+
+void view_render_plan(const results *run, view_options options, text *out) {
+    if (has_flag(run, "--map")) {
+        render_and_destroy(map_table(run), options, out);
         return;
     }
-    if (options.is_map) {
-        render_and_destroy(map_table(run), &options, out);
-        return;
-    }
-    render_and_destroy(summary_table(run), &options, out);
-    if (!options.has_detail || options.format == TABLE_CSV)
+    render_and_destroy(summary_table(run), options, out);
+    bool has_detail = run->cell_count == 1 || has_flag(run, "--detail");
+    if (!has_detail || options.format == TABLE_CSV)
         return;
     for (int64_t i = 0; i < run->cell_count; i++) {
-        render_and_destroy(flops_table(run->cells[i]), &options, out);
-        render_and_destroy(peak_table(run->cells[i]), &options, out);
+        const results_cell *cell = run->cells[i];
+        const results_breakdown *scopes = breakdown_of_form(cell, "by_scope", 1, 6);
+        const results_breakdown *values = breakdown_of_form(cell, "peak_values", 3, 2);
+        if (scopes)
+            render_and_destroy(flops_table(cell, scopes), options, out);
+        if (values)
+            render_and_destroy(peak_table(cell, values), options, out);
     }
 }

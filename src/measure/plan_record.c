@@ -1,0 +1,151 @@
+#include "measure/plan_record.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "plan/memory_account.h"
+#include "plan/memory_formula.h"
+#include "plan/scope.h"
+
+typedef struct scope_cost {
+    char scope[SCOPE_TEXT_BYTES];
+    double flops[PHASE_COUNT], bytes;
+    int64_t launches;
+} scope_cost;
+
+static int most_flops_first(const void *a, const void *b) {
+    const scope_cost *x = a, *y = b;
+    double fx = 0, fy = 0;
+    for (int i = 0; i < PHASE_COUNT; i++) {
+        fx += x->flops[i];
+        fy += y->flops[i];
+    }
+    return (fx < fy) - (fx > fy);
+}
+
+static void record_flops_by_scope(const plan *p, results_cell *cell) {
+    scope_cost *costs = NULL;
+    int count = 0, capacity = 0;
+    for (int i = 0; i < p->launch_count; i++) {
+        const plan_launch *l = &p->launches[i];
+        scope_text name = scope_fold_layers(p->scopes[l->scope]);
+        int at = 0;
+        while (at < count && strcmp(costs[at].scope, name.text) != 0)
+            at++;
+        if (at == count) {
+            MEMORY_GROW(costs, count, capacity);
+            costs[count] = (scope_cost){0};
+            memcpy(costs[count++].scope, name.text, sizeof name.text);
+        }
+        costs[at].flops[l->phase] += l->flops;
+        costs[at].bytes += l->bytes_read + l->bytes_written;
+        costs[at].launches++;
+    }
+    qsort(costs, (size_t)count, sizeof *costs, most_flops_first);
+    static const results_column columns[] = {{"forward", "FLOP"},   {"backward", "FLOP"},
+                                             {"optimizer", "FLOP"}, {"flops", "FLOP"},
+                                             {"bytes", "B"},        {"launches", ""}};
+    const char *key = "scope";
+    results_breakdown *table = cell_add_breakdown(cell, "by_scope", &key, 1, columns, 6);
+    for (int i = 0; i < count; i++) {
+        const double *f = costs[i].flops;
+        const char *keys[] = {costs[i].scope};
+        results_value values[] = {results_real(f[PHASE_FORWARD]),
+                                  results_real(f[PHASE_BACKWARD]),
+                                  results_real(f[PHASE_OPTIMIZER]),
+                                  results_real(f[PHASE_FORWARD] + f[PHASE_BACKWARD] +
+                                               f[PHASE_OPTIMIZER] + f[PHASE_COMMUNICATION]),
+                                  results_real(costs[i].bytes),
+                                  results_integer(costs[i].launches)};
+        breakdown_add_row(table, keys, values);
+    }
+    free(costs);
+}
+
+/* Values of one name (layers folded), role and formula. */
+typedef struct value_group {
+    char name[SCOPE_TEXT_BYTES];
+    role role;
+    const plan_buffer *sample;
+    int64_t count, bytes;
+} value_group;
+
+static int largest_first(const void *a, const void *b) {
+    int64_t x = ((const value_group *)a)->bytes, y = ((const value_group *)b)->bytes;
+    return (x < y) - (x > y);
+}
+
+static void record_peak_values(const plan *p, int launch, results_cell *cell) {
+    value_group *groups = NULL;
+    int count = 0, capacity = 0;
+    for (int i = 0; i < p->buffer_count; i++) {
+        const plan_buffer *b = &p->buffers[i];
+        if (!memory_account_is_alive(b, launch))
+            continue;
+        scope_text name = scope_fold_layers(b->name ? b->name : p->scopes[b->scope]);
+        int at = 0;
+        while (at < count && (strcmp(groups[at].name, name.text) != 0 ||
+                              groups[at].role != b->role || groups[at].sample->type != b->type ||
+                              !shape_equal(&groups[at].sample->shape, &b->shape)))
+            at++;
+        if (at == count) {
+            MEMORY_GROW(groups, count, capacity);
+            groups[count] = (value_group){.role = b->role, .sample = b};
+            memcpy(groups[count++].name, name.text, sizeof name.text);
+        }
+        groups[at].count++;
+        groups[at].bytes += b->bytes;
+    }
+    qsort(groups, (size_t)count, sizeof *groups, largest_first);
+    static const char *const keys[] = {"value", "role", "formula"};
+    static const results_column columns[] = {{"count", ""}, {"bytes", "B"}};
+    results_breakdown *table = cell_add_breakdown(cell, "peak_values", keys, 3, columns, 2);
+    for (int i = 0; i < count; i++) {
+        text formula = {0};
+        memory_formula_append(groups[i].sample, &formula);
+        const char *texts[] = {groups[i].name, role_name(groups[i].role), text_string(&formula)};
+        results_value values[] = {results_integer(groups[i].count),
+                                  results_integer(groups[i].bytes)};
+        breakdown_add_row(table, texts, values);
+        text_release(&formula);
+    }
+    free(groups);
+}
+
+void plan_record(const plan *p, int64_t memory_bytes, results_cell *cell) {
+    memory_account account = memory_account_plan(p);
+    plan_cost all = plan_total_cost(p, PHASE_COUNT);
+    cell_set_metric_real(cell, "flops", "FLOP", all.flops);
+    for (int i = 0; i < PHASE_COUNT; i++) {
+        char name[48];
+        snprintf(name, sizeof name, "%s_flops", phase_name((phase)i));
+        if (plan_total_cost(p, (phase)i).launches)
+            cell_set_metric_real(cell, name, "FLOP", plan_total_cost(p, (phase)i).flops);
+    }
+    cell_set_metric(cell, "launches", "", all.launches);
+    cell_set_metric_real(cell, "bytes_moved", "B", all.bytes_read + all.bytes_written);
+    for (int r = 0; r < ROLE_COUNT; r++) {
+        char name[48];
+        snprintf(name, sizeof name, "at_peak.%s", role_name((role)r));
+        cell_set_metric(cell, name, "B", account.at_peak[r]);
+    }
+    cell_set_metric(cell, "peak_bytes", "B", account.peak_bytes);
+    cell_set_metric(cell, "reserved_bytes", "B", account.reserved_bytes);
+    cell_set_metric(cell, "peak_launch", "", account.peak_launch);
+    char where[192] = "before the first launch";
+    if (account.peak_launch >= 0) {
+        const plan_launch *l = &p->launches[account.peak_launch];
+        snprintf(where, sizeof where, "%s %s (%s)", p->scopes[l->scope], l->op_name,
+                 phase_name(l->phase));
+    }
+    cell_set_text(cell, "peak_at", where);
+    if (memory_bytes) {
+        cell_set_metric(cell, "memory_bytes", "B", memory_bytes);
+        cell_set_text(cell, "fits", account.reserved_bytes <= memory_bytes ? "yes" : "no");
+    }
+    record_flops_by_scope(p, cell);
+    record_peak_values(p, account.peak_launch, cell);
+    cell_set_status(cell, RESULTS_OK, NULL);
+}
