@@ -21,6 +21,14 @@ static inline uint32_t bits_from_float(float number) {
     return bits;
 }
 
+/* a * b + c, rounded once where the machine can: said outright, because generated kernels are
+ * compiled without contraction. */
+#ifdef __FMA__
+#define MULTIPLY_ADD(a, b, c) __builtin_fmaf(a, b, c)
+#else
+#define MULTIPLY_ADD(a, b, c) ((a) * (b) + (c))
+#endif
+
 /* exp in float, within 1.5 ulp; 0 below -104, infinity above 88.73, NaN stays NaN.
  * x = n ln 2 + r with |r| <= ln 2 / 2; e^r by a polynomial (Cephes' coefficients). 2^n is
  * applied in two halves, so that subnormal results come out right. */
@@ -28,17 +36,17 @@ static inline float exp_f32(float x) {
     const float magic = 0x1.8p23f; /* adding it rounds to an integer, held in the low bits */
     float clamped = x < -104.0f ? -104.0f : x;
     clamped = clamped > 104.0f ? 104.0f : clamped;
-    float shifted = clamped * 0x1.715476p0f + magic;
+    float shifted = MULTIPLY_ADD(clamped, 0x1.715476p0f, magic);
     float n = shifted - magic;
-    float r = clamped - n * 0x1.62e4p-1f;
-    r = r - n * 0x1.7f7d1cp-20f;
+    float r = MULTIPLY_ADD(n, -0x1.62e4p-1f, clamped);
+    r = MULTIPLY_ADD(n, -0x1.7f7d1cp-20f, r);
     float p = 1.9875691500e-4f;
-    p = p * r + 1.3981999507e-3f;
-    p = p * r + 8.3334519073e-3f;
-    p = p * r + 4.1665795894e-2f;
-    p = p * r + 1.6666665459e-1f;
-    p = p * r + 5.0000001201e-1f;
-    float y = p * (r * r) + r + 1.0f;
+    p = MULTIPLY_ADD(p, r, 1.3981999507e-3f);
+    p = MULTIPLY_ADD(p, r, 8.3334519073e-3f);
+    p = MULTIPLY_ADD(p, r, 4.1665795894e-2f);
+    p = MULTIPLY_ADD(p, r, 1.6666665459e-1f);
+    p = MULTIPLY_ADD(p, r, 5.0000001201e-1f);
+    float y = MULTIPLY_ADD(p, r * r, r) + 1.0f;
     uint32_t exponent = bits_from_float(shifted) - bits_from_float(magic); /* n, two's complement */
     uint32_t half = (uint32_t)((int32_t)exponent >> 1), rest = exponent - half;
     y *= float_from_bits((half + 127u) << 23);
@@ -56,14 +64,14 @@ static inline float log_f32(float x) {
     float m = float_from_bits((shifted & 0x007fffffu) + 0x3f3504f3u) - 1.0f;
     float n = (float)exponent + (127.0f - bias);
     float p = 7.0376836292e-2f;
-    p = p * m - 1.1514610310e-1f;
-    p = p * m + 1.1676998740e-1f;
-    p = p * m - 1.2420140846e-1f;
-    p = p * m + 1.4249322787e-1f;
-    p = p * m - 1.6668057665e-1f;
-    p = p * m + 2.0000714765e-1f;
-    p = p * m - 2.4999993993e-1f;
-    p = p * m + 3.3333331174e-1f;
+    p = MULTIPLY_ADD(p, m, -1.1514610310e-1f);
+    p = MULTIPLY_ADD(p, m, 1.1676998740e-1f);
+    p = MULTIPLY_ADD(p, m, -1.2420140846e-1f);
+    p = MULTIPLY_ADD(p, m, 1.4249322787e-1f);
+    p = MULTIPLY_ADD(p, m, -1.6668057665e-1f);
+    p = MULTIPLY_ADD(p, m, 2.0000714765e-1f);
+    p = MULTIPLY_ADD(p, m, -2.4999993993e-1f);
+    p = MULTIPLY_ADD(p, m, 3.3333331174e-1f);
     float square = m * m;
     float y = p * m * square - 0x1.bd0106p-13f * n - 0.5f * square;
     y = m + y + 0x1.63p-1f * n;

@@ -88,6 +88,33 @@ static void compiled_steps_have_the_same_bits_for_every_thread_count(void **stat
     step_bench_destroy(&one);
 }
 
+/* The same ops on the same numbers, whichever kernel they were fused into. */
+static void recompute_changes_no_bit_of_a_compiled_step(void **state) {
+    (void)state;
+    static const char *const levels[] = {"every:1", "every:2", "full", "nested"};
+    for (uint64_t seed = 40; seed < 44; seed++) {
+        draw d = draw_create(seed, 1);
+        model_config config = small_model_draw(&d);
+        config.layers = 5;
+        step_options options = small_model_step(&config, 2, 24, STEP_FULL);
+        options.pipeline.mode = STEP_COMPILED;
+        options.pipeline.precision = seed % 2 ? PRECISION_BF16 : PRECISION_FP32;
+        plan *p;
+        assert_int_equal(step_plan_create(&options, &p), DYNO_OK);
+        step_bench plain = step_bench_create(&config, p, seed, false);
+        step_bench_run(&plain);
+        for (int i = 0; i < 4; i++) {
+            assert_int_equal(recompute_parse(levels[i], &options.pipeline.recompute), DYNO_OK);
+            assert_int_equal(step_plan_create(&options, &p), DYNO_OK);
+            step_bench again = step_bench_create(&config, p, seed, false);
+            step_bench_run(&again);
+            expect_same_names(&plain, &again);
+            step_bench_destroy(&again);
+        }
+        step_bench_destroy(&plain);
+    }
+}
+
 static void compiling_launches_fewer_kernels_and_keeps_the_flops(void **state) {
     (void)state;
     model_config config;
@@ -106,6 +133,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(compiled_equals_eager_on_drawn_models),
         cmocka_unit_test(compiled_steps_have_the_same_bits_for_every_thread_count),
+        cmocka_unit_test(recompute_changes_no_bit_of_a_compiled_step),
         cmocka_unit_test(compiling_launches_fewer_kernels_and_keeps_the_flops),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

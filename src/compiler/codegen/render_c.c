@@ -1,7 +1,8 @@
 /* render_c.c - a fused kernel as C that a compiler vectorises.
  *
- * Sizes are written as numbers: the compiler unrolls and drops what does not apply. Sums run in
- * the lanes of an omp simd loop, whose order the compiler fixes. */
+ * Sizes are written as numbers: the compiler unrolls and drops what does not apply. An op gives the
+ * same bits in whichever kernel it ends up: sums have lanes of their own, and the compiler may not
+ * contract one op's product with the next one's sum (runtime/jit.c). */
 #include <math.h>
 #include <scalar_math_text.h> /* made by cmake/embed-text.cmake */
 #include <stdio.h>
@@ -147,32 +148,20 @@ static void render_elementwise(const fused_kernel *k, int index, const char *ind
     text_format(out, "%s}\n", indent);
 }
 
-static void render_loop(const fused_kernel *k, int stage, text *out) {
-    bool has_any = false;
-    text clauses = {0};
+/* Sums and maxima of a row run in this many lanes, which are joined by halves: an order that
+ * depends on nothing but the length of the row, whatever else the kernel does. */
+enum { LANES = 16 };
+
+static bool is_in_loop(const fused_member *m, int stage) {
+    return m->stage == stage && (!m->is_row || m->kind == FUSION_ROW_REDUCE);
+}
+
+/* What is done with one column, `c`; reductions go into lane `j`. */
+static void render_column(const fused_kernel *k, int stage, const char *indent, text *out) {
     for (int i = 0; i < k->member_count; i++) {
         const fused_member *m = &k->members[i];
-        if (m->stage != stage || (m->is_row && m->kind != FUSION_ROW_REDUCE))
+        if (!is_in_loop(m, stage))
             continue;
-        has_any = true;
-        if (m->kind == FUSION_ROW_REDUCE) {
-            bool is_max = m->reduction == REDUCTION_MAX;
-            text_format(out, "            float v%d = %s;\n", i, is_max ? "-INFINITY" : "0.0f");
-            text_format(&clauses, " reduction(%s:v%d)", is_max ? "max" : "+", i);
-        }
-    }
-    if (!has_any) {
-        text_release(&clauses);
-        return;
-    }
-    text_format(out, "#pragma omp simd%s\n", text_string(&clauses));
-    text_release(&clauses);
-    text_format(out, "            for (int64_t c = 0; c < %lld; c++) {\n", (long long)k->columns);
-    for (int i = 0; i < k->member_count; i++) {
-        const fused_member *m = &k->members[i];
-        if (m->stage != stage || (m->is_row && m->kind != FUSION_ROW_REDUCE))
-            continue;
-        const char *indent = "                ";
         if (m->kind == FUSION_ELEMENTWISE) {
             render_elementwise(k, i, indent, out);
             if (m->is_kept)
@@ -185,32 +174,101 @@ static void render_loop(const fused_kernel *k, int stage, text *out) {
         if (m->kind == FUSION_BLOCK_REDUCE)
             text_format(out, "%sblock%d[c] += t%d;\n", indent, i, i);
         else if (m->reduction == REDUCTION_MAX)
-            text_format(out, "%sv%d = v%d < t%d ? t%d : v%d;\n", indent, i, i, i, i, i);
+            text_format(out, "%slane%d[j] = lane%d[j] < t%d ? t%d : lane%d[j];\n", indent, i, i, i,
+                        i, i);
         else
-            text_format(out, "%sv%d += t%d;\n", indent, i, i);
+            text_format(out, "%slane%d[j] += t%d;\n", indent, i, i);
     }
     /* After every read of the loop: an output may lie over an operand that a later member of the
      * same stage reads. */
     for (int i = 0; i < k->member_count; i++) {
         const fused_member *m = &k->members[i];
         if (m->stage == stage && !m->is_row && m->kind == FUSION_ELEMENTWISE && m->output >= 0)
-            text_format(out, "                out%d[c] = store_%s(v%d);\n", m->output,
+            text_format(out, "%sout%d[c] = store_%s(v%d);\n", indent, m->output,
                         dtype_name(m->type), i);
     }
-    text_append(out, "            }\n");
+}
+
+static void render_lanes(const fused_kernel *k, int stage, text *out) {
     for (int i = 0; i < k->member_count; i++) {
         const fused_member *m = &k->members[i];
         if (m->stage != stage || m->kind != FUSION_ROW_REDUCE)
             continue;
+        text_format(out,
+                    "            float lane%d[%d];\n"
+                    "            for (int j = 0; j < %d; j++)\n"
+                    "                lane%d[j] = %s;\n",
+                    i, LANES, LANES, i, m->reduction == REDUCTION_MAX ? "-INFINITY" : "0.0f");
+    }
+}
+
+static void render_results(const fused_kernel *k, int stage, text *out) {
+    for (int i = 0; i < k->member_count; i++) {
+        const fused_member *m = &k->members[i];
+        if (m->stage != stage || m->kind != FUSION_ROW_REDUCE)
+            continue;
+        text_format(out,
+                    "            for (int half = %d; half; half /= 2)\n"
+                    "                for (int j = 0; j < half; j++)\n",
+                    LANES / 2);
+        if (m->reduction == REDUCTION_MAX)
+            text_format(out,
+                        "                    lane%d[j] = lane%d[j] < lane%d[j + half] ? "
+                        "lane%d[j + half] : lane%d[j];\n",
+                        i, i, i, i, i);
+        else
+            text_format(out, "                    lane%d[j] += lane%d[j + half];\n", i, i);
+        text_format(out, "            float v%d = lane%d[0]", i, i);
         if (m->reduction == REDUCTION_MEAN) {
-            text_format(out, "            v%d *= ", i);
+            text_append(out, " * ");
             append_number(1.0 / (double)k->columns, out);
-            text_append(out, ";\n");
         }
+        text_append(out, ";\n");
         if (m->output >= 0)
             text_format(out, "            out%d[0] = store_%s(v%d);\n", m->output,
                         dtype_name(m->type), i);
     }
+}
+
+static void render_loop(const fused_kernel *k, int stage, text *out) {
+    bool has_any = false, reduces = false;
+    for (int i = 0; i < k->member_count; i++) {
+        has_any = has_any || is_in_loop(&k->members[i], stage);
+        reduces =
+            reduces || (k->members[i].stage == stage && k->members[i].kind == FUSION_ROW_REDUCE);
+    }
+    if (!has_any)
+        return;
+    int64_t whole = reduces ? k->columns / LANES * LANES : k->columns;
+    render_lanes(k, stage, out);
+    if (!reduces) {
+        text_format(out,
+                    "#pragma omp simd\n"
+                    "            for (int64_t c = 0; c < %lld; c++) {\n",
+                    (long long)whole);
+        render_column(k, stage, "                ", out);
+        text_append(out, "            }\n");
+        return;
+    }
+    if (whole) {
+        text_format(out,
+                    "            for (int64_t start = 0; start < %lld; start += %d) {\n"
+                    "#pragma omp simd\n"
+                    "                for (int j = 0; j < %d; j++) {\n"
+                    "                    const int64_t c = start + j;\n",
+                    (long long)whole, LANES, LANES);
+        render_column(k, stage, "                    ", out);
+        text_append(out, "                }\n            }\n");
+    }
+    if (whole < k->columns) {
+        text_format(out,
+                    "            for (int j = 0; j < %lld; j++) {\n"
+                    "                const int64_t c = %lld + j;\n",
+                    (long long)(k->columns - whole), (long long)whole);
+        render_column(k, stage, "                ", out);
+        text_append(out, "            }\n");
+    }
+    render_results(k, stage, out);
 }
 
 static void render_row_numbers(const fused_kernel *k, int stage, text *out) {
