@@ -5,8 +5,8 @@
 #include "graph/graph.h"
 
 /* Of nodes of one phase with the same op, inputs and attributes, the first serves the readers of
- * all. Nodes that update in place are left alone, and phases apart: what the backward computes
- * again it may do so on purpose, to save memory. */
+ * all. Nodes that update in place are left alone, and so is what the backward computes: it may do
+ * so again on purpose, to save memory. */
 NODISCARD dyno_status common_subexpressions_merge(graph *g);
 
 #endif

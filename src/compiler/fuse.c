@@ -20,6 +20,10 @@
 /* Row buffers of a kernel with several stages live on the stack. */
 enum { MOST_COLUMNS = 16384, MOST_MEMBERS = 64 };
 
+/* Nodes that may lie between two groups that become one. What is computed again far behind its
+ * first time would otherwise be pulled up to it, and live in between. */
+enum { MOST_DISTANCE = 48 };
+
 typedef struct fuser {
     graph *g;
     int *position;       /* node -> place in g->nodes, by node id */
@@ -172,7 +176,8 @@ static const node *root_producer(const value *v) {
 }
 
 static bool can_merge(fuser *f, int early, int late) {
-    if (f->members[early] + f->members[late] > MOST_MEMBERS)
+    if (f->members[early] + f->members[late] > MOST_MEMBERS ||
+        f->first[late] - f->last[early] > MOST_DISTANCE)
         return false;
     fusion_space wide =
         f->space[early].columns > f->space[late].columns ? f->space[early] : f->space[late];

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "base/threads.h"
+#include "plan/memory_account.h"
 #include "support/numbers.h"
 #include "support/operand.h"
 #include "support/step_bench.h"
@@ -115,6 +116,31 @@ static void recompute_changes_no_bit_of_a_compiled_step(void **state) {
     }
 }
 
+/* Fusion must not pull what is computed again up to its first time. */
+static void recompute_saves_memory_in_compiled_mode(void **state) {
+    (void)state;
+    static const char *const levels[] = {"none", "every:4", "every:2", "full"};
+    for (int p = PRECISION_FP32; p <= PRECISION_BF16; p++) {
+        int64_t before = INT64_MAX;
+        for (int i = 0; i < 4; i++) {
+            step_options options = {.batch = 4,
+                                    .context = 512,
+                                    .pipeline = {.pass = STEP_FULL,
+                                                 .mode = STEP_COMPILED,
+                                                 .precision = (precision)p,
+                                                 .optimizer = step_default_optimizer()}};
+            plan *made;
+            assert_int_equal(model_config_from_preset("small", &options.config), DYNO_OK);
+            assert_int_equal(recompute_parse(levels[i], &options.pipeline.recompute), DYNO_OK);
+            assert_int_equal(step_plan_create(&options, &made), DYNO_OK);
+            int64_t bytes = memory_account_plan(made).reserved_bytes;
+            plan_destroy(made);
+            assert_true(bytes < before);
+            before = bytes;
+        }
+    }
+}
+
 static void compiling_launches_fewer_kernels_and_keeps_the_flops(void **state) {
     (void)state;
     model_config config;
@@ -134,6 +160,7 @@ int main(void) {
         cmocka_unit_test(compiled_equals_eager_on_drawn_models),
         cmocka_unit_test(compiled_steps_have_the_same_bits_for_every_thread_count),
         cmocka_unit_test(recompute_changes_no_bit_of_a_compiled_step),
+        cmocka_unit_test(recompute_saves_memory_in_compiled_mode),
         cmocka_unit_test(compiling_launches_fewer_kernels_and_keeps_the_flops),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
