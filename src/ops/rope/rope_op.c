@@ -93,9 +93,21 @@ static void run(const kernel_args *args) {
     threads_for(shape_elements(s) / s->dim[s->rank - 1], 64, run_rows, (void *)args);
 }
 
-enum { MOST_LOW_COLUMNS = 1024 }; /* of a row that is converted on the stack */
+/* A row in a low type: rotated in f32 and rounded once, in pieces that fit the stack. */
+static void rotate_low_row(dtype type, int64_t half, const uint16_t *x, const float *c,
+                           const float *s, float sign, uint16_t *y) {
+    enum { PIECE = 256 };
+    float wide[2 * PIECE], rotated[2 * PIECE];
+    for (int64_t start = 0; start < half; start += PIECE) {
+        int64_t n = half - start < PIECE ? half - start : PIECE;
+        convert_low_to_f32(type, n, x + start, wide);
+        convert_low_to_f32(type, n, x + half + start, wide + n);
+        rotate_row(n, wide, c + start, s + start, sign, rotated);
+        convert_f32_to_low(type, n, rotated, y + start);
+        convert_f32_to_low(type, n, rotated + n, y + half + start);
+    }
+}
 
-/* Rows in a low type: rotated in f32 and rounded once. */
 static void run_low_rows(void *context, int64_t begin, int64_t end) {
     const kernel_args *args = context;
     const tensor *x = &args->inputs[0];
@@ -103,14 +115,10 @@ static void run_low_rows(void *context, int64_t begin, int64_t end) {
     int64_t length = s->dim[s->rank - 2], half = s->dim[s->rank - 1] / 2;
     const float *cosine = args->inputs[1].data, *sine = args->inputs[2].data;
     float sign = attribute_integer(args->attributes, "inverse") ? -1.0f : 1.0f;
-    float wide[MOST_LOW_COLUMNS], rotated[MOST_LOW_COLUMNS];
     int64_t t = begin % length, offset = row_offset(x, begin);
     for (int64_t row = begin; row < end; row++) {
-        int64_t table = t * half;
-        convert_low_to_f32(x->type, 2 * half, (const uint16_t *)x->data + offset, wide);
-        rotate_row(half, wide, cosine + table, sine + table, sign, rotated);
-        convert_f32_to_low(x->type, 2 * half, rotated,
-                           (uint16_t *)args->outputs[0].data + row * 2 * half);
+        rotate_low_row(x->type, half, (const uint16_t *)x->data + offset, cosine + t * half,
+                       sine + t * half, sign, (uint16_t *)args->outputs[0].data + row * 2 * half);
         step_row(x, row, &t, &offset);
     }
 }
@@ -131,9 +139,7 @@ static const char *reject_layout(const kernel_args *args) {
 static const char *reject_low(const kernel_args *args) {
     if (args->inputs[0].type != DTYPE_BF16 && args->inputs[0].type != DTYPE_F16)
         return "rotates bf16 and f16 only";
-    const shape *s = &args->inputs[0].shape;
-    return s->dim[s->rank - 1] > MOST_LOW_COLUMNS ? "rows are longer than 1024"
-                                                  : reject_layout(args);
+    return reject_layout(args);
 }
 
 static const char *reject(const kernel_args *args) {
