@@ -217,6 +217,7 @@ dyno_status lower_graph(const graph *g, backend target, plan **out) {
     lowering l = {.g = g, .target = target, .p = plan_create(g->name)};
     l.placed = memory_allocate((size_t)g->value_count, sizeof *l.placed);
     l.p->memory_mode = PLAN_MEMORY_EAGER;
+    l.p->backend = target;
     l.p->scope_count = g->scope_count;
     l.p->scopes = arena_allocate(l.p->memory, (size_t)g->scope_count, sizeof(char *));
     for (int i = 0; i < g->scope_count; i++)

@@ -5,6 +5,7 @@
 #ifndef OPS_KERNEL_H
 #define OPS_KERNEL_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "tensor/attributes.h"
@@ -15,7 +16,7 @@ typedef enum backend { BACKEND_CPU, BACKEND_CUDA, BACKEND_COUNT } backend;
 typedef struct kernel_args {
     int input_count, output_count;
     const tensor *inputs;
-    const tensor *outputs; /* dense, row-major */
+    const tensor *outputs; /* dense, row-major, unless the kernel writes strided */
     const attributes *attributes;
     void *workspace;
 } kernel_args;
@@ -27,7 +28,10 @@ typedef struct kernel {
     const char *(*reject)(const kernel_args *args);
     /* Scratch for these operands; NULL: none. Sees layouts only. */
     size_t (*workspace_bytes)(const kernel_args *args);
+    /* NULL for BACKEND_CUDA: the CUDA module has the function, under the kernel's name. */
     void (*run)(const kernel_args *args);
+    /* Output 0 may have any strides, 1 in the last dimension. */
+    bool writes_strided;
 } kernel;
 
 const char *backend_name(backend b);

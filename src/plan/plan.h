@@ -43,11 +43,15 @@ typedef struct plan_operand {
 } plan_operand;
 
 /* A kernel the compiler wrote: a function of plan.source, to be compiled by whoever runs it.
+ * On the CPU (C):
  *   void SYMBOL(void *const *operands, int64_t begin, int64_t end)
- * does units [begin, end) of `units`; operands are the memory of inputs, then of outputs. */
+ * does units [begin, end) of `units`; operands are the memory of inputs, then of outputs.
+ * On a GPU (CUDA C): a __global__ function of as many pointers, inputs and then outputs, run by
+ * `units` blocks of `threads` threads with `shared_bytes` of dynamic shared memory each. */
 typedef struct plan_generated {
     const char *symbol;
     int64_t units;
+    int threads, shared_bytes; /* of a GPU's */
 } plan_generated;
 
 typedef struct plan_launch {
@@ -77,6 +81,7 @@ typedef struct plan_name {
 typedef struct plan {
     arena *memory; /* owns all that is below, strings included */
     const char *name;
+    int backend; /* enum backend of ops/kernel.h: whose kernels these are */
     plan_memory memory_mode;
     int64_t arena_bytes; /* of a static plan */
     plan_launch *launches;
@@ -87,7 +92,7 @@ typedef struct plan {
     int name_count, name_capacity;
     plan_generated *generated; /* one for each distinct kernel; launches share them */
     int generated_count, generated_capacity;
-    const char *source; /* C, all generated kernels; NULL when there are none */
+    const char *source; /* C or CUDA C, all generated kernels; NULL when there are none */
     const char **scopes;
     int scope_count;
 
