@@ -1,0 +1,47 @@
+/* products.h - matrix products by cuBLASLt, inside the module.
+ *
+ *   C[m, n] = alpha A[m, k] B[k, n] + beta C, in two levels of batches
+ *
+ * The algorithm for a problem (sizes, types, strides, alignment) is found the first time it is
+ * asked for: from the cache on disk, else by timing the library's candidates on scratch memory and
+ * on a stream of its own, so that it may happen while another stream is captured. */
+#ifndef RUNTIME_CUDA_PRODUCTS_H
+#define RUNTIME_CUDA_PRODUCTS_H
+
+#include <cuda_runtime.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Strides in elements. Of a matrix's two, one is 1 (C: the column's). */
+typedef struct cuda_matrix {
+    void *data;
+    int type; /* enum cuda_dtype */
+    int64_t row, column;
+    int64_t outer, inner; /* from batch to batch */
+} cuda_matrix;
+
+typedef struct cuda_product {
+    int64_t m, n, k;
+    int64_t outer_batches, inner_batches; /* 1 for none */
+    cuda_matrix a, b, c;                  /* A and B of one type; C of it or f32 */
+    float alpha, beta;
+    int tf32; /* f32 operands may be rounded to tf32 */
+    void *workspace;
+    size_t workspace_bytes;
+} cuda_product;
+
+/* What every product should be given: plans ask for it, results depend on it. */
+enum { CUDA_PRODUCT_WORKSPACE = 32 << 20 };
+
+/* Enqueues; failures are sticky and come out at device_functions.finish. */
+void cuda_product_run(const cuda_product *p, cudaStream_t stream);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
