@@ -13,6 +13,7 @@
 #include "cli/sweep.h"
 #include "measure/timing.h"
 #include "train/loss_scale.h"
+#include "train/split_weights.h"
 #include "train/step_plan.h"
 #include "train/weights.h"
 
@@ -169,19 +170,32 @@ static void show_progress(void *context, int64_t steps_done) {
 
 /* Weights are drawn once per model. All else that the cell before left goes back first, so that
  * each cell's memory is its own. */
-static dyno_status run_cell(grid *g, bench_model *m, const plan *p, int64_t warmup,
-                            results_cell *cell) {
+static dyno_status prepare_cell(bench_model *m, const plan *p, uint64_t seed, executor **out) {
+    *out = NULL;
+    held_weights *held = NULL;
+    if (m->has_weights)
+        RETURN_IF_FAILED(weights_hold(m->shared, m->config, p, &held));
     storage_keep_parameters(m->shared, p);
     memory_pool_trim(m->pool);
     timing_reset_peak_rss();
-    executor *e;
-    RETURN_IF_FAILED(executor_create(p, m->pool, m->shared, &e));
-    uint64_t seed = (uint64_t)flags_integer(g->given, "seed");
-    if (!m->has_weights) {
+    dyno_status status = executor_create(p, m->pool, m->shared, out);
+    if (status == DYNO_OK && held)
+        status = weights_restore(m->shared, held);
+    else if (status == DYNO_OK && m->has_weights)
+        weights_fill_low_copies(m->shared, m->config);
+    else if (status == DYNO_OK)
         weights_init(m->shared, m->config, seed);
-        m->has_weights = true;
-    }
-    weights_fill_low_copies(m->shared, m->config);
+    /* Weights that were held for a cell that could not be set up are drawn anew for the next. */
+    m->has_weights = status == DYNO_OK || (m->has_weights && !held);
+    held_weights_destroy(held);
+    return status;
+}
+
+static dyno_status run_cell(grid *g, bench_model *m, const plan *p, int64_t warmup,
+                            results_cell *cell) {
+    uint64_t seed = (uint64_t)flags_integer(g->given, "seed");
+    executor *e;
+    RETURN_IF_FAILED(prepare_cell(m, p, seed, &e));
     fill_inputs(e, m->config, seed);
     timing_options options = {.warmup = warmup,
                               .steps = flags_integer(g->given, "steps"),
