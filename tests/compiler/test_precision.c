@@ -21,8 +21,10 @@
 #include "compiler/optimizer.h"
 #include "compiler/precision.h"
 #include "graph/graph_text.h"
+#include "graph/verify.h"
 #include "model/parameters.h"
 #include "ops/adamw/split_weight.h"
+#include "ops/exp/exp.h"
 #include "ops/op_list.h"
 #include "support/graph_pass.h"
 #include "support/numbers.h"
@@ -184,6 +186,31 @@ static void weight_gradients_of_folded_casts_are_full_at_once(void **state) {
     graph_destroy(g);
 }
 
+/* Unless they are for the caller, who gets f32. */
+static void weight_gradients_stay_in_the_type_of_their_products(void **state) {
+    (void)state;
+    graph *g = differentiate(forward, PRECISION_BF16);
+    graph_find_value(g, "g.a")->is_output = false;
+    int before = count_ops(g, &op_cast, PHASE_BACKWARD);
+    assert_int_equal(fold_casts(g, false), DYNO_OK);
+    assert_int_equal(before - count_ops(g, &op_cast, PHASE_BACKWARD), 2);
+    assert_true(graph_find_value(g, "g.b")->type == DTYPE_F32);
+    int found = 0;
+    for (int i = 0; i < g->value_count; i++) {
+        const value *v = g->values[i];
+        if (v->role != ROLE_GRADIENT || strcmp(v->name, "g.a") != 0)
+            continue;
+        assert_true(v->producer->op == &op_matmul && v->type == DTYPE_BF16);
+        found++;
+    }
+    assert_int_equal(found, 1);
+    text printed = {0};
+    graph_print(g, &printed);
+    expect_graph_text(g, text_string(&printed));
+    text_release(&printed);
+    graph_destroy(g);
+}
+
 /* Through f32 and back is nothing; through bf16 and back loses digits; f16 is not bf16. */
 static void only_pairs_of_casts_that_change_nothing_are_folded(void **state) {
     (void)state;
@@ -244,6 +271,34 @@ static void low_copies_take_the_place_of_the_weights_casts(void **state) {
     expect_graph_text(g, text_string(&printed));
     text_release(&printed);
     graph_destroy(g);
+}
+
+/* b is also read in f32, so it stays whole; f16 has no rest that would fit. */
+static void weights_that_only_products_read_are_split(void **state) {
+    (void)state;
+    for (int p = PRECISION_BF16; p <= PRECISION_FP16; p++) {
+        graph *g = differentiate(forward, (precision)p);
+        assert_int_equal(low_copies_bind(g), DYNO_OK);
+        value *b = graph_find_value(g, "b");
+        graph_add_output(g, build_exp(g, b), "in full");
+        low_copies_split(g);
+        low_copies_split(g); /* nothing is left to do */
+        assert_int_equal(graph_verify(g), DYNO_OK);
+        assert_ptr_equal(graph_find_value(g, "b"), b);
+        value *rest = graph_find_value(g, "rest.a");
+        assert_int_equal(rest != NULL, p == PRECISION_BF16);
+        assert_int_equal(graph_find_value(g, "a") != NULL, p == PRECISION_FP16);
+        if (rest) {
+            assert_true(weight_is_split(rest) && rest->type == DTYPE_U16);
+            assert_string_equal(weight_name(rest), "a");
+            assert_ptr_equal(low_copy_find(g, rest), graph_find_value(g, "low.a"));
+        }
+        assert_int_equal(optimizer_append_adamw(g, &(optimizer_options){.one_launch = true}),
+                         DYNO_OK);
+        assert_int_equal(graph_verify(g), DYNO_OK);
+        assert_non_null(graph_find_value(g, "m.a"));
+        graph_destroy(g);
+    }
 }
 
 static void names_are_parsed_back(void **state) {
@@ -392,8 +447,10 @@ int main(void) {
         cmocka_unit_test(gradients_come_back_in_full_and_start_from_the_loss_scale),
         cmocka_unit_test(gradients_of_a_low_value_are_added_in_full),
         cmocka_unit_test(weight_gradients_of_folded_casts_are_full_at_once),
+        cmocka_unit_test(weight_gradients_stay_in_the_type_of_their_products),
         cmocka_unit_test(only_pairs_of_casts_that_change_nothing_are_folded),
         cmocka_unit_test(low_copies_take_the_place_of_the_weights_casts),
+        cmocka_unit_test(weights_that_only_products_read_are_split),
         cmocka_unit_test(names_are_parsed_back),
         cmocka_unit_test(losses_in_bf16_and_fp16_follow_those_in_fp32),
         cmocka_unit_test(gradients_through_casts_are_near_those_in_fp32),
