@@ -56,7 +56,7 @@ static bool match_backward(const graph *g, loss_pattern *p) {
     if (low->type != p->head->inputs[0]->type || !match_products(g, low, p))
         return false;
     value *dw = p->dw->outputs[0];
-    if (dw->type == DTYPE_F32)
+    if (dw->type == DTYPE_F32 || dw->role == ROLE_GRADIENT)
         return true;
     p->dw_cast = only_user(g, dw);
     return p->dw_cast && p->dw_cast->op == &op_cast && p->dw_cast->outputs[0]->type == DTYPE_F32;

@@ -102,7 +102,7 @@ static void the_low_types_casts_are_part_of_the_pattern(void **state) {
     for (int way = 0; way < 4; way++) {
         graph *g = differentiate(FORWARD, PRECISION_BF16);
         if (way & 1)
-            assert_int_equal(fold_casts(g), DYNO_OK);
+            assert_int_equal(fold_casts(g, true), DYNO_OK);
         if (way & 2)
             assert_int_equal(low_copies_bind(g), DYNO_OK);
         assert_int_equal(swap_loss_head(g), DYNO_OK);
