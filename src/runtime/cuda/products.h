@@ -30,6 +30,7 @@ typedef struct cuda_product {
     cuda_matrix a, b, c;                  /* A and B of one type; C of it or f32 */
     float alpha, beta;
     int tf32; /* f32 operands may be rounded to tf32 */
+    const void *addend; /* what beta multiplies, lying as C does; NULL: C itself */
     void *workspace;
     size_t workspace_bytes;
 } cuda_product;
