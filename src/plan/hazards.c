@@ -1,9 +1,9 @@
 /* hazards.c - vector clocks over streams.
  *
  * known[s][t] is the last launch of stream t that everything enqueued on stream s from now on comes
- * after. A wait on a launch of t brings all that t knew then. Of the conflicting launches of another
- * stream only the last one needs an edge, and none when it is known already: the search goes
- * backwards from the newest launch and stops at what is known. */
+ * after. A wait on a launch of t brings all that t knew then. Of the conflicting launches of
+ * another stream only the last one needs an edge, and none when it is known already: the search
+ * goes backwards from the newest launch and stops at what is known. */
 #include "plan/hazards.h"
 
 #include <stdlib.h>
@@ -40,8 +40,9 @@ static bool conflict(const hazard_launch *a, const hazard_launch *b) {
 typedef struct search {
     const hazard_launch *launches;
     int streams;
-    int *known;    /* [stream][stream] */
-    int *snapshot; /* [launch][stream]: what its stream knew when it was enqueued, itself included */
+    int *known; /* [stream][stream] */
+    int *
+        snapshot; /* [launch][stream]: what its stream knew when it was enqueued, itself included */
     int *previous; /* the launch before it on its stream, or -1 */
     int *newest;   /* by stream */
     hazard_edge *edges;

@@ -106,8 +106,8 @@ static dyno_status choose_architecture(const library *l, const nvrtc_target *tar
         return dyno_fail(DYNO_UNSUPPORTED, "NVRTC %d.%d compiles nothing for a chip of sm_%d",
                          l->major, l->minor, wanted);
     o->is_ptx = best != wanted;
-    snprintf(add_option(o), OPTION_BYTES, "--gpu-architecture=%s_%d",
-             o->is_ptx ? "compute" : "sm", best);
+    snprintf(add_option(o), OPTION_BYTES, "--gpu-architecture=%s_%d", o->is_ptx ? "compute" : "sm",
+             best);
     return DYNO_OK;
 }
 

@@ -41,8 +41,7 @@ static void keep(tuning_cache *cache, const char *key, const char *chosen) {
         return;
     }
     MEMORY_GROW(cache->choices, cache->count, cache->capacity);
-    cache->choices[cache->count++] =
-        (choice){memory_copy_string(key), memory_copy_string(chosen)};
+    cache->choices[cache->count++] = (choice){memory_copy_string(key), memory_copy_string(chosen)};
 }
 
 /* Takes one line apart in place; false when it is damaged. */

@@ -81,8 +81,8 @@ static cudaStream_t stream_of(const capture *c, int stream) {
 static dyno_status join(capture *c, int waiter, int other) {
     MEMORY_GROW(c->joins, c->join_count, c->join_capacity);
     cudaEvent_t *event = &c->joins[c->join_count];
-    RETURN_IF_FAILED(cuda_status(cudaEventCreateWithFlags(event, cudaEventDisableTiming),
-                                 "making an event"));
+    RETURN_IF_FAILED(
+        cuda_status(cudaEventCreateWithFlags(event, cudaEventDisableTiming), "making an event"));
     c->join_count++;
     cudaError_t error = cudaEventRecord(*event, stream_of(c, other));
     if (error == cudaSuccess)
@@ -110,10 +110,9 @@ static dyno_status record_mark(const capture *c, int slot) {
 static dyno_status wait_for_edges(const capture *c, int launch, int *next_edge) {
     for (; *next_edge < c->edge_count && c->edges[*next_edge].launch == launch; ++*next_edge) {
         cudaEvent_t event = c->is_done[c->edges[*next_edge].waits_for];
-        RETURN_IF_FAILED(
-            cuda_status(cudaStreamWaitEvent(stream_of(c, c->r->p->launches[launch].stream), event,
-                                            0),
-                        "waiting for another stream"));
+        RETURN_IF_FAILED(cuda_status(
+            cudaStreamWaitEvent(stream_of(c, c->r->p->launches[launch].stream), event, 0),
+            "waiting for another stream"));
     }
     return DYNO_OK;
 }
@@ -155,8 +154,8 @@ static dyno_status make_events(capture *c) {
 
 static dyno_status record_graph(capture *c, cudaGraph_t *graph) {
     cuda_device *d = c->r->device;
-    RETURN_IF_FAILED(cuda_status(
-        cudaStreamBeginCapture(d->stream, cudaStreamCaptureModeRelaxed), "capturing a step"));
+    RETURN_IF_FAILED(cuda_status(cudaStreamBeginCapture(d->stream, cudaStreamCaptureModeRelaxed),
+                                 "capturing a step"));
     dyno_status status = enqueue_all(c);
     char message[512];
     snprintf(message, sizeof message, "%s", status == DYNO_OK ? "" : dyno_error_message());

@@ -31,10 +31,11 @@ dyno_status cublaslt_load(const cublaslt_functions **out) {
 dyno_status cublaslt_status(cublasStatus_t status, const char *what) {
     if (status == CUBLAS_STATUS_SUCCESS)
         return DYNO_OK;
-    dyno_status code = status == CUBLAS_STATUS_ALLOC_FAILED                  ? DYNO_OUT_OF_MEMORY
-                       : status == CUBLAS_STATUS_NOT_SUPPORTED ||
-                               status == CUBLAS_STATUS_ARCH_MISMATCH ? DYNO_UNSUPPORTED
-                                                                             : DYNO_IO;
+    dyno_status code =
+        status == CUBLAS_STATUS_ALLOC_FAILED ? DYNO_OUT_OF_MEMORY
+        : status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_ARCH_MISMATCH
+            ? DYNO_UNSUPPORTED
+            : DYNO_IO;
     return dyno_fail(code, "%s: cuBLASLt says %s", what,
                      is_loaded ? functions.status_string(status) : "nothing");
 }

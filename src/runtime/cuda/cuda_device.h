@@ -10,9 +10,9 @@
 
 #include "runtime/cuda/module.h"
 
-typedef struct staging staging;       /* staging.c: pinned memory that writes go through */
-typedef struct products products;     /* products.c: what is known about matrix products */
-typedef struct cuda_region {          /* addresses with memory behind their first bytes */
+typedef struct staging staging;   /* staging.c: pinned memory that writes go through */
+typedef struct products products; /* products.c: what is known about matrix products */
+typedef struct cuda_region {      /* addresses with memory behind their first bytes */
     void *base;
     int64_t reserved, committed;
 } cuda_region;
@@ -35,8 +35,8 @@ typedef struct cuda_device {
     cudaEvent_t *marks; /* by slot */
     int mark_count, mark_capacity;
     staging *staging;
-    products *products; /* NULL until the first product */
-    cuda_region scratch; /* for tuning; given back at finish */
+    products *products;      /* NULL until the first product */
+    cuda_region scratch;     /* for tuning; given back at finish */
     int64_t committed_bytes; /* of tensors' memory */
     cuda_footprint footprint;
     dyno_status failure; /* DYNO_OK: none */

@@ -11,8 +11,8 @@
 #include "runtime/cuda/cuda_status.h"
 #include "runtime/cuda/driver.h"
 
-enum { OLDEST_MAJOR = 8 };                          /* Ampere: bf16 products, async copies */
-#define GRANULE_BYTES ((int64_t)32 << 20)           /* few calls, and little taken for nothing */
+enum { OLDEST_MAJOR = 8 };                /* Ampere: bf16 products, async copies */
+#define GRANULE_BYTES ((int64_t)32 << 20) /* few calls, and little taken for nothing */
 
 /* ---- the device in use ---- */
 
@@ -155,8 +155,7 @@ static dyno_status choose_granularity(cuda_device *d) {
     properties.location.id = d->ordinal;
     size_t page = 0;
     RETURN_IF_FAILED(cuda_status_of_driver(
-        cuda_driver()->memory_granularity(&page, &properties,
-                                          CU_MEM_ALLOC_GRANULARITY_RECOMMENDED),
+        cuda_driver()->memory_granularity(&page, &properties, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED),
         "asking how the GPU's memory is divided"));
     d->page_bytes = (int64_t)page;
     d->base.granularity = (GRANULE_BYTES + d->page_bytes - 1) / d->page_bytes * d->page_bytes;

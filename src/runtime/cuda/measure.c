@@ -48,8 +48,8 @@ static void copy_by_kernel(const void *context, cudaStream_t stream) {
 
 static void copy_by_driver(const void *context, cudaStream_t stream) {
     char *memory = *(char *const *)context;
-    (void)cudaMemcpyAsync(memory + COPY_BYTES, memory, (size_t)COPY_BYTES,
-                          cudaMemcpyDeviceToDevice, stream);
+    (void)cudaMemcpyAsync(memory + COPY_BYTES, memory, (size_t)COPY_BYTES, cudaMemcpyDeviceToDevice,
+                          stream);
 }
 
 static void multiply(const void *context, cudaStream_t stream) {

@@ -99,11 +99,10 @@ dyno_status cuda_memory_commit(device *d, void *base, int64_t have, int64_t want
     unmap(c, start, have, at);
     (void)cudaGetLastError();
     if (result == CUDA_ERROR_OUT_OF_MEMORY)
-        return dyno_fail(DYNO_OUT_OF_MEMORY,
-                         "out of memory: %s has no %s more (%s are free, %s are taken here)",
-                         d->name, units_bytes(end - have).text,
-                         units_bytes(cuda_device_free_bytes()).text,
-                         units_bytes(c->committed_bytes).text);
+        return dyno_fail(
+            DYNO_OUT_OF_MEMORY, "out of memory: %s has no %s more (%s are free, %s are taken here)",
+            d->name, units_bytes(end - have).text, units_bytes(cuda_device_free_bytes()).text,
+            units_bytes(c->committed_bytes).text);
     return cuda_status_of_driver(result, "taking memory on the GPU");
 }
 
@@ -150,9 +149,9 @@ void cuda_memory_read(device *d, void *to, const void *from, int64_t bytes) {
     cuda_device *c = cuda_device_use(d);
     if (bytes <= 0)
         return;
-    cuda_device_check(
-        c, cudaMemcpyAsync(to, from, (size_t)bytes, cudaMemcpyDeviceToHost, c->stream),
-        "copying from the GPU");
+    cuda_device_check(c,
+                      cudaMemcpyAsync(to, from, (size_t)bytes, cudaMemcpyDeviceToHost, c->stream),
+                      "copying from the GPU");
     cuda_device_check(c, cudaStreamSynchronize(c->stream), "waiting for a copy from the GPU");
 }
 

@@ -81,9 +81,7 @@ void products_destroy(products *p) {
 /* ---- descriptors ---- */
 
 static cudaDataType_t data_type(int type) {
-    return type == CUDA_DTYPE_BF16  ? CUDA_R_16BF
-           : type == CUDA_DTYPE_F16 ? CUDA_R_16F
-                                    : CUDA_R_32F;
+    return type == CUDA_DTYPE_BF16 ? CUDA_R_16BF : type == CUDA_DTYPE_F16 ? CUDA_R_16F : CUDA_R_32F;
 }
 
 /* Our row-major rows x columns is its column-major columns x rows. */
@@ -95,8 +93,7 @@ static cublasStatus_t describe_matrix(const cublaslt_functions *l, int type, int
         l->layout_create(out, data_type(type), (uint64_t)dense, (uint64_t)other, m->leading);
     int32_t count = (int32_t)batches;
     if (status == CUBLAS_STATUS_SUCCESS)
-        status =
-            l->layout_set(*out, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof count);
+        status = l->layout_set(*out, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof count);
     if (status == CUBLAS_STATUS_SUCCESS)
         status = l->layout_set(*out, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &m->batch_stride,
                                sizeof m->batch_stride);
@@ -110,8 +107,8 @@ static cublasStatus_t describe(const cublaslt_functions *l, product_plan *chosen
     cublasOperation_t second = k->a.has_dense_rows ? CUBLAS_OP_N : CUBLAS_OP_T;
     cublasStatus_t status = l->operation_create(&chosen->operation, compute, CUDA_R_32F);
     if (status == CUBLAS_STATUS_SUCCESS)
-        status = l->operation_set(chosen->operation, CUBLASLT_MATMUL_DESC_TRANSA, &first,
-                                  sizeof first);
+        status =
+            l->operation_set(chosen->operation, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof first);
     if (status == CUBLAS_STATUS_SUCCESS)
         status = l->operation_set(chosen->operation, CUBLASLT_MATMUL_DESC_TRANSB, &second,
                                   sizeof second);
@@ -142,8 +139,7 @@ static product_plan *find(cuda_device *d, products *p, const problem *key) {
     int64_t before = cuda_device_free_bytes() + d->scratch.committed;
     product_plan *made = memory_allocate(1, sizeof *made);
     made->key = *key;
-    made->failure =
-        cublaslt_status(describe(p->library, made), "describing a product to cuBLASLt");
+    made->failure = cublaslt_status(describe(p->library, made), "describing a product to cuBLASLt");
     if (made->failure == DYNO_OK)
         made->failure = product_choose(d, p, made);
     d->footprint.libraries += before - cuda_device_free_bytes() - d->scratch.committed;
@@ -229,8 +225,8 @@ cublasStatus_t product_multiply(const products *p, const product_plan *chosen,
                                 const cublasLtMatmulAlgo_t *algorithm, float alpha, float beta,
                                 const product_operands *o, cudaStream_t stream) {
     return p->library->multiply(p->handle, chosen->operation, &alpha, o->b, chosen->first, o->a,
-                                chosen->second, &beta, o->addend ? o->addend : o->c,
-                                chosen->result, o->c, chosen->result, algorithm, o->workspace,
+                                chosen->second, &beta, o->addend ? o->addend : o->c, chosen->result,
+                                o->c, chosen->result, algorithm, o->workspace,
                                 (size_t)chosen->key.workspace_bytes, stream);
 }
 
@@ -267,8 +263,8 @@ void cuda_product_run(const cuda_product *p, cudaStream_t stream) {
                               .c = (char *)p->c.data + i * b.step[2] * element_bytes(p->c.type),
                               .workspace = p->workspace};
         if (chosen->failure == DYNO_OK)
-            status = product_multiply(d->products, chosen, &chosen->algorithm, p->alpha, p->beta, &o,
-                                      stream);
+            status = product_multiply(d->products, chosen, &chosen->algorithm, p->alpha, p->beta,
+                                      &o, stream);
     }
     dyno_status failure =
         chosen->failure != DYNO_OK ? chosen->failure : cublaslt_status(status, "multiplying");

@@ -20,10 +20,10 @@ enum {
     MOST_CANDIDATES = 32,
     FINALISTS = 5,
     FEWEST_TRIED = 3,
-    BUDGET_NS = 150000000,     /* of the first round, for a problem */
-    ROUND_NS = 2000000,        /* of GPU time that a finalist's timing takes */
+    BUDGET_NS = 150000000, /* of the first round, for a problem */
+    ROUND_NS = 2000000,    /* of GPU time that a finalist's timing takes */
     MOST_REPEATS = 20,
-    LAUNCH_NS = 12000          /* more than the host needs to enqueue a product */
+    LAUNCH_NS = 12000 /* more than the host needs to enqueue a product */
 };
 
 /* ---- the cache ---- */
@@ -156,10 +156,8 @@ static dyno_status make_operands(cuda_device *d, products *p, const problem *k,
     char *at_a = place(&next, a * size, k->a.alignment);
     char *at_b = place(&next, b * size, k->b.alignment);
     char *at_c = place(&next, c * c_size, k->c.alignment);
-    *o = (product_operands){.a = at_a,
-                            .b = at_b,
-                            .c = at_c,
-                            .workspace = place(&next, k->workspace_bytes, 256)};
+    *o = (product_operands){
+        .a = at_a, .b = at_b, .c = at_c, .workspace = place(&next, k->workspace_bytes, 256)};
     cuda_fill_random(at_a, a, (int)k->type, 1, p->stream);
     cuda_fill_random(at_b, b, (int)k->type, 2, p->stream);
     if (k->accumulates)
@@ -182,8 +180,8 @@ static bool time_products(const products *p, const product_plan *chosen,
         cuda_hold((int64_t)repeats * LAUNCH_NS, p->stream);
     bool is_good = cudaEventRecord(p->begin, p->stream) == cudaSuccess;
     for (int i = 0; i < repeats && is_good; i++)
-        is_good = product_multiply(p, chosen, algorithm, 1, beta, o, p->stream) ==
-                  CUBLAS_STATUS_SUCCESS;
+        is_good =
+            product_multiply(p, chosen, algorithm, 1, beta, o, p->stream) == CUBLAS_STATUS_SUCCESS;
     is_good = is_good && cudaEventRecord(p->end, p->stream) == cudaSuccess;
     is_good = cudaStreamSynchronize(p->stream) == cudaSuccess && is_good;
     is_good = is_good && cudaEventElapsedTime(ms, p->begin, p->end) == cudaSuccess;

@@ -57,8 +57,9 @@ static dyno_status prepare_function(CUfunction function, const plan_generated *g
         return dyno_fail(DYNO_UNSUPPORTED, "kernel '%s' has %lld blocks; a grid has 1 to %d",
                          g->symbol, (long long)g->units, INT_MAX);
     if (g->threads < 1 || g->threads > MOST_THREADS)
-        return dyno_fail(DYNO_UNSUPPORTED, "kernel '%s' has blocks of %d threads; they have 1 to %d",
-                         g->symbol, g->threads, MOST_THREADS);
+        return dyno_fail(DYNO_UNSUPPORTED,
+                         "kernel '%s' has blocks of %d threads; they have 1 to %d", g->symbol,
+                         g->threads, MOST_THREADS);
     if (g->shared_bytes <= MOST_SHARED_UNASKED)
         return DYNO_OK;
     return cuda_status_of_driver(
@@ -86,9 +87,8 @@ static dyno_status find_generated(program *r) {
 static dyno_status load_generated(program *r) {
     if (!r->p->generated_count)
         return DYNO_OK;
-    nvrtc_target target = {.toolkit = CUDART_VERSION / 1000,
-                           .major = r->device->major,
-                           .minor = r->device->minor};
+    nvrtc_target target = {
+        .toolkit = CUDART_VERSION / 1000, .major = r->device->major, .minor = r->device->minor};
     nvrtc_code code;
     RETURN_IF_FAILED(nvrtc_compile(r->p->source, &target, &code));
     dyno_status status = cuda_status_of_driver(cuda_driver()->module_load(&r->module, code.bytes),

@@ -10,11 +10,11 @@
 struct program {
     cuda_device *device;
     const plan *p;
-    CUmodule module;        /* NULL when nothing is generated */
-    CUfunction *generated;  /* beside plan.generated */
-    cuda_run **runs;        /* by launch; NULL for generated ones */
-    cudaGraphExec_t graph;  /* NULL until it is captured */
-    int64_t device_bytes;   /* of code and graph, as the device's free memory tells */
+    CUmodule module;       /* NULL when nothing is generated */
+    CUfunction *generated; /* beside plan.generated */
+    cuda_run **runs;       /* by launch; NULL for generated ones */
+    cudaGraphExec_t graph; /* NULL until it is captured */
+    int64_t device_bytes;  /* of code and graph, as the device's free memory tells */
 };
 
 /* Enqueues launch `index`; failures are noted. */
