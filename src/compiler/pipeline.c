@@ -90,7 +90,7 @@ static dyno_status run_casts(graph *g, const pipeline_options *options) {
 
 static dyno_status run_loss_head(graph *g, const pipeline_options *options) {
     if (options->mode == STEP_COMPILED)
-        RETURN_IF_FAILED(swap_loss_head(g));
+        RETURN_IF_FAILED(swap_loss_head(g, options->target));
     precision_allow_tf32(g, options->precision); /* from here on only copies of products come */
     return DYNO_OK;
 }
