@@ -77,21 +77,25 @@ static int member_of(const group_builder *b, const value *v) {
     return -1;
 }
 
+/* How the rows lie, the last dimension being the columns. Returns the rank. */
+static int describe_rows(const tensor *layout, int64_t *dim, int64_t *stride) {
+    tensor rows = *layout;
+    if (--rows.shape.rank <= 0)
+        return 0;
+    tensor_collapse(&rows, 1);
+    for (int i = 0; i < rows.shape.rank; i++) {
+        dim[i] = rows.shape.dim[i];
+        stride[i] = rows.stride[i];
+    }
+    return rows.shape.rank;
+}
+
 static fused_operand describe_operand(const tensor *layout) {
     fused_operand o = {.type = layout->type};
     int rank = layout->shape.rank;
-    if (rank == 0)
-        return o;
-    if (layout->shape.dim[rank - 1] > 1)
+    if (rank && layout->shape.dim[rank - 1] > 1)
         o.column_stride = layout->stride[rank - 1];
-    tensor rows = *layout;
-    rows.shape.rank = rank - 1;
-    if (rank == 1)
-        return o;
-    tensor_collapse(&rows, 1);
-    o.row_rank = rows.shape.rank;
-    memcpy(o.row_dim, rows.shape.dim, sizeof o.row_dim);
-    memcpy(o.row_stride, rows.stride, sizeof o.row_stride);
+    o.row_rank = describe_rows(layout, o.row_dim, o.row_stride);
     return o;
 }
 
@@ -155,7 +159,7 @@ static void describe_members(group_builder *b) {
             m->reads[j] = describe_read(b, n, j);
         if (b->l->escapes[n->outputs[0]->id]) {
             m->output = b->k.output_count;
-            b->k.outputs[b->k.output_count++] = (fused_output){m->type, i};
+            b->k.outputs[b->k.output_count++] = (fused_output){.type = m->type, .member = i};
         }
     }
 }
@@ -285,6 +289,8 @@ dyno_status lower_group(lowering *l, int begin, int end) {
         const value *v = b.members[b.k.outputs[i].member]->outputs[0];
         outputs[i] = lowering_place_dense(l, v, b.members[b.count - 1]->scope, l->p->launch_count);
         l->placed[v->id] = outputs[i];
+        fused_output *o = &b.k.outputs[i];
+        o->row_rank = describe_rows(&outputs[i].layout, o->row_dim, o->row_stride);
     }
     if (b.k.output_count)
         emit_launch(&b, outputs);

@@ -52,10 +52,14 @@ typedef struct fused_operand {
     int64_t column_stride;
 } fused_operand;
 
-/* Memory that is written, dense. */
+/* Memory that is written: rows lie as an operand's do, the columns of a row side by side. A dense
+ * full output has one row dimension of stride `columns`, a row's numbers one of stride 1. Partial
+ * sums of columns (FUSION_BLOCK_REDUCE) are always dense, a row of columns for each unit. */
 typedef struct fused_output {
     dtype type;
     int member;
+    int row_rank;
+    int64_t row_dim[SHAPE_MAX_RANK], row_stride[SHAPE_MAX_RANK];
 } fused_output;
 
 typedef struct fused_kernel {

@@ -75,19 +75,19 @@ static void append_number(double number, text *out) {
         text_format(out, "%af", (double)(float)number);
 }
 
-static void append_row_offset(const fused_operand *o, text *out) {
+static void append_row_offset(int rank, const int64_t *dim, const int64_t *stride, text *out) {
     int64_t below = 1;
     text_append(out, "0");
-    for (int i = o->row_rank - 1; i >= 0; i--) {
-        if (o->row_stride[i] != 0 && o->row_dim[i] > 1) {
+    for (int i = rank - 1; i >= 0; i--) {
+        if (stride[i] != 0 && dim[i] > 1) {
             text_append(out, " + r");
             if (below > 1)
                 text_format(out, " / %lld", (long long)below);
             if (i > 0)
-                text_format(out, " %% %lld", (long long)o->row_dim[i]);
-            text_format(out, " * %lld", (long long)o->row_stride[i]);
+                text_format(out, " %% %lld", (long long)dim[i]);
+            text_format(out, " * %lld", (long long)stride[i]);
         }
-        below *= o->row_dim[i];
+        below *= dim[i];
     }
 }
 
@@ -288,7 +288,7 @@ static void render_pointers(const fused_kernel *k, text *out) {
         const fused_operand *o = &k->operands[i];
         text_format(out, "            const %s *in%d = (const %s *)p[%d] + (", stored_type(o->type),
                     i, stored_type(o->type), i);
-        append_row_offset(o, out);
+        append_row_offset(o->row_rank, o->row_dim, o->row_stride, out);
         text_append(out, ");\n");
         if (o->column_stride == 0)
             text_format(out, "            const %s x%d = load_%s(in%d[0]); (void)x%d;\n",
@@ -299,10 +299,10 @@ static void render_pointers(const fused_kernel *k, text *out) {
         const fused_member *m = &k->members[o->member];
         if (m->kind == FUSION_BLOCK_REDUCE)
             continue;
-        text_format(out, "            %s *out%d = (%s *)p[%d] + r%s", stored_type(o->type), i,
-                    stored_type(o->type), k->operand_count + i, m->is_row ? ";\n" : "");
-        if (!m->is_row)
-            text_format(out, " * %lld;\n", (long long)k->columns);
+        text_format(out, "            %s *out%d = (%s *)p[%d] + (", stored_type(o->type), i,
+                    stored_type(o->type), k->operand_count + i);
+        append_row_offset(o->row_rank, o->row_dim, o->row_stride, out);
+        text_append(out, ");\n");
     }
     for (int i = 0; i < k->member_count; i++)
         if (k->members[i].is_kept)
