@@ -16,15 +16,16 @@
 #include "support/device_bench.h"
 
 enum { ALIGNMENT = 256, GUARD = 256, UNWRITTEN = 0xff, GUARD_BYTE = 0xa5 };
+enum { LARGE_WORKSPACE = 1 << 20 }; /* not worth moving twice for each launch */
 
 struct device_run {
     device *d;
     const plan *p;
     program *ready;
-    char *base;     /* on the device */
-    int64_t *start; /* by buffer */
-    int64_t bytes;
-    unsigned char *before, *after; /* the whole of it, here */
+    char *base;                    /* on the device */
+    int64_t *start;                /* by buffer */
+    int64_t bytes;                 /* that have a copy here; large workspaces lie behind them */
+    unsigned char *before, *after; /* the copy */
 };
 
 static void expect_ok(dyno_status status) {
@@ -34,22 +35,34 @@ static void expect_ok(dyno_status status) {
 
 static int64_t round_up(int64_t bytes) { return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT; }
 
+static bool is_large_workspace(const plan_buffer *b) {
+    return b->role == ROLE_WORKSPACE && b->bytes >= LARGE_WORKSPACE;
+}
+
 device_run *device_run_create(device *d, const plan *p) {
     device_run *r = memory_allocate(1, sizeof *r);
     r->d = d;
     r->p = p;
     r->start = memory_allocate((size_t)p->buffer_count, sizeof *r->start);
     r->bytes = GUARD;
-    for (int i = 0; i < p->buffer_count; i++) {
-        r->start[i] = r->bytes;
-        r->bytes += round_up(p->buffers[i].bytes + GUARD);
-    }
-    r->base = device_bench_memory(d, r->bytes);
+    for (int i = 0; i < p->buffer_count; i++)
+        if (!is_large_workspace(&p->buffers[i])) {
+            r->start[i] = r->bytes;
+            r->bytes += round_up(p->buffers[i].bytes + GUARD);
+        }
+    int64_t total = r->bytes;
+    for (int i = 0; i < p->buffer_count; i++)
+        if (is_large_workspace(&p->buffers[i])) {
+            r->start[i] = total;
+            total += round_up(p->buffers[i].bytes);
+        }
+    r->base = device_bench_memory(d, total);
     r->before = memory_allocate((size_t)r->bytes, 1);
     r->after = memory_allocate((size_t)r->bytes, 1);
     memset(r->before, GUARD_BYTE, (size_t)r->bytes);
     for (int i = 0; i < p->buffer_count; i++)
-        memset(r->before + r->start[i], UNWRITTEN, (size_t)p->buffers[i].bytes);
+        if (!is_large_workspace(&p->buffers[i]))
+            memset(r->before + r->start[i], UNWRITTEN, (size_t)p->buffers[i].bytes);
     expect_ok(d->functions->program_create(d, p, &r->ready));
     return r;
 }
@@ -120,7 +133,7 @@ static unsigned char *find_written(const device_run *r) {
                 memset((char *)t.data + (size_t)at * size, 1, size);
             }
         }
-        if (l->workspace >= 0)
+        if (l->workspace >= 0 && !is_large_workspace(&r->p->buffers[l->workspace]))
             memset(written + r->start[l->workspace], 1, (size_t)r->p->buffers[l->workspace].bytes);
     }
     return written;
@@ -131,9 +144,12 @@ static void expect_nothing_else_written(const device_run *r) {
     for (int64_t i = 0; i < r->bytes; i++) {
         if (written[i] || r->before[i] == r->after[i])
             continue;
-        int buffer = 0;
-        while (buffer + 1 < r->p->buffer_count && r->start[buffer + 1] <= i)
-            buffer++;
+        int buffer = -1;
+        for (int j = 0; j < r->p->buffer_count; j++)
+            if (r->start[j] <= i && (buffer < 0 || r->start[j] > r->start[buffer]))
+                buffer = j;
+        if (buffer < 0)
+            fail_msg("'%s' wrote before its first buffer", r->p->name);
         const plan_launch *l = &r->p->launches[r->p->launch_count - 1];
         fail_msg("'%s' (%s, %d launches) wrote byte %lld of buffer %d, of %lld bytes, which is "
                  "nobody's output",
@@ -174,15 +190,23 @@ static int64_t extent(const tensor *t) {
     return (last + 1) * dtype_bytes(t->type);
 }
 
-static int add_buffer(plan *p, int64_t bytes, bool is_input) {
+static int add_buffer(plan *p, int64_t bytes, role r) {
+    bool is_input = r == ROLE_INPUT;
     plan_buffer buffer = {.bytes = bytes,
-                          .role = is_input ? ROLE_INPUT : ROLE_ACTIVATION,
+                          .role = r,
                           .type = DTYPE_U8,
                           .shape = SHAPE(bytes),
                           .born = is_input ? -1 : 0,
                           .last_used = is_input ? 1 : 0,
                           .is_persistent = is_input};
     return plan_add_buffer(p, &buffer);
+}
+
+/* A buffer for the tensor; what is not dense starts some elements into it. */
+static plan_operand place(plan *p, const tensor *t, uint64_t shift, role r) {
+    int64_t away = tensor_is_contiguous(t) ? 0 : (int64_t)(shift % 8) * dtype_bytes(t->type);
+    return (plan_operand){
+        .buffer = add_buffer(p, away + extent(t), r), .offset = away, .layout = *t};
 }
 
 static plan *plan_kernel(device_kernel *how, const node *n, const kernel *k,
@@ -200,22 +224,13 @@ static plan *plan_kernel(device_kernel *how, const node *n, const kernel *k,
     l->class_name = op_class_name(n->op->class);
     l->generated = -1;
     l->attributes = n->attributes;
-    l->workspace = scratch ? add_buffer(p, (int64_t)scratch, false) : -1;
-    for (int i = 0; i < n->input_count; i++) {
-        const tensor *t = &args->inputs[i];
-        bool is_dense = tensor_is_contiguous(t);
-        int64_t away = is_dense ? 0 : (int64_t)((how->count + (uint64_t)i) % 8);
-        away *= dtype_bytes(t->type);
-        l->inputs[i] = (plan_operand){
-            .buffer = add_buffer(p, away + extent(t), true), .offset = away, .layout = *t};
-    }
+    l->workspace = scratch ? add_buffer(p, (int64_t)scratch, ROLE_WORKSPACE) : -1;
+    for (int i = 0; i < n->input_count; i++)
+        l->inputs[i] = place(p, &args->inputs[i], how->count + (uint64_t)i, ROLE_INPUT);
     for (int i = 0; i < n->output_count; i++) {
         int taken = op_inplace_input(n, i);
-        l->outputs[i] =
-            taken >= 0
-                ? l->inputs[taken]
-                : (plan_operand){.buffer = add_buffer(p, tensor_bytes(&args->outputs[i]), false),
-                                 .layout = args->outputs[i]};
+        l->outputs[i] = taken >= 0 ? l->inputs[taken]
+                                   : place(p, &args->outputs[i], how->count + 5, ROLE_ACTIVATION);
     }
     plan_finish(p);
     how->count++;
@@ -231,7 +246,9 @@ const char *device_kernel_run(void *context, const node *n, const kernel *k, con
         given[i].data = NULL;
     }
     for (int i = 0; i < n->output_count; i++)
-        outputs[i] = tensor_contiguous(NULL, n->outputs[i]->type, &n->outputs[i]->shape);
+        outputs[i] = i == 0 && how->output
+                         ? *how->output
+                         : tensor_contiguous(NULL, n->outputs[i]->type, &n->outputs[i]->shape);
     kernel_args args = {.input_count = n->input_count,
                         .output_count = n->output_count,
                         .inputs = given,
@@ -247,7 +264,7 @@ const char *device_kernel_run(void *context, const node *n, const kernel *k, con
                             extent(&inputs[i]));
         device_run_launch(r);
         for (int i = 0; i < n->output_count; i++) {
-            size_t bytes = (size_t)tensor_bytes(&outputs[i]);
+            size_t bytes = (size_t)extent(&outputs[i]);
             outputs[i].data =
                 memcpy(memory_allocate(bytes, 1), device_run_find(r, &l->outputs[i]).data, bytes);
         }

@@ -31,7 +31,8 @@ tensor device_run_find_name(const device_run *r, const char *name);
  * dense are put at addresses that suit no vector load. */
 typedef struct device_kernel {
     device *d;
-    uint64_t count; /* of runs: what the misalignment is drawn from */
+    uint64_t count;       /* of runs: what the misalignment is drawn from */
+    const tensor *output; /* the layout of output 0; NULL: dense */
 } device_kernel;
 const char *device_kernel_run(void *context, const node *n, const struct kernel *k,
                               const tensor *inputs, tensor *outputs);
