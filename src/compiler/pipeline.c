@@ -53,6 +53,7 @@ static dyno_status run_build(graph *g, const pipeline_options *options) {
 }
 
 static dyno_status run_precision(graph *g, const pipeline_options *options) {
+    RETURN_IF_FAILED(precision_check(options->precision, options->target));
     return precision_apply(g, options->precision);
 }
 
@@ -72,7 +73,10 @@ static dyno_status run_casts(graph *g, const pipeline_options *options) {
 }
 
 static dyno_status run_loss_head(graph *g, const pipeline_options *options) {
-    return options->mode == STEP_COMPILED ? swap_loss_head(g) : DYNO_OK;
+    if (options->mode == STEP_COMPILED)
+        RETURN_IF_FAILED(swap_loss_head(g));
+    precision_allow_tf32(g, options->precision); /* from here on only copies of products come */
+    return DYNO_OK;
 }
 
 static dyno_status run_rematerialize(graph *g, const pipeline_options *options) {
