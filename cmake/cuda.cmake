@@ -40,7 +40,8 @@ set(CUDA_MODULE_COPIES
   src/tensor/tensor.c
   src/plan/hazards.c
   src/ops/matmul/matmul_strided.c
-  src/runtime/cuda_library.c src/runtime/nvrtc.c src/runtime/tuning_cache.c)
+  src/runtime/cuda_library.c src/runtime/nvrtc.c src/runtime/product_problem.c
+  src/runtime/tuning_cache.c)
 
 add_library(dyno_cuda_c OBJECT ${CUDA_MODULE_SOURCES} ${CUDA_MODULE_COPIES})
 target_include_directories(dyno_cuda_c PRIVATE src include)
