@@ -15,6 +15,7 @@
 #include "compiler/low_copies.h"
 #include "measure/timing.h"
 #include "train/loss_scale.h"
+#include "train/split_weights.h"
 #include "train/step_plan.h"
 #include "train/weights.h"
 
@@ -188,13 +189,35 @@ static bool has_low_copies(const storage *s, const plan *p) {
     return true;
 }
 
-/* Weights are drawn once per model. */
-static dyno_status fill_weights(bench_model *m, bool has_copies, uint64_t seed) {
-    if (!m->has_weights) {
-        m->has_weights = true;
-        return weights_init(m->shared, m->config, seed);
+/* Weights are drawn once per model. All else that the cell before left goes back first, so that
+ * each cell's memory is its own. */
+static dyno_status prepare_cell(bench_model *m, const plan *p, uint64_t seed, results_cell *cell,
+                                executor **out) {
+    *out = NULL;
+    held_weights *held = NULL;
+    if (m->has_weights)
+        RETURN_IF_FAILED(weights_hold(m->shared, m->config, p, &held));
+    storage_keep_parameters(m->shared, p);
+    memory_pool_trim(m->pool);
+    timing_reset_peak_rss();
+    bool has_copies = has_low_copies(m->shared, p);
+    int64_t begin = clock_now_ns();
+    dyno_status status = executor_create(p, m->pool, m->shared, out);
+    cell_set_metric(cell, "setup_ns", "ns", clock_now_ns() - begin);
+    if (status == DYNO_OK && held)
+        status = weights_restore(m->shared, held);
+    else if (status == DYNO_OK && !m->has_weights)
+        status = weights_init(m->shared, m->config, seed);
+    else if (status == DYNO_OK && !has_copies)
+        status = weights_fill_low_copies(m->shared, m->config);
+    /* Weights that were held for a cell that could not be set up are drawn anew for the next. */
+    m->has_weights = status == DYNO_OK || (m->has_weights && !held);
+    held_weights_destroy(held);
+    if (status != DYNO_OK) {
+        executor_destroy(*out);
+        *out = NULL;
     }
-    return has_copies ? DYNO_OK : weights_fill_low_copies(m->shared, m->config);
+    return status;
 }
 
 static dyno_status time_cell(grid *g, executor *e, const plan *p, int64_t warmup,
@@ -210,22 +233,12 @@ static dyno_status time_cell(grid *g, executor *e, const plan *p, int64_t warmup
     return flags_switch(g->given, "breakdown") ? timing_break_down(e, p, &options, cell) : DYNO_OK;
 }
 
-/* All that the cell before left but weights goes back first, so that each cell's memory is its
- * own. */
 static dyno_status run_cell(grid *g, bench_model *m, const plan *p, int64_t warmup,
                             results_cell *cell) {
-    storage_keep_parameters(m->shared, p);
-    memory_pool_trim(m->pool);
-    timing_reset_peak_rss();
-    bool has_copies = has_low_copies(m->shared, p);
-    executor *e;
-    int64_t begin = clock_now_ns();
-    RETURN_IF_FAILED(executor_create(p, m->pool, m->shared, &e));
-    cell_set_metric(cell, "setup_ns", "ns", clock_now_ns() - begin);
     uint64_t seed = (uint64_t)flags_integer(g->given, "seed");
-    dyno_status status = fill_weights(m, has_copies, seed);
-    if (status == DYNO_OK)
-        status = fill_inputs(e, m->config, seed);
+    executor *e;
+    RETURN_IF_FAILED(prepare_cell(m, p, seed, cell, &e));
+    dyno_status status = fill_inputs(e, m->config, seed);
     if (status == DYNO_OK)
         status = time_cell(g, e, p, warmup, cell, m->pool);
     executor_destroy(e);

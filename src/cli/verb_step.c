@@ -16,6 +16,7 @@
 #include "cli/sweep.h"
 #include "train/hf_directory.h"
 #include "train/safetensors.h"
+#include "train/split_weights.h"
 #include "train/tokens.h"
 #include "train/trainer.h"
 
@@ -224,15 +225,29 @@ static dyno_status append_tensor(step_job *job, const char *name) {
     return status;
 }
 
-/* "g." before each name gives the gradients, "" the weights. */
-static dyno_status append_parameters(step_job *job, const char *prefix) {
+static dyno_status append_gradients(step_job *job) {
     const model_config *config = hf_directory_config(job->directory);
     for (int i = 0; i < model_parameter_count(config); i++) {
         char name[128];
-        snprintf(name, sizeof name, "%s%s", prefix, model_parameter_at(config, i).name);
+        snprintf(name, sizeof name, "g.%s", model_parameter_at(config, i).name);
         RETURN_IF_FAILED(append_tensor(job, name));
     }
     return DYNO_OK;
+}
+
+static dyno_status append_weights(step_job *job) {
+    const model_config *config = hf_directory_config(job->directory);
+    dyno_status status = DYNO_OK;
+    for (int i = 0; i < model_parameter_count(config) && status == DYNO_OK; i++) {
+        model_parameter p = model_parameter_at(config, i);
+        size_t count = (size_t)shape_elements(&p.shape);
+        float *values = memory_allocate(count, sizeof *values);
+        status = weight_read(trainer_storage(job->model), &p, values);
+        if (status == DYNO_OK)
+            status = safetensors_writer_append(job->writer, values, count * sizeof *values);
+        free(values);
+    }
+    return status;
 }
 
 static dyno_status read_step(const step_job *job, int64_t k, int32_t *ids) {
@@ -251,7 +266,7 @@ static dyno_status run_step(step_job *job, int64_t k, int32_t *ids, float *loss)
     RETURN_IF_FAILED(trainer_finish(job->model, loss));
     if (k == 0 && job->dump.logits)
         RETURN_IF_FAILED(append_tensor(job, "logits"));
-    return k == 0 && job->dump.gradients ? append_parameters(job, "g.") : DYNO_OK;
+    return k == 0 && job->dump.gradients ? append_gradients(job) : DYNO_OK;
 }
 
 static dyno_status run_steps(step_job *job, float *losses) {
@@ -290,7 +305,7 @@ static dyno_status run_job(step_job *job) {
         status =
             safetensors_writer_append(job->writer, losses, (size_t)job->steps * sizeof *losses);
     if (status == DYNO_OK && job->dump.weights)
-        status = append_parameters(job, "");
+        status = append_weights(job);
     const char *directory = flags_text(job->given, "save");
     if (status == DYNO_OK && directory)
         status = weights_save(trainer_storage(job->model), hf_directory_config(job->directory),

@@ -515,15 +515,26 @@ static void weights_go_to_a_device_and_come_back(void **state) {
     hf_directory_close(directory);
     expect_same_weights(a, b);
     expect_same_weights(a, c);
+    trainer_destroy(a);
+    trainer_destroy(b);
+    trainer_destroy(c);
+    device_close(fake_device_base(f));
+    scratch_remove(&made);
+}
+
+/* In fp16 a weight is there whole, and its low copy can be made again from it. */
+static void low_copies_on_a_device_are_filled(void **state) {
+    (void)state;
+    fake_device *f = fake_device_create(POOL_BYTES, true);
+    trainer *a = make_trainer(device_cpu(), STEP_COMPILED, PRECISION_FP16);
+    trainer *b = make_trainer(fake_device_base(f), STEP_COMPILED, PRECISION_FP16);
     char low[16 * 16 * 2] = {0}, *name = (char[]){"low.model.layers.0.self_attn.q_proj.weight"};
     expect_ok(storage_write(trainer_storage(b), name, low, sizeof low));
     expect_ok(weights_fill_low_copies(trainer_storage(b), &tiny));
     expect_same_weights(a, b);
     trainer_destroy(a);
     trainer_destroy(b);
-    trainer_destroy(c);
     device_close(fake_device_base(f));
-    scratch_remove(&made);
 }
 
 static void steps_on_a_device_are_timed_and_broken_down(void **state) {
@@ -596,6 +607,7 @@ int main(void) {
         cmocka_unit_test(a_device_without_memory_fails_one_cell_and_serves_the_next),
         cmocka_unit_test(training_goes_the_same_way_on_every_device),
         cmocka_unit_test(weights_go_to_a_device_and_come_back),
+        cmocka_unit_test(low_copies_on_a_device_are_filled),
         cmocka_unit_test(steps_on_a_device_are_timed_and_broken_down),
         cmocka_unit_test(attention_alone_runs_on_every_device),
     };
