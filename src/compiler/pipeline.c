@@ -66,6 +66,7 @@ static dyno_status run_build(graph *g, const pipeline_options *options) {
 }
 
 static dyno_status run_precision(graph *g, const pipeline_options *options) {
+    RETURN_IF_FAILED(precision_check(options->precision, options->target));
     return precision_apply(g, options->precision);
 }
 
@@ -88,7 +89,10 @@ static dyno_status run_casts(graph *g, const pipeline_options *options) {
 }
 
 static dyno_status run_loss_head(graph *g, const pipeline_options *options) {
-    return options->mode == STEP_COMPILED ? swap_loss_head(g) : DYNO_OK;
+    if (options->mode == STEP_COMPILED)
+        RETURN_IF_FAILED(swap_loss_head(g, options->target));
+    precision_allow_tf32(g, options->precision); /* from here on only copies of products come */
+    return DYNO_OK;
 }
 
 static dyno_status run_rematerialize(graph *g, const pipeline_options *options) {
@@ -119,7 +123,9 @@ static dyno_status run_simplify(graph *g, const pipeline_options *options) {
 }
 
 static dyno_status run_fuse(graph *g, const pipeline_options *options) {
-    return options->mode == STEP_COMPILED ? fuse_groups(g) : DYNO_OK;
+    if (options->mode == STEP_COMPILED)
+        return fuse_groups(g, options->target);
+    return options->target == BACKEND_CUDA ? fuse_each(g) : DYNO_OK;
 }
 
 dyno_status pipeline_compile(graph *g, const pipeline_options *options, plan **out) {
@@ -136,7 +142,7 @@ dyno_status pipeline_compile(graph *g, const pipeline_options *options, plan **o
         {"recompute", run_recompute},         /* activation checkpointing */
         {"optimizer", run_optimizer},         /* clipping and AdamW */
         {"simplify", run_simplify},           /* compiled: common subexpressions, dead code */
-        {"fuse", run_fuse},                   /* compiled: groups that become one kernel each */
+        {"fuse", run_fuse},                   /* groups of nodes that become one kernel each */
     };
     *out = NULL;
     for (size_t i = 0; i < sizeof passes / sizeof *passes; i++) {

@@ -31,10 +31,10 @@ static dyno_status not_there(const model_parameter *parameter) {
 
 /* ---- halves ---- */
 
-/* The parameter's elements in f32, and what lies in storage. */
+/* The parameter's elements in f32, and their halves. */
 typedef struct halves {
     float *whole;
-    uint16_t *high, *rest; /* rest may be NULL */
+    uint16_t *high, *rest;
     dtype low;
 } halves;
 
@@ -52,44 +52,58 @@ static void split_range(void *context, int64_t begin, int64_t end) {
     }
     for (int64_t i = begin; i < end; i++) {
         h->high[i] = split_weight_high(h->whole[i]);
-        if (h->rest)
-            h->rest[i] = split_weight_rest(h->whole[i]);
+        h->rest[i] = split_weight_rest(h->whole[i]);
     }
 }
 
 enum { GRAIN = 16384 };
 
+/* Memory of the host for the two halves of `count` elements, and where they are in it. */
+static uint16_t *room_for_halves(int64_t count, halves *h) {
+    h->high = memory_allocate((size_t)count * 2, sizeof *h->high);
+    h->rest = h->high + count;
+    return h->high;
+}
+
 dyno_status weight_read(const storage *s, const model_parameter *parameter, float *to) {
-    int64_t count = shape_elements(&parameter->shape);
-    const void *whole = storage_find(s, parameter->name);
-    if (whole) {
-        memcpy(to, whole, (size_t)count * sizeof *to);
-        return DYNO_OK;
-    }
-    halves h = {.whole = to,
-                .high = storage_find(s, label(LOW_COPY_PREFIX, parameter).text),
-                .rest = storage_find(s, label(WEIGHT_REST_PREFIX, parameter).text)};
-    if (!h.high || !h.rest)
+    int64_t count = shape_elements(&parameter->shape), bytes = count * (int64_t)sizeof(uint16_t);
+    weight_label high = label(LOW_COPY_PREFIX, parameter);
+    weight_label rest = label(WEIGHT_REST_PREFIX, parameter);
+    if (has(s, parameter->name))
+        return storage_read(s, parameter->name, to, count * (int64_t)sizeof *to);
+    if (!has(s, high.text) || !has(s, rest.text))
         return not_there(parameter);
-    threads_for(count, GRAIN, join_range, &h);
-    return DYNO_OK;
+    halves h = {.whole = to};
+    uint16_t *room = room_for_halves(count, &h);
+    dyno_status status = storage_read(s, high.text, h.high, bytes);
+    if (status == DYNO_OK)
+        status = storage_read(s, rest.text, h.rest, bytes);
+    if (status == DYNO_OK)
+        threads_for(count, GRAIN, join_range, &h);
+    free(room);
+    return status;
 }
 
 dyno_status weight_write(storage *s, const model_parameter *parameter, const float *from) {
-    int64_t count = shape_elements(&parameter->shape);
-    float *whole = storage_find(s, parameter->name);
-    tensor low = storage_find_tensor(s, label(LOW_COPY_PREFIX, parameter).text);
-    halves h = {.whole = (float *)from,
-                .high = low.data,
-                .rest = storage_find(s, label(WEIGHT_REST_PREFIX, parameter).text),
-                .low = low.type};
-    if (!whole && !(h.high && h.rest))
+    int64_t count = shape_elements(&parameter->shape), bytes = count * (int64_t)sizeof(uint16_t);
+    weight_label high = label(LOW_COPY_PREFIX, parameter);
+    weight_label rest = label(WEIGHT_REST_PREFIX, parameter);
+    bool has_whole = has(s, parameter->name), has_rest = has(s, rest.text);
+    tensor low = storage_find_tensor(s, high.text);
+    if (!has_whole && !(low.data && has_rest))
         return not_there(parameter);
-    if (whole)
-        memcpy(whole, from, (size_t)count * sizeof *from);
-    if (h.high)
-        threads_for(count, GRAIN, split_range, &h);
-    return DYNO_OK;
+    if (has_whole)
+        RETURN_IF_FAILED(storage_write(s, parameter->name, from, count * (int64_t)sizeof *from));
+    if (!low.data)
+        return DYNO_OK;
+    halves h = {.whole = (float *)from, .low = low.type};
+    uint16_t *room = room_for_halves(count, &h);
+    threads_for(count, GRAIN, split_range, &h);
+    dyno_status status = storage_write(s, high.text, h.high, bytes);
+    if (status == DYNO_OK && has_rest)
+        status = storage_write(s, rest.text, h.rest, bytes);
+    free(room);
+    return status;
 }
 
 bool weight_has_copy(const storage *s, const model_parameter *parameter) {

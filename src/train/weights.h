@@ -7,11 +7,11 @@
 #include "train/hf_directory.h"
 
 /* First values, the same for a seed whatever the number of threads. */
-void weights_init(storage *s, const model_config *config, uint64_t seed);
+NODISCARD dyno_status weights_init(storage *s, const model_config *config, uint64_t seed);
 NODISCARD dyno_status weights_load(storage *s, const hf_directory *directory);
 /* Rounds every whole parameter into its low copy ("low.P", compiler/low_copies.h) where the storage
  * has one: for plans that come after the weights. */
-void weights_fill_low_copies(storage *s, const model_config *config);
+NODISCARD dyno_status weights_fill_low_copies(storage *s, const model_config *config);
 /* As a Hugging Face directory. */
 NODISCARD dyno_status weights_save(const storage *s, const model_config *config, const char *path);
 

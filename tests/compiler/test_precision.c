@@ -309,7 +309,7 @@ static void names_are_parsed_back(void **state) {
         assert_int_equal(p, i);
     }
     precision p;
-    expect_failure(precision_parse("fp8", &p), DYNO_INVALID, "there are fp32, bf16 and fp16");
+    expect_failure(precision_parse("fp8", &p), DYNO_INVALID, "there are fp32, tf32, bf16 and fp16");
 }
 
 /* ---- whole models ---- */
@@ -333,9 +333,10 @@ static trainer *make(precision p, step_mode mode, step_pass pass) {
     options.pipeline.mode = mode;
     options.keep_logits = false;
     trainer *t;
-    if (trainer_create(&options, MEMORY_LIMIT, &t) != DYNO_OK)
+    if (trainer_create(device_cpu(), &options, MEMORY_LIMIT, &t) != DYNO_OK)
         fail_msg("%s", dyno_error_message());
-    weights_init(trainer_storage(t), &tiny, 3);
+    if (weights_init(trainer_storage(t), &tiny, 3) != DYNO_OK)
+        fail_msg("%s", dyno_error_message());
     return t;
 }
 

@@ -24,7 +24,7 @@ static void expect(dyno_status status) {
 step_bench step_bench_create(const model_config *config, plan *p, uint64_t seed,
                              bool is_recording) {
     step_bench b = {.config = *config, .p = p};
-    expect(memory_pool_create(POOL_BYTES, &b.pool));
+    expect(memory_pool_create(device_cpu(), POOL_BYTES, &b.pool));
     if (is_recording)
         memory_pool_start_recording(b.pool);
     b.shared = storage_create(b.pool);

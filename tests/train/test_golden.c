@@ -155,7 +155,7 @@ static answers run_steps(const golden *c, int threads, trainer **model) {
     answers a = answers_reserve(c);
     int64_t rows = c->options.batch * c->options.context;
     threads_set_count(threads);
-    expect_ok(trainer_create(&c->options, MEMORY_LIMIT, &t), c->path);
+    expect_ok(trainer_create(device_cpu(), &c->options, MEMORY_LIMIT, &t), c->path);
     expect_ok(weights_load(trainer_storage(t), c->model), c->path);
     for (int64_t k = 0; k < c->steps; k++) {
         float loss;

@@ -49,8 +49,8 @@ static step_options options_of(step_mode mode, precision kind, step_pass pass) {
 
 static trainer *make(const step_options *options) {
     trainer *t;
-    expect_ok(trainer_create(options, MEMORY_LIMIT, &t));
-    weights_init(trainer_storage(t), &tiny, 3);
+    expect_ok(trainer_create(device_cpu(), options, MEMORY_LIMIT, &t));
+    expect_ok(weights_init(trainer_storage(t), &tiny, 3));
     return t;
 }
 
@@ -194,7 +194,7 @@ static void weights_go_from_plan_to_plan_without_losing_a_bit(void **state) {
     step_options first = options_of(STEP_EAGER, PRECISION_FP32, STEP_FORWARD);
     trainer *wanted = make(&first);
     memory_pool *pool;
-    expect_ok(memory_pool_create(MEMORY_LIMIT, &pool));
+    expect_ok(memory_pool_create(device_cpu(), MEMORY_LIMIT, &pool));
     storage *shared = storage_create(pool);
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
         step_options options = options_of(ways[i].mode, ways[i].kind, ways[i].pass);
@@ -210,9 +210,9 @@ static void weights_go_from_plan_to_plan_without_losing_a_bit(void **state) {
         if (held)
             expect_ok(weights_restore(shared, held));
         else if (!i)
-            weights_init(shared, &tiny, 3);
+            expect_ok(weights_init(shared, &tiny, 3));
         else
-            weights_fill_low_copies(shared, &tiny);
+            expect_ok(weights_fill_low_copies(shared, &tiny));
         held_weights_destroy(held);
         expect_same_weights(shared, trainer_storage(wanted));
         executor_destroy(e);

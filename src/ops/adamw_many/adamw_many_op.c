@@ -249,6 +249,9 @@ static const kernel adamw_many_f32 = {.name = "adamw_many_blocks",
                                       .workspace_bytes = workspace_bytes,
                                       .run = run};
 
+static const kernel adamw_many_cuda = {
+    .name = "adamw_many_cuda", .backend = BACKEND_CUDA, .reject = reject};
+
 const op op_adamw_many = {.name = "adamw_many",
                           .summary = "AdamW updates of many parameters and their low copies, "
                                      "in place",
@@ -260,7 +263,8 @@ const op op_adamw_many = {.name = "adamw_many",
                           .cost = cost,
                           .reference = reference,
                           .inplace_input = inplace_input,
-                          .kernels = (const kernel *const[]){&adamw_many_f32, NULL}};
+                          .kernels =
+                              (const kernel *const[]){&adamw_many_f32, &adamw_many_cuda, NULL}};
 
 value *build_adamw_many(graph *g, const adamw_parameter *parameters, int count,
                         value *learning_rate, value *step, value *gradient_scale,

@@ -5,6 +5,7 @@
 #include "ops/cast/convert.h"
 #include "ops/elementwise.h"
 #include "ops/global_norm/global_norm.h"
+#include "ops/global_norm/global_norm_blocks.h"
 
 static dyno_status infer(const node *n, value_type *outputs) {
     for (int i = 0; i < n->input_count; i++)
@@ -107,6 +108,27 @@ static const kernel global_norm_f32 = {.name = "global_norm_f32",
                                        .workspace_bytes = workspace_bytes,
                                        .run = run};
 
+static size_t workspace_bytes_cuda(const kernel_args *args) {
+    int64_t blocks = 0;
+    for (int i = 0; i < args->input_count; i++)
+        blocks += global_norm_blocks(shape_elements(&args->inputs[i].shape));
+    return (size_t)blocks * sizeof(double);
+}
+
+static const char *reject_cuda(const kernel_args *args) {
+    for (int i = 0; i < args->input_count; i++)
+        if (!tensor_is_contiguous(&args->inputs[i]))
+            return "inputs must be dense";
+        else if (args->inputs[i].type == DTYPE_F64)
+            return "inputs must be f32, bf16 or f16";
+    return NULL;
+}
+
+static const kernel global_norm_cuda = {.name = "global_norm_cuda",
+                                        .backend = BACKEND_CUDA,
+                                        .reject = reject_cuda,
+                                        .workspace_bytes = workspace_bytes_cuda};
+
 const op op_global_norm = {.name = "global_norm",
                            .summary = "Euclidean norm of all inputs together",
                            .class = OP_CLASS_OPTIMIZER,
@@ -115,7 +137,8 @@ const op op_global_norm = {.name = "global_norm",
                            .infer = infer,
                            .cost = cost,
                            .reference = reference,
-                           .kernels = (const kernel *const[]){&global_norm_f32, NULL}};
+                           .kernels =
+                               (const kernel *const[]){&global_norm_f32, &global_norm_cuda, NULL}};
 
 value *build_global_norm(graph *g, value *const *values, int count) {
     return graph_add_node(g, &op_global_norm, values, count, NULL, 0);
