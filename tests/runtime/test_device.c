@@ -323,13 +323,22 @@ static void phases_that_take_turns_are_told_apart_only_where_it_costs_nothing(vo
         expect_ok(executor_create(b.p, b.pool, b.shared, &b.e));
         step_times times;
         expect_ok(executor_run(b.e, NULL, &times));
-        assert_true(times.phase_ns[PHASE_FORWARD] > 0 && times.phase_ns[PHASE_BACKWARD] > 0);
+        assert_true(times.phase_ns[PHASE_FORWARD] > 0);
+        assert_int_equal(times.phase_ns[PHASE_BACKWARD] > 0, !can_capture);
         assert_int_equal(times.phase_ns[PHASE_OPTIMIZER] > 0, !can_capture);
+        assert_int_equal(times.together_ns > 0, can_capture);
         assert_int_equal(times.total_ns, times.phase_ns[PHASE_FORWARD] +
                                              times.phase_ns[PHASE_BACKWARD] +
-                                             times.phase_ns[PHASE_OPTIMIZER]);
+                                             times.phase_ns[PHASE_OPTIMIZER] + times.together_ns);
         if (can_capture)
             assert_int_equal(f->marks, 1);
+        results *run = results_create("bench", 0, NULL);
+        results_cell *cell = results_add_cell(run);
+        expect_ok(timing_run(b.e, b.p, &(timing_options){.steps = 2}, cell));
+        assert_int_equal(cell_find_series(cell, "forward")->count, 2);
+        assert_int_equal(cell_find_series(cell, "backward") != NULL, !can_capture);
+        assert_int_equal(cell_find_series(cell, "backward+optimizer") != NULL, can_capture);
+        results_destroy(run);
         bench_destroy(&b);
         device_close(fake_device_base(f));
     }
