@@ -10,8 +10,10 @@ dyno_status attention_plan_naive(const attention_plan_options *options, plan **o
     attention_options alone = {.shape = options->shape,
                                .is_causal = options->is_causal,
                                .has_loss = options->pass == STEP_BACKWARD};
-    pipeline_options pipeline = {
-        .pass = options->pass, .mode = options->mode, .target = BACKEND_CPU};
+    pipeline_options pipeline = {.pass = options->pass,
+                                 .mode = options->mode,
+                                 .attention = ATTENTION_NAIVE,
+                                 .target = BACKEND_CPU};
     graph *g;
     RETURN_IF_FAILED(attention_build(&alone, &g));
     dyno_status status = pipeline_compile(g, &pipeline, out);

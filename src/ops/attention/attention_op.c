@@ -45,8 +45,9 @@ static dyno_status infer_gradient(const node *n, value_type *outputs) {
     for (int i = ATTENTION_O; i <= ATTENTION_DO; i++)
         if (!shape_equal(&n->inputs[i]->shape, &q->shape) || n->inputs[i]->type != q->type)
             return dyno_fail(DYNO_INVALID, "O or dO is %s[%s]; want %s[%s]",
-                             dtype_name(n->inputs[i]->type), shape_format(&n->inputs[i]->shape).text,
-                             dtype_name(q->type), shape_format(&q->shape).text);
+                             dtype_name(n->inputs[i]->type),
+                             shape_format(&n->inputs[i]->shape).text, dtype_name(q->type),
+                             shape_format(&q->shape).text);
     value_type want = log_sum_exp_type(n);
     if (!shape_equal(&lse->shape, &want.shape) || lse->type != want.type)
         return dyno_fail(DYNO_INVALID, "LSE is %s[%s]; want f32[%s]", dtype_name(lse->type),
@@ -96,8 +97,8 @@ static void log_sum_exp_gradient(graph *g, const node *n, value *c, const bool *
     }
     if (wanted[ATTENTION_K]) {
         value *from_above = build_multiply(g, build_cast(g, q, DTYPE_F32), c);
-        value *dk =
-            build_attention_gradient(g, n, build_cast(g, from_above, q->type))->producer->outputs[2];
+        value *dk = build_attention_gradient(g, n, build_cast(g, from_above, q->type))
+                        ->producer->outputs[2];
         dk = build_scale(g, build_cast(g, dk, DTYPE_F32), scale);
         dx[ATTENTION_K] = build_cast(g, dk, k->type);
     }
@@ -162,9 +163,8 @@ value *build_attention_gradient(graph *g, const node *attention, value *output_g
         (value *[]){in[ATTENTION_Q], in[ATTENTION_K], in[ATTENTION_V], out[0], output_gradient,
                     out[1]},
         6,
-        (attribute[]){
-            ATTR_INTEGER("causal", attribute_integer(&attention->attributes, "causal")),
-            ATTR_REAL("scale", attribute_real(&attention->attributes, "scale"))},
+        (attribute[]){ATTR_INTEGER("causal", attribute_integer(&attention->attributes, "causal")),
+                      ATTR_REAL("scale", attribute_real(&attention->attributes, "scale"))},
         2);
 }
 

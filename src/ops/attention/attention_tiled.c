@@ -7,8 +7,8 @@
  * The gradients need P again, which LSE gives without another search for the maximum:
  *   P = exp(S - LSE)     dP = dO V^T     D_i = dO_i . O_i     dS = P (dP - D)
  *   dQ = scale dS K      dK = scale dS^T Q     dV = P^T dO
- * dQ is added up by the owner of a query tile and dK, dV by that of a key tile, each in the order of
- * its tiles: P is computed twice, and no sum depends on the number of threads.
+ * dQ is added up by the owner of a query tile and dK, dV by that of a key tile, each in the order
+ * of its tiles: P is computed twice, and no sum depends on the number of threads.
  *
  * Numbers are f32 from where they are loaded to where they are stored. Tiles lie on the stack. */
 #include <math.h>
