@@ -127,6 +127,48 @@ static void gradient(graph *g, const node *n, value *const *dy, const bool *want
     }
 }
 
+/* ---- CUDA ---- */
+
+static const char *reject_cuda(const kernel_args *args, bool is_f32) {
+    if ((args->inputs[ATTENTION_Q].type == DTYPE_F32) != is_f32)
+        return is_f32 ? "takes f32" : "takes bf16 and f16";
+    if (!(attribute_real(args->attributes, "scale") > 0))
+        return "the scale must be above 0";
+    attention_problem p = attention_describe(args);
+    int64_t most = INT32_MAX / 2;
+    if (p.queries > most || p.keys > most ||
+        p.batch * p.heads * (1 + (p.queries > p.keys ? p.queries : p.keys) / 16) > most)
+        return "there are more tiles than a grid has blocks";
+    return attention_reject_layout(args);
+}
+
+static const char *reject_low(const kernel_args *args) { return reject_cuda(args, false); }
+static const char *reject_f32(const kernel_args *args) { return reject_cuda(args, true); }
+
+/* D = rowsum(O dO). */
+static size_t gradient_workspace(const kernel_args *args) {
+    return (size_t)shape_elements(&args->inputs[ATTENTION_LSE].shape) * sizeof(float);
+}
+
+static const kernel attention_cuda = {.name = "attention_cuda",
+                                      .backend = BACKEND_CUDA,
+                                      .reject = reject_low,
+                                      .writes_strided = true};
+static const kernel attention_cuda_f32 = {.name = "attention_cuda_f32",
+                                          .backend = BACKEND_CUDA,
+                                          .reject = reject_f32,
+                                          .writes_strided = true};
+static const kernel attention_gradient_cuda = {.name = "attention_gradient_cuda",
+                                               .backend = BACKEND_CUDA,
+                                               .reject = reject_low,
+                                               .workspace_bytes = gradient_workspace,
+                                               .writes_strided = true};
+static const kernel attention_gradient_cuda_f32 = {.name = "attention_gradient_cuda_f32",
+                                                   .backend = BACKEND_CUDA,
+                                                   .reject = reject_f32,
+                                                   .workspace_bytes = gradient_workspace,
+                                                   .writes_strided = true};
+
 const op op_attention = {
     .name = "attention",
     .summary = "softmax(scale Q K^T) V without the matrix of scores, and its log-sum-exp",
@@ -137,7 +179,8 @@ const op op_attention = {
     .gradient = gradient,
     .cost = cost,
     .reference = attention_reference,
-    .kernels = (const kernel *const[]){&attention_tiled, NULL}};
+    .kernels =
+        (const kernel *const[]){&attention_tiled, &attention_cuda, &attention_cuda_f32, NULL}};
 
 const op op_attention_gradient = {
     .name = "attention_gradient",
@@ -148,7 +191,8 @@ const op op_attention_gradient = {
     .infer = infer_gradient,
     .cost = gradient_cost,
     .reference = attention_gradient_reference,
-    .kernels = (const kernel *const[]){&attention_gradient_tiled, NULL}};
+    .kernels = (const kernel *const[]){&attention_gradient_tiled, &attention_gradient_cuda,
+                                       &attention_gradient_cuda_f32, NULL}};
 
 value *build_attention_node(graph *g, value *q, value *k, value *v, bool is_causal, double scale) {
     return graph_add_node(
