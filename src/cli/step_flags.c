@@ -26,6 +26,8 @@ dyno_status step_flags_resolve(const flags *given, step_variant **out, int *coun
                         status = recompute_parse(recompute[r], &v.recompute);
                     if (status == DYNO_OK)
                         status = attention_way_parse(way[w], &v.attention);
+                    if (status == DYNO_OK)
+                        status = gradients_parse(flags_text(given, "gradients"), &v.gradients);
                     if (v.mode == STEP_EAGER)
                         v.attention = ATTENTION_NAIVE;
                     if (v.mode != STEP_EAGER || w == 0)
@@ -59,6 +61,7 @@ void step_variant_apply(const step_variant *variant, pipeline_options *options) 
     options->precision = variant->precision;
     options->attention = variant->attention;
     options->recompute = variant->recompute;
+    options->gradients = variant->gradients;
 }
 
 void step_variant_describe(const step_variant *variant, results_cell *cell) {
@@ -66,4 +69,6 @@ void step_variant_describe(const step_variant *variant, results_cell *cell) {
     cell_set_text(cell, "math", precision_name(variant->precision));
     cell_set_text(cell, "attention", attention_way_name(variant->attention));
     cell_set_text(cell, "recompute", recompute_format(&variant->recompute).text);
+    bool are_low = variant->mode == STEP_COMPILED && variant->gradients == GRADIENTS_LOW;
+    cell_set_text(cell, "gradients", precision_name(are_low ? variant->precision : PRECISION_FP32));
 }

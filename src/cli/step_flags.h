@@ -1,5 +1,5 @@
-/* step_flags.h - the flags that say how a step is run: mode, precision, attention,
- * recompute. */
+/* step_flags.h - the flags that say how a step is run: mode, precision, attention, recompute,
+ * gradients. */
 #ifndef CLI_STEP_FLAGS_H
 #define CLI_STEP_FLAGS_H
 
@@ -27,6 +27,12 @@
          "flash",                                                                                  \
          .help = "of compiled mode; flash: the scores never exist together; naive: they do",       \
          .choices = ATTENTION_WAY_CHOICES},                                                        \
+        {"gradients",                                                                              \
+         "TYPE",                                                                                   \
+         FLAG_CHOICE,                                                                              \
+         "low",                                                                                    \
+         .help = "of weights, compiled in low precision: low, as the products give them, or fp32", \
+         .choices = GRADIENTS_CHOICES},                                                            \
     {                                                                                              \
         "recompute", "LIST", FLAG_TEXT_LIST, "none",                                               \
             .help = "blocks whose forward the backward runs again to save memory: none, every:K, " \
@@ -39,6 +45,7 @@ typedef struct step_variant {
     precision precision;
     attention_way attention; /* ATTENTION_NAIVE in eager mode */
     recompute_options recompute;
+    gradients_type gradients;
 } step_variant;
 
 /* Every combination of what the flags list; the caller frees *out. */
@@ -47,7 +54,7 @@ NODISCARD dyno_status step_flags_resolve(const flags *given, step_variant **out,
 NODISCARD dyno_status step_flags_resolve_one(const flags *given, step_variant *out);
 
 void step_variant_apply(const step_variant *variant, pipeline_options *options);
-/* Sets the parameters mode, math, attention and recompute. */
+/* Sets the parameters mode, math, attention, recompute and gradients. */
 void step_variant_describe(const step_variant *variant, results_cell *cell);
 
 #endif

@@ -227,10 +227,14 @@ dyno_status lower_graph(const graph *g, backend target, plan **out) {
     lower_find_escapes(&l);
     dyno_status status = lower_nodes(&l);
     if (l.source.length)
-        l.p->source =
-            arena_format(l.p->memory, "%s%s", fused_kernel_c_prelude(), text_string(&l.source));
+        l.p->source = arena_format(l.p->memory, "%s%s",
+                                   target == BACKEND_CUDA ? fused_kernel_cuda_prelude()
+                                                          : fused_kernel_c_prelude(),
+                                   text_string(&l.source));
     if (status == DYNO_OK) {
         name_values(&l);
+        if (target == BACKEND_CUDA)
+            lower_streams(l.p);
         plan_finish(l.p);
         *out = l.p;
     } else {

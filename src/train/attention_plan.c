@@ -1,6 +1,7 @@
 #include "train/attention_plan.h"
 
 #include "base/rng.h"
+#include "base/units.h"
 
 dyno_status attention_plan_naive(const attention_plan_options *options, plan **out) {
     *out = NULL;
@@ -13,7 +14,8 @@ dyno_status attention_plan_naive(const attention_plan_options *options, plan **o
     pipeline_options pipeline = {.pass = options->pass,
                                  .mode = options->mode,
                                  .attention = ATTENTION_NAIVE,
-                                 .target = BACKEND_CPU};
+                                 .precision = options->precision,
+                                 .target = options->target};
     graph *g;
     RETURN_IF_FAILED(attention_build(&alone, &g));
     dyno_status status = pipeline_compile(g, &pipeline, out);
@@ -21,7 +23,7 @@ dyno_status attention_plan_naive(const attention_plan_options *options, plan **o
     return status;
 }
 
-void attention_fill(const executor *e, uint64_t seed) {
+dyno_status attention_fill(executor *e, uint64_t seed) {
     static const char *const names[] = {"Q", "K", "V", "dO"};
     for (int i = 0; i < 4; i++) {
         tensor t = executor_find(e, names[i]);
@@ -29,7 +31,13 @@ void attention_fill(const executor *e, uint64_t seed) {
             continue;
         rng_stream random = rng_stream_init(seed, rng_hash_name(names[i]));
         int64_t count = shape_elements(&t.shape);
+        float *numbers = executor_place(e, names[i]);
+        if (!numbers)
+            return dyno_fail(DYNO_OUT_OF_MEMORY, "the host has no %s to draw %s in",
+                             units_bytes(tensor_bytes(&t)).text, names[i]);
         for (int64_t j = 0; j < count; j++)
-            ((float *)t.data)[j] = (float)rng_truncated_normal(random, (uint64_t)j);
+            numbers[j] = (float)rng_truncated_normal(random, (uint64_t)j);
+        executor_put(e, names[i], numbers);
     }
+    return DYNO_OK;
 }
