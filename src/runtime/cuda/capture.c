@@ -3,8 +3,9 @@
  * Launches are enqueued on capturing streams as they would be on running ones, and the graph's
  * edges follow: the order within a stream, and events between streams wherever hazards.h finds that
  * two launches share memory. A plan can therefore not be captured wrongly, however it spreads its
- * launches; it can only be slower than it might be. The mode is "relaxed" because a product met for
- * the first time is tuned on another stream meanwhile. */
+ * launches; it can only be slower than it might be. Products
+ * are tuned before; the mode is "relaxed" because one that is part of a larger kernel is met here
+ * for the first time, and tuned on another stream meanwhile. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -205,6 +206,7 @@ dyno_status cuda_program_capture(program *r, const kernel_args *args, const int 
     RETURN_IF_FAILED(count_streams(&c));
     int64_t before = cuda_device_free_bytes(), libraries = d->footprint.libraries;
     cudaGraph_t graph = NULL;
+    program_rehearse(r, args);
     find_edges(&c);
     dyno_status status = make_events(&c);
     if (status == DYNO_OK)
