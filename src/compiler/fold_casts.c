@@ -38,8 +38,9 @@ static bool is_only_cast_to(const graph *g, const value *v, dtype low) {
             if (n->inputs[j] != v)
                 continue;
             bool is_cast = n->op == &op_cast && n->outputs[0]->type == low;
-            if (!is_cast && !(n->op->view && is_only_cast_to(g, n->outputs[0], low)))
-                return false;
+            for (int k = 0; k < n->output_count && !is_cast; k++)
+                if (!n->op->view || !is_only_cast_to(g, n->outputs[k], low))
+                    return false;
         }
     }
     return true;
@@ -51,7 +52,8 @@ static dyno_status retype_views(graph *g, const value *v) {
         if (!n->op->view || n->inputs[0] != v)
             continue;
         RETURN_IF_FAILED(rewrite_infer_types(n));
-        RETURN_IF_FAILED(retype_views(g, n->outputs[0]));
+        for (int j = 0; j < n->output_count; j++)
+            RETURN_IF_FAILED(retype_views(g, n->outputs[j]));
     }
     return DYNO_OK;
 }

@@ -41,13 +41,18 @@ void lowering_adopt_role(lowering *l, const value *v) {
 }
 
 bool lowering_place_view(lowering *l, const node *n) {
-    tensor view;
-    const plan_operand *source = &l->placed[n->inputs[0]->id];
-    if (!n->op->view(n, &source->layout, &view))
-        return false;
-    l->placed[n->outputs[0]->id] =
-        (plan_operand){.buffer = source->buffer, .offset = source->offset, .layout = view};
-    lowering_adopt_role(l, n->outputs[0]);
+    plan_operand source = l->placed[n->inputs[0]->id];
+    for (int i = 0; i < n->output_count; i++) {
+        tensor view;
+        int64_t offset = 0;
+        if (!n->op->view(n, i, &source.layout, &view, &offset))
+            return false;
+        l->placed[n->outputs[i]->id] =
+            (plan_operand){.buffer = source.buffer,
+                           .offset = source.offset + offset * dtype_bytes(view.type),
+                           .layout = view};
+        lowering_adopt_role(l, n->outputs[i]);
+    }
     return true;
 }
 

@@ -44,11 +44,14 @@ static void find_owners(rematerialization *r) {
     }
     for (int i = 0; i < g->node_count; i++) {
         const node *n = g->nodes[i];
-        tensor view;
-        if (!n->op->view || !n->op->view(n, &layout[n->inputs[0]->id], &view))
-            continue;
-        layout[n->outputs[0]->id] = view;
-        r->owner[n->outputs[0]->id] = r->owner[n->inputs[0]->id];
+        for (int j = 0; n->op->view && j < n->output_count; j++) {
+            tensor view;
+            int64_t offset = 0;
+            if (!n->op->view(n, j, &layout[n->inputs[0]->id], &view, &offset))
+                continue;
+            layout[n->outputs[j]->id] = view;
+            r->owner[n->outputs[j]->id] = r->owner[n->inputs[0]->id];
+        }
     }
     free(layout);
 }
