@@ -241,15 +241,17 @@ static void build_angles(const op_case *c, op_instance *in, draw *d) {
 }
 
 static void build_rotated(const op_case *c, op_instance *in, draw *d) {
-    shape s = draw_shape(d, 2, SHAPE_MAX_RANK);
-    shape table = SHAPE(s.dim[s.rank - 2], s.dim[s.rank - 1]);
+    bool has_heads = draw_chance(d, 0.5);
+    shape s = draw_shape(d, has_heads ? 3 : 2, SHAPE_MAX_RANK);
+    shape table = SHAPE(s.dim[s.rank - (has_heads ? 3 : 2)], s.dim[s.rank - 1]);
     s.dim[s.rank - 1] *= 2;
     static const dtype types[] = {DTYPE_F32, DTYPE_BF16, DTYPE_F16};
     dtype type = in->is_smooth ? DTYPE_F32 : types[draw_below(d, 3)];
     value *x = add_leaf(in, type, s, c->fill[0]);
     value *cosine = add_leaf(in, DTYPE_F32, table, c->fill[1]);
     value *sine = add_leaf(in, DTYPE_F32, table, c->fill[2]);
-    build_rope(in->g, x, (rope_table){cosine, sine}, draw_chance(d, 0.5));
+    int64_t heads = has_heads ? 1 + draw_below(d, s.dim[s.rank - 2]) : 0;
+    build_rope_heads(in->g, x, (rope_table){cosine, sine}, draw_chance(d, 0.5), heads);
 }
 
 static void build_loss(const op_case *c, op_instance *in, draw *d) {

@@ -63,8 +63,8 @@ static void gradient(graph *g, const node *n, value *const *dy, const bool *want
         pieces[i] =
             dy[i] ? dy[i] : build_broadcast_scalar(g, build_fill(g, piece->type, 0), &piece->shape);
     }
-    dx[0] = build_concat(g, pieces, n->output_count,
-                         (int)attribute_integer(&n->attributes, "axis"));
+    dx[0] =
+        build_concat(g, pieces, n->output_count, (int)attribute_integer(&n->attributes, "axis"));
 }
 
 static int64_t start_of(const node *n, int output) {
