@@ -287,8 +287,9 @@ dyno_status lower_group(lowering *l, int begin, int end) {
     plan_operand *outputs = memory_allocate(most, sizeof *outputs);
     for (int i = 0; i < b.k.output_count; i++) {
         const value *v = b.members[b.k.outputs[i].member]->outputs[0];
-        outputs[i] = lowering_place_dense(l, v, b.members[b.count - 1]->scope, l->p->launch_count);
+        outputs[i] = lowering_place_output(l, v, b.members[b.count - 1]->scope, l->p->launch_count);
         l->placed[v->id] = outputs[i];
+        lowering_adopt_role(l, v);
         fused_output *o = &b.k.outputs[i];
         o->row_rank = describe_rows(&outputs[i].layout, o->row_dim, o->row_stride);
     }

@@ -131,8 +131,9 @@ dyno_status pipeline_compile(graph *g, const pipeline_options *options, plan **o
         if (options->dump_after && strcmp(options->dump_after, passes[i].name) == 0)
             graph_print(g, options->dump);
     }
-    RETURN_IF_FAILED(lower_graph(g, options->target, out));
-    if (options->mode == STEP_COMPILED)
-        memory_plan_apply(*out);
+    if (options->mode == STEP_EAGER)
+        return lower_graph(g, options->target, out);
+    RETURN_IF_FAILED(lower_graph_placed(g, options->target, out));
+    memory_plan_apply(*out);
     return DYNO_OK;
 }
