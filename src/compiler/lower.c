@@ -42,9 +42,8 @@ plan_operand lowering_place_output(lowering *l, const value *v, int scope, int b
     if (!l->is_begun[at->owner->id])
         *owner = lowering_place_dense(l, at->owner, scope, born);
     l->is_begun[at->owner->id] = true;
-    return (plan_operand){.buffer = owner->buffer,
-                          .offset = at->offset * dtype_bytes(v->type),
-                          .layout = at->layout};
+    return (plan_operand){
+        .buffer = owner->buffer, .offset = at->offset * dtype_bytes(v->type), .layout = at->layout};
 }
 
 void lowering_adopt_role(lowering *l, const value *v) {
@@ -293,12 +292,49 @@ static dyno_status lower_nodes(lowering *l) {
     return DYNO_OK;
 }
 
+static bool is_of_family(const value *v, const value *first) {
+    return !v->producer && v->role == first->role && v->type == first->type && v->family &&
+           strcmp(v->family, first->family) == 0;
+}
+
+/* One buffer for all leaves of the family of `first`, which comes before the others. */
+static void place_family(lowering *l, const value *first) {
+    value whole = *first;
+    whole.name = first->family;
+    for (int i = first->id + 1; i < l->g->value_count; i++) {
+        const value *v = l->g->values[i];
+        if (!is_of_family(v, first))
+            continue;
+        bool fits = v->shape.rank == whole.shape.rank && v->shape.rank > 0;
+        for (int d = 1; d < v->shape.rank && fits; d++)
+            fits = v->shape.dim[d] == whole.shape.dim[d];
+        if (fits)
+            whole.shape.dim[0] += v->shape.dim[0];
+        else /* of no common shape: only the bytes count */
+            whole.shape = SHAPE(shape_elements(&whole.shape) + shape_elements(&v->shape));
+    }
+    plan_operand place = lowering_place_dense(l, &whole, 0, -1);
+    for (int i = first->id; i < l->g->value_count; i++) {
+        const value *v = l->g->values[i];
+        if (!is_of_family(v, first))
+            continue;
+        place.layout = tensor_contiguous(NULL, v->type, &v->shape);
+        l->placed[i] = place;
+        l->is_begun[i] = true;
+        place.offset += tensor_bytes(&place.layout);
+    }
+}
+
 /* Parameters come first, so that a pool that keeps them from plan to plan has no holes below them
  * when the rest changes, and reserves for each plan what an empty one would. */
 static void place_leaves(lowering *l, bool are_parameters) {
     for (int i = 0; i < l->g->value_count; i++) {
         const value *v = l->g->values[i];
-        if (!v->producer && (v->role == ROLE_PARAMETER) == are_parameters)
+        if (v->producer || (v->role == ROLE_PARAMETER) != are_parameters || l->is_begun[i])
+            continue;
+        if (v->family)
+            place_family(l, v);
+        else
             l->placed[i] = lowering_place_dense(l, v, 0, -1);
     }
 }

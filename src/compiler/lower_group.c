@@ -204,7 +204,16 @@ static int last_read(const fused_kernel *k, int operand) {
     return last;
 }
 
-/* A full output may take over a dense full operand of its type that is not read any later. */
+static bool same_rows(const fused_output *a, const fused_operand *b) {
+    bool same = a->row_rank == b->row_rank;
+    for (int i = 0; i < a->row_rank && same; i++)
+        same = a->row_dim[i] == b->row_dim[i] &&
+               (a->row_dim[i] == 1 || a->row_stride[i] == b->row_stride[i]);
+    return same;
+}
+
+/* A full output may take over an operand of its type that lies as it does and is not read any
+ * later. */
 static uint64_t overwritable(const group_builder *b, int output) {
     const fused_kernel *k = &b->k;
     const fused_member *m = &k->members[k->outputs[output].member];
@@ -214,9 +223,8 @@ static uint64_t overwritable(const group_builder *b, int output) {
     for (int i = 0; i < k->operand_count && i < 64; i++) {
         const fused_operand *o = &k->operands[i];
         bool is_full = (o->column_stride == 1 || k->columns == 1) &&
-                       (k->rows == 1 || (o->row_rank == 1 && o->row_stride[0] == k->columns));
-        if (is_full && o->type == m->type && last_read(k, i) <= m->stage &&
-            tensor_is_contiguous(&b->operands[i].layout))
+                       same_rows(&k->outputs[output], o);
+        if (is_full && o->type == m->type && last_read(k, i) <= m->stage)
             bits |= (uint64_t)1 << i;
     }
     return bits;

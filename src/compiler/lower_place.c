@@ -95,8 +95,7 @@ static void claim(placer *p, const value *v, const value *owner, tensor layout, 
     const value *root = v;
     bool is_private = p->readers[v->id] == 1;
     while (is_private && root->producer && root->producer->op->view) {
-        if (root->is_output || root->role == ROLE_GRADIENT ||
-            !undo_view(root->producer, &layout))
+        if (root->is_output || root->role == ROLE_GRADIENT || !undo_view(root->producer, &layout))
             return;
         root = root->producer->inputs[0];
         is_private = p->readers[root->id] == 1;

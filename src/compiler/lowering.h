@@ -15,8 +15,8 @@ typedef struct lowering {
     plan_operand *placed; /* by value id */
     text source;          /* of generated kernels */
     bool *escapes;        /* by value id: a fused value that somebody outside its group reads */
-    placement *wanted;    /* by value id: where it is to be made; NULL: all in memory of their own */
-    bool *is_begun;       /* by value id: it has memory already, in which others are being made */
+    placement *wanted; /* by value id: where it is to be made; NULL: all in memory of their own */
+    bool *is_begun;    /* by value id: it has memory already, in which others are being made */
 } lowering;
 
 /* A dense buffer of the value's own, born at that launch. */

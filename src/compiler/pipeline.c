@@ -11,6 +11,7 @@
 #include "compiler/low_copies.h"
 #include "compiler/lower.h"
 #include "compiler/mark_saved.h"
+#include "compiler/merge_products.h"
 #include "compiler/rematerialize.h"
 #include "compiler/swap_loss_head.h"
 #include "graph/graph_text.h"
@@ -50,6 +51,10 @@ dyno_status step_mode_parse(const char *name, step_mode *mode) {
 static dyno_status run_build(graph *g, const pipeline_options *options) {
     (void)options; /* the model has built the forward; this is where it is first looked at */
     return graph_status(g);
+}
+
+static dyno_status run_merge_products(graph *g, const pipeline_options *options) {
+    return options->mode == STEP_COMPILED ? merge_products(g) : DYNO_OK;
 }
 
 static dyno_status run_precision(graph *g, const pipeline_options *options) {
@@ -111,9 +116,10 @@ dyno_status pipeline_compile(graph *g, const pipeline_options *options, plan **o
         const char *name;
         dyno_status (*run)(graph *g, const pipeline_options *options);
     } passes[] = {
-        {"build", run_build},         /* the model's forward, as it came */
-        {"precision", run_precision}, /* casts by a policy per op */
-        {"autodiff", run_autodiff},   /* gradients of every parameter */
+        {"build", run_build},                   /* the model's forward, as it came */
+        {"merge-products", run_merge_products}, /* compiled: one product for q, k and v */
+        {"precision", run_precision},           /* casts by a policy per op */
+        {"autodiff", run_autodiff},             /* gradients of every parameter */
         {"casts", run_casts},         /* compiled: folded; weights' low copies kept across steps */
         {"loss-head", run_loss_head}, /* compiled: in chunks, all logits never exist together */
         {"rematerialize", run_rematerialize}, /* compiled: element-wise work again, not saved */

@@ -23,7 +23,7 @@ void storage_shrink(storage *s, int count);
  * lies where it would in an empty pool, and is zero. */
 void storage_keep_parameters(storage *s, const plan *p);
 
-/* The memory of the buffer of that name; NULL when there is none. */
+/* The memory of the buffer, or of the leaf inside one, of that name; NULL when there is none. */
 void *storage_find(const storage *s, const char *name);
 /* The same with type and shape, as the plan added last has them; data is NULL when there is
  * none. */
