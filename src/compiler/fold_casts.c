@@ -32,6 +32,15 @@ static bool is_weight_gradient(const graph *g, const value *v) {
     return are_all;
 }
 
+/* Whether the caller reads the gradient, or one of those side by side. */
+static bool is_looked_at(const graph *g, const value *v) {
+    const node *reader = rewrite_next_user(g, v, NULL);
+    bool is_output = v->is_output;
+    for (int i = 0; reader && reader->op == &op_split && i < reader->output_count; i++)
+        is_output = is_output || reader->outputs[i]->is_output;
+    return is_output;
+}
+
 static bool is_cast_of_weight_gradient(const graph *g, const node *cast) {
     const value *in = cast->inputs[0], *out = cast->outputs[0];
     return is_weight_gradient(g, out) && out->type == DTYPE_F32 && is_low(in->type) &&
@@ -129,7 +138,7 @@ static void drop_unused_casts(graph *g) {
     free(is_dropped);
 }
 
-dyno_status fold_casts(graph *g) {
+dyno_status fold_casts(graph *g, bool are_gradients_full) {
     for (int i = 0; i < g->node_count; i++) {
         node *n = g->nodes[i];
         if (n->op == &op_rope)
@@ -139,14 +148,17 @@ dyno_status fold_casts(graph *g) {
         value *out = n->outputs[0], *instead = result_without(n);
         if (!instead && is_cast_of_weight_gradient(g, n)) {
             node *product = n->inputs[0]->producer;
-            rewrite_set_attribute(g, product, ATTR_INTEGER("type", (int64_t)DTYPE_F32));
-            RETURN_IF_FAILED(rewrite_infer_types(product));
             instead = n->inputs[0];
+            if (are_gradients_full || is_looked_at(g, out)) {
+                rewrite_set_attribute(g, product, ATTR_INTEGER("type", (int64_t)DTYPE_F32));
+                RETURN_IF_FAILED(rewrite_infer_types(product));
+            }
         }
         /* A leaf, or a value with a name of its own, cannot take another name. */
         if (!instead || (out->name && (!instead->producer || instead->name)))
             continue;
         rewrite_replace(g, out, instead);
+        RETURN_IF_FAILED(retype_views(g, instead));
         out->name = NULL;
         out->is_output = false;
         out->role = ROLE_ACTIVATION;

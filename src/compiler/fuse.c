@@ -17,7 +17,8 @@
 #include "ops/reshape/reshape.h"
 #include "ops/sum/sum.h"
 
-/* Row buffers of a kernel with several stages live on the stack. */
+/* Row buffers of a kernel with several stages live on the stack, and sums of columns in a GPU's
+ * registers. */
 enum { MOST_COLUMNS = 16384, MOST_MEMBERS = 64 };
 
 /* Nodes that may lie between two groups that become one. What is computed again far behind its
@@ -26,6 +27,7 @@ enum { MOST_DISTANCE = 48 };
 
 typedef struct fuser {
     graph *g;
+    backend target;
     int *position;       /* node -> place in g->nodes, by node id */
     int *first, *last;   /* group -> position of its first and last member */
     node **head, **tail; /* group -> its members, a chain */
@@ -41,10 +43,12 @@ typedef struct fuser {
     int mark;
 } fuser;
 
-int64_t fuse_rows_per_block(int64_t rows) {
-    /* At least 16 blocks where there are rows enough, so that threads find work. */
-    int64_t block = 64;
-    while (block > 1 && (rows % block != 0 || rows / block < 16))
+int64_t fuse_rows_per_block(int64_t rows, backend target) {
+    /* As many blocks, where there are rows enough, as threads need to find work: a few for each
+     * core, two for each of a GPU's multiprocessors. */
+    bool is_gpu = target == BACKEND_CUDA;
+    int64_t block = is_gpu ? 256 : 64, blocks = is_gpu ? 256 : 16;
+    while (block > 1 && (rows % block != 0 || rows / block < blocks))
         block /= 2;
     return block;
 }
@@ -65,10 +69,10 @@ static bool is_column_sum(const node *n) {
 
 /* sum over all rows -> sum over the rows of each block, then over blocks. The new nodes are added
  * at the end and moved before the old one, which keeps its place as the last of them. */
-static void split_column_sum(graph *g, node *n) {
+static void split_column_sum(graph *g, node *n, backend target) {
     shape in = n->inputs[0]->shape;
     int64_t columns = in.dim[in.rank - 1], rows = shape_elements(&in) / columns;
-    int64_t block = fuse_rows_per_block(rows);
+    int64_t block = fuse_rows_per_block(rows, target);
     if (block == 1 || block == rows)
         return;
     shape blocks = SHAPE(rows / block, block, columns), flat = SHAPE(rows / block, columns);
@@ -87,7 +91,7 @@ static void split_column_sum(graph *g, node *n) {
     shaped->producer = n;
 }
 
-static void split_column_sums(graph *g) {
+static void split_column_sums(graph *g, backend target) {
     int before = g->node_count;
     node **order = memory_allocate((size_t)before * 6, sizeof *order);
     int count = 0;
@@ -95,7 +99,7 @@ static void split_column_sums(graph *g) {
         node *n = g->nodes[i];
         int from = g->node_count;
         if (is_column_sum(n))
-            split_column_sum(g, n);
+            split_column_sum(g, n, target);
         if (g->node_count == from)
             order[count++] = n; /* else dropped: nobody reads it any more */
         for (int j = from; j < g->node_count; j++)
@@ -245,7 +249,8 @@ static void place_node(fuser *f, int at) {
     if (kind == FUSION_NONE || kind == FUSION_VIEW)
         return;
     fusion_space own = fusion_space_of(n);
-    if (own.columns > MOST_COLUMNS)
+    bool is_long = own.columns > MOST_COLUMNS;
+    if (is_long && (f->target != BACKEND_CUDA || kind == FUSION_BLOCK_REDUCE))
         return;
     int group = ++f->group_count;
     n->group = group;
@@ -371,10 +376,11 @@ static void schedule(graph *g, int groups) {
     free(s.group_size);
 }
 
-dyno_status fuse_groups(graph *g) {
-    split_column_sums(g);
+dyno_status fuse_groups(graph *g, backend target) {
+    split_column_sums(g, target);
     size_t nodes = (size_t)g->node_count;
     fuser f = {.g = g,
+               .target = target,
                .position = memory_allocate(nodes, sizeof(int)),
                .first = memory_allocate(nodes + 2, sizeof(int)),
                .last = memory_allocate(nodes + 2, sizeof(int)),
@@ -408,5 +414,15 @@ dyno_status fuse_groups(graph *g) {
     free(f.merged_into);
     free(f.reader);
     free(f.visited);
+    return graph_status(g);
+}
+
+dyno_status fuse_each(graph *g) {
+    int groups = 0;
+    for (int i = 0; i < g->node_count; i++) {
+        fusion_kind kind = fusion_kind_of(g->nodes[i]);
+        if (kind == FUSION_ELEMENTWISE || kind == FUSION_ROW_REDUCE)
+            g->nodes[i]->group = ++groups;
+    }
     return graph_status(g);
 }

@@ -24,7 +24,8 @@ fusion_kind fusion_kind_of(const node *n) {
             /* A row of one element is its own sum; nothing to fuse, and rows and their numbers
              * would look alike. */
             return in->dim[in->rank - 1] > 1 ? FUSION_ROW_REDUCE : FUSION_NONE;
-        if (n->op == &op_sum && in->rank == 3 && axes->rank == 1 && axes->dim[0] == 1)
+        if (n->op == &op_sum && in->rank == 3 && axes->rank == 1 && axes->dim[0] == 1 &&
+            n->outputs[0]->type == DTYPE_F32)
             return FUSION_BLOCK_REDUCE;
         return FUSION_NONE;
     }

@@ -217,19 +217,13 @@ static dyno_status lower_concat(lowering *l, const node *n) {
             *whole = lowering_place_dense(l, made, n->scope, l->p->launch_count);
     }
     lowering_adopt_role(l, made);
-    int misplaced = count_misplaced(l, n, whole);
-    bool has_all = misplaced == n->input_count && misplaced > 1;
-    plan_operand *in = memory_allocate((size_t)n->input_count, sizeof *in);
-    for (int i = 0; i < n->input_count; i++)
-        in[i] = l->placed[n->inputs[i]->id];
-    dyno_status status = has_all ? launch_node(l, n, in, n->input_count, whole) : DYNO_OK;
-    for (int i = 0; i < n->input_count && status == DYNO_OK && !has_all; i++) {
+    for (int i = 0; i < n->input_count; i++) {
         plan_operand place = place_of_piece(n, i, whole);
-        if (!lies_at(&in[i], place.buffer, place.offset, &place.layout))
-            status = launch_node(l, n, &in[i], 1, &place);
+        const plan_operand *piece = &l->placed[n->inputs[i]->id];
+        if (!lies_at(piece, place.buffer, place.offset, &place.layout))
+            RETURN_IF_FAILED(launch_node(l, n, piece, 1, &place));
     }
-    free(in);
-    return status;
+    return DYNO_OK;
 }
 
 static dyno_status lower_node(lowering *l, const node *n) {
@@ -357,10 +351,14 @@ static dyno_status lower_all(const graph *g, backend target, bool is_placed, pla
     lower_find_escapes(&l);
     dyno_status status = lower_nodes(&l);
     if (l.source.length)
-        l.p->source =
-            arena_format(l.p->memory, "%s%s", fused_kernel_c_prelude(), text_string(&l.source));
+        l.p->source = arena_format(l.p->memory, "%s%s",
+                                   target == BACKEND_CUDA ? fused_kernel_cuda_prelude()
+                                                          : fused_kernel_c_prelude(),
+                                   text_string(&l.source));
     if (status == DYNO_OK) {
         name_values(&l);
+        if (target == BACKEND_CUDA)
+            lower_streams(l.p);
         plan_finish(l.p);
         *out = l.p;
     } else {

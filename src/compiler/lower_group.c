@@ -25,16 +25,23 @@ static const value *root_of(const value *v) {
 void lower_find_escapes(lowering *l) {
     const graph *g = l->g;
     l->escapes = memory_allocate((size_t)g->value_count, sizeof *l->escapes);
+    bool *is_read = memory_allocate((size_t)g->value_count, sizeof *is_read);
     for (int i = 0; i < g->node_count; i++) {
         const node *n = g->nodes[i];
         if (n->op->view)
             continue;
         for (int j = 0; j < n->input_count; j++) {
             const value *root = root_of(n->inputs[j]);
+            is_read[root->id] = true;
             if (root->producer && root->producer->group != n->group)
                 l->escapes[root->id] = true;
         }
     }
+    /* What nobody reads is there to be looked at: eager mode computes it. */
+    for (int i = 0; i < g->node_count; i++)
+        if (g->nodes[i]->group && !is_read[g->nodes[i]->outputs[0]->id])
+            l->escapes[g->nodes[i]->outputs[0]->id] = true;
+    free(is_read);
     for (int i = 0; i < g->value_count; i++) {
         const value *v = g->values[i];
         if (v->is_output || v->role == ROLE_GRADIENT)
@@ -108,9 +115,18 @@ static bool same_operand(const fused_operand *a, const fused_operand *b) {
     return true;
 }
 
+/* What memory at an offset in a buffer begins on: buffers are aligned for every vector. */
+static int alignment_of(int64_t offset) {
+    int alignment = 16;
+    while (offset % alignment != 0)
+        alignment /= 2;
+    return alignment;
+}
+
 static int add_operand(group_builder *b, const value *v) {
     const plan_operand *placed = &b->l->placed[v->id];
     fused_operand o = describe_operand(&placed->layout);
+    o.alignment = alignment_of(placed->offset);
     for (int i = 0; i < b->k.operand_count; i++)
         if (b->operands[i].buffer == placed->buffer && b->operands[i].offset == placed->offset &&
             same_operand(&b->k.operands[i], &o))
@@ -173,11 +189,26 @@ static const char *text_of_outputs(const group_builder *b) {
     return reduces ? "fused rows" : "fused element-wise";
 }
 
+static void render(const group_builder *b, const char *symbol, text *out) {
+    if (b->l->target == BACKEND_CUDA)
+        fused_kernel_render_cuda(&b->k, symbol, out);
+    else
+        fused_kernel_render_c(&b->k, symbol, out);
+}
+
+static plan_generated describe_generated(const group_builder *b) {
+    if (b->l->target == BACKEND_CUDA) {
+        fused_launch how = fused_kernel_cuda_launch(&b->k);
+        return (plan_generated){.units = how.units, .threads = how.threads};
+    }
+    return (plan_generated){.units = (b->k.rows + b->k.rows_per_unit - 1) / b->k.rows_per_unit};
+}
+
 /* The kernel's place in the plan; rendered, and added to the source, if it is a new one. */
 static int find_generated(group_builder *b) {
     lowering *l = b->l;
     text body = {0};
-    fused_kernel_render_c(&b->k, "KERNEL", &body);
+    render(b, "KERNEL", &body);
     char symbol[HASH_TEXT_BYTES + 8];
     snprintf(symbol, sizeof symbol, "dyno_%s", hash_text(body.data, body.length).text);
     text_release(&body);
@@ -185,11 +216,11 @@ static int find_generated(group_builder *b) {
     for (int i = 0; i < p->generated_count; i++)
         if (strcmp(p->generated[i].symbol, symbol) == 0)
             return i;
-    fused_kernel_render_c(&b->k, symbol, &l->source);
+    render(b, symbol, &l->source);
     MEMORY_GROW(p->generated, p->generated_count, p->generated_capacity);
-    int64_t units = (b->k.rows + b->k.rows_per_unit - 1) / b->k.rows_per_unit;
-    p->generated[p->generated_count] =
-        (plan_generated){.symbol = arena_copy_string(p->memory, symbol), .units = units};
+    plan_generated made = describe_generated(b);
+    made.symbol = arena_copy_string(p->memory, symbol);
+    p->generated[p->generated_count] = made;
     return p->generated_count++;
 }
 
@@ -220,10 +251,13 @@ static uint64_t overwritable(const group_builder *b, int output) {
     uint64_t bits = 0;
     if (m->is_row || m->kind != FUSION_ELEMENTWISE)
         return 0;
+    if (b->l->target == BACKEND_CUDA && m->stage + 1 < k->stage_count &&
+        fused_kernel_cuda_launch(k).reads_again)
+        return 0;
     for (int i = 0; i < k->operand_count && i < 64; i++) {
         const fused_operand *o = &k->operands[i];
-        bool is_full = (o->column_stride == 1 || k->columns == 1) &&
-                       same_rows(&k->outputs[output], o);
+        bool is_full =
+            (o->column_stride == 1 || k->columns == 1) && same_rows(&k->outputs[output], o);
         if (is_full && o->type == m->type && last_read(k, i) <= m->stage)
             bits |= (uint64_t)1 << i;
     }
@@ -300,6 +334,7 @@ dyno_status lower_group(lowering *l, int begin, int end) {
         lowering_adopt_role(l, v);
         fused_output *o = &b.k.outputs[i];
         o->row_rank = describe_rows(&outputs[i].layout, o->row_dim, o->row_stride);
+        o->alignment = alignment_of(outputs[i].offset);
     }
     if (b.k.output_count)
         emit_launch(&b, outputs);

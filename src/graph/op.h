@@ -69,6 +69,9 @@ struct op {
      * elements from the input's first, comes as 0. */
     bool (*view)(const node *n, int output, const tensor *input, tensor *view, int64_t *offset);
 
+    /* The output may be the inputs' own memory, where they lie as it wants them. */
+    bool shares_inputs;
+
     /* inplace[i] is 1 + the input whose memory output i takes over; 0: memory of its own. */
     signed char inplace[OP_MAX_OUTPUTS];
     /* The same for ops of any number of outputs: the input whose memory the output takes over,

@@ -119,7 +119,8 @@ dyno_status storage_add_plan(storage *s, const plan *p) {
         *e = (entry){.name = memory_copy_string(b->name), .what = *b, .memory = memory};
         e->what.name = e->name;
         e->what.scope = 0;
-        memset(memory_pool_address(s->pool, memory), 0, (size_t)b->bytes);
+        device *d = memory_pool_device(s->pool);
+        d->functions->clear(d, memory_pool_address(s->pool, memory), b->bytes);
     }
     if (status == DYNO_OK)
         add_parts(s, p);
@@ -163,3 +164,33 @@ tensor storage_find_tensor(const storage *s, const char *name) {
 }
 
 void *storage_find(const storage *s, const char *name) { return storage_find_tensor(s, name).data; }
+
+static dyno_status check_access(const storage *s, const char *name, int64_t bytes, void **address) {
+    tensor found = storage_find_tensor(s, name);
+    *address = NULL;
+    if (!found.data)
+        return dyno_fail(DYNO_NOT_FOUND, "there is no '%s' in storage", name);
+    if (tensor_bytes(&found) != bytes)
+        return dyno_fail(DYNO_INVALID, "'%s' is %lld bytes in storage, not %lld", name,
+                         (long long)tensor_bytes(&found), (long long)bytes);
+    *address = found.data;
+    return DYNO_OK;
+}
+
+dyno_status storage_read(const storage *s, const char *name, void *to, int64_t bytes) {
+    void *address;
+    RETURN_IF_FAILED(check_access(s, name, bytes, &address));
+    device *d = memory_pool_device(s->pool);
+    d->functions->read(d, to, address, bytes);
+    return DYNO_OK;
+}
+
+dyno_status storage_write(storage *s, const char *name, const void *from, int64_t bytes) {
+    void *address;
+    RETURN_IF_FAILED(check_access(s, name, bytes, &address));
+    device *d = memory_pool_device(s->pool);
+    d->functions->write(d, address, from, bytes);
+    return DYNO_OK;
+}
+
+device *storage_device(const storage *s) { return memory_pool_device(s->pool); }

@@ -24,9 +24,11 @@ static void expect_after(dyno_status (*pass)(graph *), const char *source, const
     graph_destroy(g);
 }
 
+static dyno_status fuse_for_cpu(graph *g) { return fuse_groups(g, BACKEND_CPU); }
+
 static void an_elementwise_chain_becomes_one_group(void **state) {
     (void)state;
-    expect_after(fuse_groups,
+    expect_after(fuse_for_cpu,
                  "graph g\n"
                  "input %0 f32[4,8] \"x\"\n"
                  "%1 f32[4,8] activation = exp %0 @forward\n"
@@ -41,7 +43,7 @@ static void an_elementwise_chain_becomes_one_group(void **state) {
 
 static void a_row_sum_joins_its_producer_and_its_readers(void **state) {
     (void)state;
-    expect_after(fuse_groups,
+    expect_after(fuse_for_cpu,
                  "graph g\n"
                  "input %0 f32[4,8] \"x\"\n"
                  "%1 f32[4,8] activation = exp %0 @forward\n"
@@ -60,7 +62,7 @@ static void a_row_sum_joins_its_producer_and_its_readers(void **state) {
 
 static void a_product_between_keeps_groups_apart(void **state) {
     (void)state;
-    expect_after(fuse_groups,
+    expect_after(fuse_for_cpu,
                  "graph g\n"
                  "input %0 f32[8,8] \"x\"\n"
                  "%1 f32[8,8] activation = exp %0 @forward\n"
@@ -77,7 +79,7 @@ static void a_product_between_keeps_groups_apart(void **state) {
 
 static void a_transposed_read_keeps_groups_apart(void **state) {
     (void)state;
-    expect_after(fuse_groups,
+    expect_after(fuse_for_cpu,
                  "graph g\n"
                  "input %0 f32[8,8] \"x\"\n"
                  "%1 f32[8,8] activation = exp %0 @forward\n"
@@ -94,7 +96,7 @@ static void a_transposed_read_keeps_groups_apart(void **state) {
 
 static void phases_are_not_mixed(void **state) {
     (void)state;
-    expect_after(fuse_groups,
+    expect_after(fuse_for_cpu,
                  "graph g\n"
                  "input %0 f32[4,8] \"x\"\n"
                  "%1 f32[4,8] saved = exp %0 @forward\n"
@@ -109,7 +111,7 @@ static void phases_are_not_mixed(void **state) {
 
 static void readers_of_one_value_become_one_group(void **state) {
     (void)state;
-    expect_after(fuse_groups,
+    expect_after(fuse_for_cpu,
                  "graph g\n"
                  "input %0 f32[4,8] \"x\"\n"
                  "%1 f32[4,8] activation = exp %0 @forward\n"
@@ -126,13 +128,17 @@ static void readers_of_one_value_become_one_group(void **state) {
 
 static void blocks_of_column_sums_depend_on_the_rows_alone(void **state) {
     (void)state;
-    assert_int_equal(fuse_rows_per_block(512), 32);
-    assert_int_equal(fuse_rows_per_block(2048), 64);
-    assert_int_equal(fuse_rows_per_block(7), 1);
-    for (int64_t rows = 1; rows < 3000; rows++) {
-        int64_t length = fuse_rows_per_block(rows);
-        assert_true(length >= 1 && rows % length == 0);
-    }
+    assert_int_equal(fuse_rows_per_block(512, BACKEND_CPU), 32);
+    assert_int_equal(fuse_rows_per_block(2048, BACKEND_CPU), 64);
+    assert_int_equal(fuse_rows_per_block(7, BACKEND_CPU), 1);
+    assert_int_equal(fuse_rows_per_block(512, BACKEND_CUDA), 2);
+    assert_int_equal(fuse_rows_per_block(2048, BACKEND_CUDA), 8);
+    assert_int_equal(fuse_rows_per_block(7, BACKEND_CUDA), 1);
+    for (int target = 0; target < BACKEND_COUNT; target++)
+        for (int64_t rows = 1; rows < 3000; rows++) {
+            int64_t length = fuse_rows_per_block(rows, (backend)target);
+            assert_true(length >= 1 && rows % length == 0);
+        }
 }
 
 static void equal_nodes_are_computed_once(void **state) {

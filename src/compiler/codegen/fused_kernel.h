@@ -50,6 +50,7 @@ typedef struct fused_operand {
     int row_rank;
     int64_t row_dim[SHAPE_MAX_RANK], row_stride[SHAPE_MAX_RANK];
     int64_t column_stride;
+    int alignment; /* of the memory's first byte: a power of two, at most 16 */
 } fused_operand;
 
 /* Memory that is written: rows lie as an operand's do, the columns of a row side by side. A dense
@@ -60,6 +61,7 @@ typedef struct fused_output {
     int member;
     int row_rank;
     int64_t row_dim[SHAPE_MAX_RANK], row_stride[SHAPE_MAX_RANK];
+    int alignment;
 } fused_output;
 
 typedef struct fused_kernel {
@@ -84,5 +86,19 @@ void fused_kernel_render_c(const fused_kernel *k, const char *name, text *out);
 
 /* What a module of such functions begins with. */
 const char *fused_kernel_c_prelude(void);
+
+/* Appends a CUDA kernel
+ *   extern "C" __global__ void NAME(const T0 *in0, ..., U0 *out0, ...)
+ * of the operands and then the outputs, to be run by `units` blocks of `threads` threads. */
+typedef struct fused_launch {
+    int64_t units;
+    int threads;
+    /* Operands are read again in later stages than the first that reads them: only what the last
+     * stage stores may lie over one. */
+    bool reads_again;
+} fused_launch;
+fused_launch fused_kernel_cuda_launch(const fused_kernel *k);
+void fused_kernel_render_cuda(const fused_kernel *k, const char *name, text *out);
+const char *fused_kernel_cuda_prelude(void);
 
 #endif

@@ -3,11 +3,9 @@
  * Sizes are written as numbers: the compiler unrolls and drops what does not apply. An op gives the
  * same bits in whichever kernel it ends up: sums have lanes of their own, and the compiler may not
  * contract one op's product with the next one's sum (runtime/jit.c). */
-#include <math.h>
 #include <scalar_math_text.h> /* made by cmake/embed-text.cmake */
-#include <stdio.h>
 
-#include "compiler/codegen/fused_kernel.h"
+#include "compiler/codegen/render_common.h"
 #include "ops/reduction.h"
 
 const char *fused_kernel_c_prelude(void) {
@@ -63,39 +61,14 @@ static const char *stored_type(dtype type) {
 }
 
 static const char *register_type(dtype type) {
-    return type == DTYPE_I32 || type == DTYPE_BOOL ? "int32_t" : "float";
-}
-
-static void append_number(double number, text *out) {
-    if (isinf(number))
-        text_append(out, number < 0 ? "-INFINITY" : "INFINITY");
-    else if (isnan(number))
-        text_append(out, "NAN");
-    else
-        text_format(out, "%af", (double)(float)number);
-}
-
-static void append_row_offset(int rank, const int64_t *dim, const int64_t *stride, text *out) {
-    int64_t below = 1;
-    text_append(out, "0");
-    for (int i = rank - 1; i >= 0; i--) {
-        if (stride[i] != 0 && dim[i] > 1) {
-            text_append(out, " + r");
-            if (below > 1)
-                text_format(out, " / %lld", (long long)below);
-            if (i > 0)
-                text_format(out, " %% %lld", (long long)dim[i]);
-            text_format(out, " * %lld", (long long)stride[i]);
-        }
-        below *= dim[i];
-    }
+    return render_is_integer(type) ? "int32_t" : "float";
 }
 
 /* The value read, as an expression valid inside the loop of `stage` (or between loops). */
 static void append_read(const fused_kernel *k, const fused_member *m, int which, text *out) {
     const fused_read *read = &m->reads[which];
     if (read->source == FUSED_LITERAL) {
-        append_number(read->literal, out);
+        render_number(read->literal, out);
     } else if (read->source == FUSED_OPERAND) {
         const fused_operand *o = &k->operands[read->index];
         if (m->is_row && m->kind == FUSION_ELEMENTWISE)
@@ -125,11 +98,7 @@ static void render_elementwise(const fused_kernel *k, int index, const char *ind
     text_format(out, "%s%s v%d;\n%s{ /* %s */\n", indent, register_type(m->type), index, indent,
                 m->op_name);
     for (int j = 0; j < m->read_count; j++) {
-        dtype type = DTYPE_F32;
-        if (m->reads[j].source == FUSED_MEMBER)
-            type = k->members[m->reads[j].index].type;
-        else if (m->reads[j].source == FUSED_OPERAND)
-            type = k->operands[m->reads[j].index].type;
+        dtype type = render_read_type(k, &m->reads[j]);
         text_format(out, "%s    const %s %s = ", indent, register_type(type), names[j]);
         append_read(k, m, j, out);
         text_append(out, ";\n");
@@ -137,7 +106,7 @@ static void render_elementwise(const fused_kernel *k, int index, const char *ind
     /* The third operand is called c in expressions, which is the column's name here. */
     bool has_c = m->read_count > 2;
     text_format(out, "%s    const float s = ", indent);
-    append_number(m->s, out);
+    render_number(m->s, out);
     text_append(out, "; (void)s;\n");
     if (has_c)
         text_format(out, "%s    {const %s c = c_; v%d = round_%s((%s)(%s));}\n", indent, "float",
@@ -221,7 +190,7 @@ static void render_results(const fused_kernel *k, int stage, text *out) {
         text_format(out, "            float v%d = lane%d[0]", i, i);
         if (m->reduction == REDUCTION_MEAN) {
             text_append(out, " * ");
-            append_number(1.0 / (double)k->columns, out);
+            render_number(1.0 / (double)k->columns, out);
         }
         text_append(out, ";\n");
         if (m->output >= 0)
@@ -288,7 +257,7 @@ static void render_pointers(const fused_kernel *k, text *out) {
         const fused_operand *o = &k->operands[i];
         text_format(out, "            const %s *in%d = (const %s *)p[%d] + (", stored_type(o->type),
                     i, stored_type(o->type), i);
-        append_row_offset(o->row_rank, o->row_dim, o->row_stride, out);
+        render_row_offset(o->row_rank, o->row_dim, o->row_stride, "", out);
         text_append(out, ");\n");
         if (o->column_stride == 0)
             text_format(out, "            const %s x%d = load_%s(in%d[0]); (void)x%d;\n",
@@ -301,7 +270,7 @@ static void render_pointers(const fused_kernel *k, text *out) {
             continue;
         text_format(out, "            %s *out%d = (%s *)p[%d] + (", stored_type(o->type), i,
                     stored_type(o->type), k->operand_count + i);
-        append_row_offset(o->row_rank, o->row_dim, o->row_stride, out);
+        render_row_offset(o->row_rank, o->row_dim, o->row_stride, "", out);
         text_append(out, ");\n");
     }
     for (int i = 0; i < k->member_count; i++)
@@ -311,10 +280,7 @@ static void render_pointers(const fused_kernel *k, text *out) {
 }
 
 void fused_kernel_render_c(const fused_kernel *k, const char *name, text *out) {
-    text_append(out, "/* ");
-    for (int i = 0; i < k->member_count; i++)
-        text_format(out, "%s%s", i ? (i % 12 ? ", " : ",\n * ") : "", k->members[i].op_name);
-    text_format(out, "; %lld rows of %lld */\n", (long long)k->rows, (long long)k->columns);
+    render_heading(k, out);
     text_format(out,
                 "void %s(void *const *p, int64_t begin, int64_t end) {\n"
                 "    for (int64_t unit = begin; unit < end; unit++) {\n",

@@ -92,6 +92,14 @@ static op_cost cost(const node *n) { return op_cost_streaming(n, 0); }
 static const kernel concat_copy = {
     .name = "concat_copy", .backend = BACKEND_CPU, .run = copy, .writes_strided = true};
 
+/* Lowering copies pieces one by one, each to its place. */
+static const char *reject_many(const kernel_args *args) {
+    return args->input_count == 1 ? NULL : "copies one piece";
+}
+
+static const kernel concat_cuda = {
+    .name = "copy_cuda", .backend = BACKEND_CUDA, .reject = reject_many, .writes_strided = true};
+
 const op op_concat = {.name = "concat",
                       .summary = "values side by side along a dimension",
                       .class = OP_CLASS_COPY,
@@ -101,7 +109,8 @@ const op op_concat = {.name = "concat",
                       .gradient = gradient,
                       .cost = cost,
                       .reference = reference,
-                      .kernels = (const kernel *const[]){&concat_copy, NULL}};
+                      .shares_inputs = true,
+                      .kernels = (const kernel *const[]){&concat_copy, &concat_cuda, NULL}};
 
 value *build_concat(graph *g, value *const *pieces, int count, int axis) {
     return graph_add_node(g, &op_concat, pieces, count, &ATTR_INTEGER("axis", axis), 1);

@@ -1,0 +1,22 @@
+/* render_common.h - what a fused kernel looks like in C and in CUDA C alike. */
+#ifndef COMPILER_CODEGEN_RENDER_COMMON_H
+#define COMPILER_CODEGEN_RENDER_COMMON_H
+
+#include "compiler/codegen/fused_kernel.h"
+
+/* "add, multiply; 2048 rows of 768", as a comment. */
+void render_heading(const fused_kernel *k, text *out);
+
+/* A float literal that loses nothing; INFINITY and NAN by name. */
+void render_number(double number, text *out);
+
+/* Where row `r` begins, in elements: an expression; `cast` stands before each factor that depends
+ * on r. */
+void render_row_offset(int rank, const int64_t *dim, const int64_t *stride, const char *cast,
+                       text *out);
+
+/* The type of what a member reads, and of what it computes with: "int" types hold bools too. */
+dtype render_read_type(const fused_kernel *k, const fused_read *read);
+bool render_is_integer(dtype type);
+
+#endif

@@ -1,0 +1,25 @@
+/* emulated_plan.h - plans for a GPU, run without one: generated kernels by the emulator
+ * (cuda_emulator.h), all others by what their op has for the CPU. Plans for the CPU run as they
+ * are, to compare with. */
+#ifndef TESTS_SUPPORT_EMULATED_PLAN_H
+#define TESTS_SUPPORT_EMULATED_PLAN_H
+
+#include "plan/plan.h"
+
+typedef struct emulated_plan emulated_plan;
+
+/* Whether there is a C++ compiler to emulate with. */
+bool emulated_plan_is_possible(void);
+
+/* Borrows the plan. Memory is where the plan puts it, an arena for a static one, and full of NaN.
+ * Aborts when the source does not compile. */
+emulated_plan *emulated_plan_create(const plan *p);
+void emulated_plan_destroy(emulated_plan *e);
+
+/* A leaf or output; data is NULL when there is none of that name. */
+tensor emulated_plan_find(const emulated_plan *e, const char *name);
+
+/* Every launch once. Aborts when a kernel hangs, or writes beside its memory. */
+void emulated_plan_run(emulated_plan *e);
+
+#endif
