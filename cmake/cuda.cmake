@@ -22,8 +22,9 @@ enable_language(CUDA)
 find_package(CUDAToolkit REQUIRED)
 find_path(DYNO_CUBLASLT_HEADERS cublasLt.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
 mark_as_advanced(DYNO_CUBLASLT_HEADERS)
-if(NOT DYNO_CUBLASLT_HEADERS)
-  message(NOTICE "cublasLt.h is not here: dyno builds without its CUDA module")
+if(NOT DYNO_CUBLASLT_HEADERS OR CUDAToolkit_VERSION VERSION_LESS 12.5)
+  message(NOTICE "CUDA ${CUDAToolkit_VERSION} is here: the CUDA module wants 12.5 or later with "
+    "cublasLt.h; dyno builds without it")
   return()
 endif()
 
@@ -40,7 +41,8 @@ set(CUDA_MODULE_COPIES
   src/tensor/tensor.c
   src/plan/hazards.c
   src/ops/matmul/matmul_strided.c
-  src/runtime/cuda_library.c src/runtime/nvrtc.c src/runtime/tuning_cache.c)
+  src/runtime/cuda_library.c src/runtime/nvrtc.c src/runtime/product_problem.c
+  src/runtime/tuning_cache.c)
 
 add_library(dyno_cuda_c OBJECT ${CUDA_MODULE_SOURCES} ${CUDA_MODULE_COPIES})
 target_include_directories(dyno_cuda_c PRIVATE src include)
@@ -64,10 +66,12 @@ add_library(dyno_cuda MODULE $<TARGET_OBJECTS:dyno_cuda_c> $<TARGET_OBJECTS:dyno
 set_target_properties(dyno_cuda PROPERTIES PREFIX lib LINKER_LANGUAGE CUDA
   CUDA_RUNTIME_LIBRARY Static CUDA_RESOLVE_DEVICE_SYMBOLS OFF
   LINK_DEPENDS ${CMAKE_SOURCE_DIR}/cmake/libdyno_cuda.map)
-target_link_options(dyno_cuda PRIVATE -static-libgcc -static-libstdc++
-  LINKER:--version-script=${CMAKE_SOURCE_DIR}/cmake/libdyno_cuda.map LINKER:--no-undefined
-  LINKER:--exclude-libs,ALL)
-target_link_libraries(dyno_cuda PRIVATE ${CMAKE_DL_LIBS} m)
+# A sanitizer's functions are found in the program that loads the module.
+set(CUDA_MODULE_UNDEFINED defs)
 if(DYNO_SANITIZE)
-  target_link_options(dyno_cuda PRIVATE -fsanitize=${DYNO_SANITIZE} LINKER:-z,undefs)
+  set(CUDA_MODULE_UNDEFINED undefs)
 endif()
+target_link_options(dyno_cuda PRIVATE -static-libgcc -static-libstdc++
+  LINKER:--version-script=${CMAKE_SOURCE_DIR}/cmake/libdyno_cuda.map
+  LINKER:--exclude-libs,ALL LINKER:-z,${CUDA_MODULE_UNDEFINED})
+target_link_libraries(dyno_cuda PRIVATE ${CMAKE_DL_LIBS} m)

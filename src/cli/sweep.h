@@ -16,7 +16,7 @@
 #define DEVICE_FLAG(fallback)                                                                      \
     {                                                                                              \
         "device", "NAME", FLAG_TEXT, fallback,                                                     \
-            .help = "cpu, cuda, cuda:N, or auto: a GPU if there is one"                            \
+            .help = "cpu, cuda, cuda:N, or auto: $DYNO_DEVICE, else a GPU if there is one"         \
     }
 
 /* To be put into a verb's flag table. */

@@ -1,8 +1,15 @@
+#define _GNU_SOURCE
 #include "measure/gpu.h"
 
+#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+const char *gpu_module_path(const cuda_module *module) {
+    Dl_info info;
+    return dladdr(module, &info) && info.dli_fname ? info.dli_fname : "";
+}
 
 static dyno_status find(const device *d, const cuda_module **module, cuda_device_info *info) {
     backend target;
@@ -43,17 +50,15 @@ dyno_status gpu_capture(device *d, results *run, cuda_rates *rates) {
 
 /* Lines "what: bytes". */
 static void record_lines(char *lines, results_cell *cell) {
-    static const results_column columns[] = {{"bytes", "B"}};
-    const char *key = "what";
-    results_breakdown *table = cell_add_breakdown(cell, "device_memory", &key, 1, columns, 1);
     for (char *line = lines; *line;) {
         char *end = line + strcspn(line, "\n"), *next = *end ? end + 1 : end;
         *end = '\0';
         char *colon = strrchr(line, ':');
         if (colon) {
+            char name[96];
             *colon = '\0';
-            results_value bytes = results_integer(strtoll(colon + 1, NULL, 10));
-            breakdown_add_row(table, (const char *const[]){line}, &bytes);
+            snprintf(name, sizeof name, "device.%s", line);
+            cell_set_metric(cell, name, "B", strtoll(colon + 1, NULL, 10));
         }
         line = next;
     }

@@ -15,13 +15,13 @@ static const char *root(int i) {
 dyno_status cuda_library_open(const char *stem, int major, void **handle) {
     char name[64], path[1024];
     snprintf(name, sizeof name, "lib%s.so.%d", stem, major);
-    *handle = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+    *handle = dlopen(name, RTLD_LAZY | RTLD_LOCAL);
     for (int i = 0; i < 2 && !*handle; i++) {
         if (!root(i))
             continue;
         int length = snprintf(path, sizeof path, "%s/lib64/%s", root(i), name);
         if (length > 0 && (size_t)length < sizeof path && access(path, R_OK) == 0)
-            *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+            *handle = dlopen(path, RTLD_LAZY | RTLD_LOCAL);
     }
     if (*handle)
         return DYNO_OK;

@@ -47,10 +47,15 @@ dyno_status device_open(const char *name, device **out) {
     *out = NULL;
     backend target;
     int ordinal;
-    RETURN_IF_FAILED(device_parse(name, &target, &ordinal));
+    const char *chosen = getenv("DYNO_DEVICE");
+    bool is_open = strcmp(name, "auto") == 0 && chosen && chosen[0];
+    dyno_status status = device_parse(is_open ? chosen : name, &target, &ordinal);
+    if (status != DYNO_OK)
+        return is_open ? dyno_fail_within(status, "DYNO_DEVICE") : status;
     if (target == BACKEND_CUDA)
         return open_cuda(ordinal, out);
-    if (strcmp(name, "auto") == 0 && open_cuda(0, out) == DYNO_OK)
+    bool is_auto = strcmp(is_open ? chosen : name, "auto") == 0;
+    if (is_auto && open_cuda(0, out) == DYNO_OK)
         return DYNO_OK;
     *out = device_cpu();
     return DYNO_OK;

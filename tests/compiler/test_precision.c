@@ -273,6 +273,48 @@ static void low_copies_take_the_place_of_the_weights_casts(void **state) {
     graph_destroy(g);
 }
 
+static void tf32_marks_every_product_and_changes_nothing_else(void **state) {
+    (void)state;
+    graph *g = differentiate(forward, PRECISION_TF32),
+          *plain = differentiate(forward, PRECISION_FP32);
+    text before = {0}, after = {0};
+    graph_print(plain, &before);
+    graph_print(g, &after);
+    assert_string_equal(text_string(&before), text_string(&after));
+    precision_allow_tf32(plain, PRECISION_FP32);
+    precision_allow_tf32(g, PRECISION_TF32);
+    assert_int_equal(graph_verify(g), DYNO_OK);
+    int products[PHASE_COUNT] = {0};
+    for (int i = 0; i < g->node_count; i++) {
+        const attribute *mark = attribute_find(&g->nodes[i]->attributes, "tf32");
+        assert_int_equal(mark != NULL, g->nodes[i]->op == &op_matmul);
+        assert_null(attribute_find(&plain->nodes[i]->attributes, "tf32"));
+        if (!mark)
+            continue;
+        assert_int_equal(mark->integer, 1);
+        products[g->nodes[i]->phase]++;
+    }
+    assert_true(products[PHASE_FORWARD] > 0 && products[PHASE_BACKWARD] > 0);
+    text printed = {0};
+    graph_print(g, &printed);
+    expect_graph_text(g, text_string(&printed));
+    text_release(&before);
+    text_release(&after);
+    text_release(&printed);
+    graph_destroy(g);
+    graph_destroy(plain);
+}
+
+static void tf32_is_refused_where_there_is_none(void **state) {
+    (void)state;
+    expect_failure(precision_check(PRECISION_TF32, BACKEND_CPU), DYNO_UNSUPPORTED,
+                   "use --precision fp32 or bf16");
+    assert_int_equal(precision_check(PRECISION_TF32, BACKEND_CUDA), DYNO_OK);
+    for (int p = PRECISION_FP32; p <= PRECISION_FP16; p++)
+        for (int b = 0; b < BACKEND_COUNT; b++)
+            assert_int_equal(precision_check((precision)p, (backend)b), DYNO_OK);
+}
+
 /* b is also read in f32, so it stays whole; f16 has no rest that would fit. */
 static void weights_that_only_products_read_are_split(void **state) {
     (void)state;
@@ -451,6 +493,8 @@ int main(void) {
         cmocka_unit_test(weight_gradients_stay_in_the_type_of_their_products),
         cmocka_unit_test(only_pairs_of_casts_that_change_nothing_are_folded),
         cmocka_unit_test(low_copies_take_the_place_of_the_weights_casts),
+        cmocka_unit_test(tf32_marks_every_product_and_changes_nothing_else),
+        cmocka_unit_test(tf32_is_refused_where_there_is_none),
         cmocka_unit_test(weights_that_only_products_read_are_split),
         cmocka_unit_test(names_are_parsed_back),
         cmocka_unit_test(losses_in_bf16_and_fp16_follow_those_in_fp32),

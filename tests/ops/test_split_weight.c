@@ -25,8 +25,8 @@ static int count_broken(uint32_t upper) {
         uint32_t back = bits_from_float(split_weight_join(high, rest));
         uint16_t even = bf16_from_f32(weight), away = (uint16_t)(upper + 1);
         uint16_t nearest = lower == 0x8000u ? away : even;
-        int of_number = (back != bits) | (high != nearest) | (rest != (uint16_t)lower);
-        int of_nan = !is_nan(back) | !is_nan((uint32_t)high << 16);
+        bool of_number = back != bits || high != nearest || rest != (uint16_t)lower;
+        bool of_nan = !is_nan(back) || !is_nan((uint32_t)high << 16);
         broken += is_nan(bits) ? of_nan : of_number;
     }
     return broken;

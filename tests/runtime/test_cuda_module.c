@@ -15,6 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ops/op_list.h"
+#include "runtime/cuda/kernel_list.h"
 #include "runtime/cuda/module.h"
 #include "support/scratch.h"
 
@@ -125,6 +127,31 @@ static void a_gpu_that_is_not_there_is_refused_by_number(void **state) {
     assert_non_null(strstr(dyno_error_message(), "numbered 0 to"));
 }
 
+/* A plan names its kernels; the module must have each of them. */
+static void the_module_has_the_kernels_of_every_op_and_no_others(void **state) {
+    (void)state;
+#define NAME(name) #name,
+    static const char *const names[] = {FOR_EACH_CUDA_KERNEL(NAME)};
+#undef NAME
+    enum { COUNT = sizeof names / sizeof *names };
+    bool is_used[COUNT] = {false};
+    for (int i = 0; i < op_list_count(); i++)
+        for (const kernel *const *k = op_list_at(i)->kernels; k && *k; k++) {
+            if ((*k)->backend != BACKEND_CUDA)
+                continue;
+            bool is_found = false;
+            for (int j = 0; j < COUNT; j++)
+                if (strcmp(names[j], (*k)->name) == 0)
+                    is_found = is_used[j] = true;
+            if (!is_found)
+                fail_msg("op %s has the kernel %s, kernel_list.h has not", op_list_at(i)->name,
+                         (*k)->name);
+        }
+    for (int j = 0; j < COUNT; j++)
+        if (!is_used[j])
+            fail_msg("kernel_list.h has %s, no op has", names[j]);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_module_that_is_not_there_is_said_to_be_missing),
@@ -133,6 +160,7 @@ int main(void) {
         cmocka_unit_test(a_host_of_another_version_gets_nothing),
         cmocka_unit_test(without_a_driver_every_way_in_says_so),
         cmocka_unit_test(a_gpu_that_is_not_there_is_refused_by_number),
+        cmocka_unit_test(the_module_has_the_kernels_of_every_op_and_no_others),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -15,7 +15,7 @@
 #define __global__
 #define __device__
 #define __shared__ static
-#define __launch_bounds__(threads)
+#define __launch_bounds__(...)
 #define __align__(bytes) __attribute__((aligned(bytes)))
 
 struct alignas(16) uint4 {
@@ -182,9 +182,10 @@ static void emulated_apply(void (*kernel)(A...), void *const *pointers, std::ind
     kernel((A)pointers[I]...);
 }
 
-/* `units` blocks of `threads` threads; pointers as many as the kernel has parameters. */
+/* Blocks [begin, end) of `threads` threads; pointers as many as the kernel has parameters. */
 template <class... A>
-static void emulate(void (*kernel)(A...), void *const *pointers, int64_t units, int threads) {
+static void emulate(void (*kernel)(A...), void *const *pointers, int64_t begin, int64_t end,
+                    int threads) {
     emulated_current.run = [](const void *k, void *const *p) {
         emulated_apply((void (*)(A...))k, p, std::index_sequence_for<A...>{});
     };
@@ -192,7 +193,7 @@ static void emulate(void (*kernel)(A...), void *const *pointers, int64_t units, 
     emulated_current.pointers = pointers;
     emulated_threads = (unsigned)threads;
     char *stacks = (char *)malloc((size_t)threads * EMULATED_STACK);
-    for (int64_t block = 0; block < units; block++) {
+    for (int64_t block = begin; block < end; block++) {
         blockIdx.x = (unsigned)block;
         emulated_block(stacks);
     }

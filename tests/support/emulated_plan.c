@@ -54,10 +54,11 @@ static void *compile(const plan *p) {
     text source = {0}, command = {0};
     text_format(&source, "#include \"%s/support/cuda_emulator.h\"\n%s", DYNO_TEST_DIR, p->source);
     for (int i = 0; i < p->generated_count; i++)
-        text_format(&source,
-                    "extern \"C\" void run_%s(void *const *p, int64_t units, int threads) {\n"
-                    "    emulate(%s, p, units, threads);\n}\n",
-                    p->generated[i].symbol, p->generated[i].symbol);
+        text_format(
+            &source,
+            "extern \"C\" void run_%s(void *const *p, int64_t begin, int64_t end, int threads) {\n"
+            "    emulate(%s, p, begin, end, threads);\n}\n",
+            p->generated[i].symbol, p->generated[i].symbol);
     scratch_write(&folder, "kernels.cpp", source.data, source.length);
     text_format(&command,
                 "cd %s && g++ -std=c++17 -O1 -w -ffp-contract=off -shared -fPIC "
@@ -75,15 +76,9 @@ static void *compile(const plan *p) {
     return library;
 }
 
-emulated_plan *emulated_plan_create(const plan *p) {
+emulated_plan *emulated_plan_create_kernels(const plan *p) {
     emulated_plan *e = memory_allocate(1, sizeof *e);
     e->p = p;
-    e->memory = memory_allocate((size_t)p->buffer_count, sizeof *e->memory);
-    if (p->memory_mode == PLAN_MEMORY_STATIC)
-        e->arena = take(p->arena_bytes);
-    for (int i = 0; i < p->buffer_count; i++)
-        e->memory[i] =
-            is_in_arena(p, i) ? e->arena + p->buffers[i].offset : take(p->buffers[i].bytes);
     if (p->source && p->backend == BACKEND_CUDA)
         e->library = compile(p);
     else if (p->source && jit_load(p->source, &e->module, NULL) != DYNO_OK)
@@ -91,8 +86,19 @@ emulated_plan *emulated_plan_create(const plan *p) {
     return e;
 }
 
+emulated_plan *emulated_plan_create(const plan *p) {
+    emulated_plan *e = emulated_plan_create_kernels(p);
+    e->memory = memory_allocate((size_t)p->buffer_count, sizeof *e->memory);
+    if (p->memory_mode == PLAN_MEMORY_STATIC)
+        e->arena = take(p->arena_bytes);
+    for (int i = 0; i < p->buffer_count; i++)
+        e->memory[i] =
+            is_in_arena(p, i) ? e->arena + p->buffers[i].offset : take(p->buffers[i].bytes);
+    return e;
+}
+
 void emulated_plan_destroy(emulated_plan *e) {
-    for (int i = 0; i < e->p->buffer_count; i++)
+    for (int i = 0; e->memory && i < e->p->buffer_count; i++)
         if (!is_in_arena(e->p, i))
             release(e->memory[i]);
     if (e->arena)
@@ -116,26 +122,31 @@ tensor emulated_plan_find(const emulated_plan *e, const char *name) {
     return o ? view_of(e, o) : (tensor){0};
 }
 
+void emulated_plan_run_blocks(const emulated_plan *e, int generated, void *const *pointers,
+                              int64_t begin, int64_t end) {
+    const plan_generated *made = &e->p->generated[generated];
+    if (e->module) {
+        void (*run)(void *const *, int64_t, int64_t);
+        *(void **)&run = jit_find(e->module, made->symbol);
+        run(pointers, begin, end);
+        return;
+    }
+    char symbol[128];
+    snprintf(symbol, sizeof symbol, "run_%s", made->symbol);
+    void (*run)(void *const *, int64_t, int64_t, int);
+    *(void **)&run = dlsym(e->library, symbol);
+    if (!run || made->threads < 1 || made->threads > 1024 || made->units < 1)
+        stop("cannot be launched", made->symbol);
+    run(pointers, begin, end, made->threads);
+}
+
 static void run_generated(const emulated_plan *e, const plan_launch *l) {
-    const plan_generated *made = &e->p->generated[l->generated];
     void **pointers = memory_allocate((size_t)(l->input_count + l->output_count), sizeof(void *));
     for (int i = 0; i < l->input_count; i++)
         pointers[i] = view_of(e, &l->inputs[i]).data;
     for (int i = 0; i < l->output_count; i++)
         pointers[l->input_count + i] = view_of(e, &l->outputs[i]).data;
-    if (e->module) {
-        void (*run)(void *const *, int64_t, int64_t);
-        *(void **)&run = jit_find(e->module, made->symbol);
-        run(pointers, 0, made->units);
-    } else {
-        char symbol[128];
-        snprintf(symbol, sizeof symbol, "run_%s", made->symbol);
-        void (*run)(void *const *, int64_t, int);
-        *(void **)&run = dlsym(e->library, symbol);
-        if (!run || made->threads < 1 || made->threads > 1024 || made->units < 1)
-            stop("cannot be launched", made->symbol);
-        run(pointers, made->units, made->threads);
-    }
+    emulated_plan_run_blocks(e, l->generated, pointers, 0, e->p->generated[l->generated].units);
     free(pointers);
 }
 

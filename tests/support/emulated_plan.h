@@ -14,10 +14,16 @@ bool emulated_plan_is_possible(void);
 /* Borrows the plan. Memory is where the plan puts it, an arena for a static one, and full of NaN.
  * Aborts when the source does not compile. */
 emulated_plan *emulated_plan_create(const plan *p);
+/* Only the kernels, without memory for anything. */
+emulated_plan *emulated_plan_create_kernels(const plan *p);
 void emulated_plan_destroy(emulated_plan *e);
 
 /* A leaf or output; data is NULL when there is none of that name. */
 tensor emulated_plan_find(const emulated_plan *e, const char *name);
+
+/* Blocks [begin, end) of a generated kernel, on memory of the caller's. */
+void emulated_plan_run_blocks(const emulated_plan *e, int generated, void *const *pointers,
+                              int64_t begin, int64_t end);
 
 /* Every launch once. Aborts when a kernel hangs, or writes beside its memory. */
 void emulated_plan_run(emulated_plan *e);

@@ -5,11 +5,13 @@
 #include "compiler/codegen/cuda_geometry.h"
 
 enum {
-    MOST_ELEMENTS = 32,  /* of a row, in one lane */
-    WARP_COLUMNS = 1024, /* up to here a warp has a row, and needs no barrier */
-    USUAL_LANES = 512,   /* of a longer row */
-    MOST_LANES = 1024,   /* a block */
-    ROWS_THREADS = 128,  /* of a block whose warps have rows of their own */
+    ROW_VECTOR = 4,   /* elements: one access in f32 */
+    FEW_ELEMENTS = 8, /* of a row, in one lane */
+    MOST_ELEMENTS = 32,
+    WARP_COLUMNS = 512, /* up to here a warp has a row, and needs no barrier */
+    USUAL_LANES = 512,  /* of a longer row */
+    MOST_LANES = 1024,  /* a block */
+    ROWS_THREADS = 128, /* of a block whose warps have rows of their own */
     FLAT_THREADS = 256,
     COLUMN_SUM_THREADS = 768,
     MOST_BARRIERS = 15,
@@ -18,7 +20,8 @@ enum {
     FLAT_BLOCKS = 16 * MULTIPROCESSORS,
     EARLY_WORDS = 80, /* registers for what is loaded before it is needed */
     FLAT_WORDS = 48,
-    SPARE_REGISTERS = 64 /* for everything that is not a kept row */
+    REGISTERS = 65536,   /* of a multiprocessor */
+    SPARE_REGISTERS = 40 /* for everything that is not a row */
 };
 
 int cuda_words(int elements, dtype type) {
@@ -90,7 +93,7 @@ static bool is_flat(const fused_kernel *k) {
 }
 
 static cuda_geometry flat_geometry(const fused_kernel *k) {
-    int narrowest = 4, words = 0;
+    int narrowest = 4, widest_output = 0, words = 0;
     bool is_line = true; /* rows and columns do not matter */
     for (int i = 0; i < k->operand_count; i++) {
         const fused_operand *o = &k->operands[i];
@@ -102,10 +105,15 @@ static cuda_geometry flat_geometry(const fused_kernel *k) {
     }
     for (int i = 0; i < k->output_count; i++) {
         const fused_output *o = &k->outputs[i];
-        narrowest = dtype_bytes(o->type) < narrowest ? dtype_bytes(o->type) : narrowest;
+        int bytes = dtype_bytes(o->type);
+        narrowest = bytes < narrowest ? bytes : narrowest;
+        widest_output = bytes > widest_output ? bytes : widest_output;
         is_line = is_line && cuda_is_dense(k, o->row_rank, o->row_dim, o->row_stride, 1);
     }
-    cuda_geometry g = {.is_flat = true, .threads = FLAT_THREADS, .vector = narrowest < 4 ? 8 : 4};
+    /* Not 8 where that leaves stores of half a sector of memory each. */
+    cuda_geometry g = {.is_flat = true,
+                       .threads = FLAT_THREADS,
+                       .vector = narrowest < 4 && widest_output < 4 ? 8 : 4};
     if (!is_line)
         g.vector = vector_dividing(k->columns, g.vector);
     for (int i = 0; i < k->operand_count; i++)
@@ -122,7 +130,7 @@ static cuda_geometry flat_geometry(const fused_kernel *k) {
 
 /* Depends on the columns and nothing else. */
 static void share_row(int64_t columns, cuda_geometry *g) {
-    g->vector = vector_dividing(columns, 8);
+    g->vector = vector_dividing(columns, ROW_VECTOR);
     int64_t vectors = columns / g->vector, best = INT64_MAX;
     if (columns <= WARP_COLUMNS) {
         for (g->lanes = 1; g->lanes < 32 && g->lanes < vectors;)
@@ -132,7 +140,8 @@ static void share_row(int64_t columns, cuda_geometry *g) {
     }
     /* The fewest vectors a lane that leave no more than an eighth of the lanes idle. */
     for (int most = USUAL_LANES; most <= MOST_LANES && best == INT64_MAX; most *= 2)
-        for (int64_t chunks = 1; chunks * g->vector <= MOST_ELEMENTS; chunks++) {
+        for (int64_t chunks = FEW_ELEMENTS / g->vector; chunks * g->vector <= MOST_ELEMENTS;
+             chunks++) {
             int64_t lanes = divide_up(divide_up(vectors, chunks), 32) * 32;
             int64_t idle = lanes * chunks - vectors;
             if (lanes > most || idle >= best)
@@ -149,22 +158,36 @@ static void share_row(int64_t columns, cuda_geometry *g) {
     }
 }
 
-/* Registers for rows: all that is loaded early, or only what a stage leaves to later ones. */
-static int64_t kept_words(const fused_kernel *k, const cuda_geometry *g, bool early) {
-    int64_t words = 0;
+/* Whether the operand is read in the loop of a stage after the first. */
+static bool is_read_after_first(const fused_kernel *k, int operand) {
+    for (int i = 0; i < k->member_count; i++)
+        for (int j = 0; j < k->members[i].read_count; j++) {
+            const fused_read *read = &k->members[i].reads[j];
+            if (read->source == FUSED_OPERAND && read->index == operand && k->members[i].stage > 0)
+                return true;
+        }
+    return false;
+}
+
+/* Registers that rows take at the most: what is loaded when the first stage begins, or what it
+ * leaves to later ones. */
+static int64_t row_words(const fused_kernel *k, const cuda_geometry *g, bool early) {
+    int64_t at_first = 0, later = 0, always = 0;
     for (int i = 0; i < k->operand_count; i++) {
         const fused_operand *o = &k->operands[i];
-        int first = cuda_first_stage(k, i);
-        if (o->column_stride != 0 && (early || first == 0 || first + 1 < k->stage_count))
-            words += g->chunks * cuda_words(g->vector, o->type);
+        int64_t words = o->column_stride ? g->chunks * cuda_words(g->vector, o->type) : 0;
+        if (early || cuda_first_stage(k, i) == 0)
+            at_first += words;
+        if (is_read_after_first(k, i))
+            later += words;
     }
     for (int i = 0; i < k->member_count; i++) {
         if (cuda_is_read_later(k, i))
-            words += g->chunks * cuda_words(g->vector, k->members[i].type);
+            later += g->chunks * cuda_words(g->vector, k->members[i].type);
         if (k->members[i].kind == FUSION_BLOCK_REDUCE)
-            words += g->chunks * g->vector;
+            always += g->chunks * g->vector;
     }
-    return words;
+    return always + (at_first > later ? at_first : later);
 }
 
 static bool sums_columns(const fused_kernel *k) {
@@ -174,34 +197,45 @@ static bool sums_columns(const fused_kernel *k) {
     return false;
 }
 
-/* Rows of a unit that a block does at once: as many as it has threads and shared memory for. */
-static int column_sum_groups(const fused_kernel *k, int lanes) {
-    int64_t threads = lanes <= 32 ? FLAT_THREADS : COLUMN_SUM_THREADS, best = 1;
-    for (int64_t groups = 2; groups <= k->rows_per_unit && groups * lanes <= threads; groups++)
-        if (k->rows_per_unit % groups == 0 && (lanes <= 32 || groups <= MOST_BARRIERS) &&
-            groups * k->columns * 4 <= SHARED_BYTES)
-            best = groups;
-    return (int)best;
+/* What a lane can hold of rows, and whether it has to. */
+static void fit_registers(const fused_kernel *k, cuda_geometry *g) {
+    g->threads = g->lanes * g->groups;
+    int64_t registers = REGISTERS / (g->threads * g->blocks_at_once) / 8 * 8;
+    registers = (registers > 255 ? 255 : registers) - SPARE_REGISTERS;
+    g->loads_early = row_words(k, g, true) <= (registers < EARLY_WORDS ? registers : EARLY_WORDS);
+    g->is_streamed = g->chunks * g->vector > MOST_ELEMENTS ||
+                     (!g->loads_early && row_words(k, g, false) > registers);
+}
+
+/* Rows of a unit that a block does at once: as many as it has threads, shared memory and registers
+ * for. */
+static void share_column_sums(const fused_kernel *k, cuda_geometry *g) {
+    int threads = g->lanes <= 32 ? FLAT_THREADS : COLUMN_SUM_THREADS;
+    for (g->groups = threads / g->lanes; g->groups > 1; g->groups--) {
+        if (k->rows_per_unit % g->groups != 0 || g->groups * k->columns * 4 > SHARED_BYTES ||
+            (g->lanes > 32 && g->groups > MOST_BARRIERS))
+            continue;
+        fit_registers(k, g);
+        if (!g->is_streamed)
+            break;
+    }
+    g->groups = g->groups < 1 ? 1 : g->groups;
+    g->rows_a_lane = k->rows_per_unit / g->groups;
+    g->units = k->rows / k->rows_per_unit;
 }
 
 static cuda_geometry rows_geometry(const fused_kernel *k) {
-    cuda_geometry g = {.rows_a_lane = 1, .groups = 1};
+    cuda_geometry g = {.rows_a_lane = 1, .groups = 1, .blocks_at_once = 1};
     share_row(k->columns, &g);
     if (sums_columns(k)) {
-        g.groups = column_sum_groups(k, g.lanes);
-        g.rows_a_lane = k->rows_per_unit / g.groups;
-        g.units = k->rows / k->rows_per_unit;
+        g.blocks_at_once = g.lanes * 2 <= MOST_LANES ? 2 : 1; /* fuse_rows_per_block makes two */
+        share_column_sums(k, &g);
     } else {
         if (g.lanes <= 32)
             g.groups = ROWS_THREADS / g.lanes;
         g.units = divide_up(k->rows, g.groups);
     }
-    g.threads = g.lanes * g.groups;
-    int64_t registers = 65536 / ((g.threads + 127) / 128 * 128);
-    registers = (registers > 255 ? 255 : registers) - SPARE_REGISTERS;
-    g.loads_early = kept_words(k, &g, true) <= (registers < EARLY_WORDS ? registers : EARLY_WORDS);
-    g.is_streamed = g.chunks * g.vector > MOST_ELEMENTS ||
-                    (!g.loads_early && kept_words(k, &g, false) > registers);
+    fit_registers(k, &g);
     return g;
 }
 

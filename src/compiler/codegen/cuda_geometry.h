@@ -20,6 +20,7 @@ typedef struct cuda_geometry {
     bool is_streamed;
     bool loads_early; /* everything before the first stage, not only what that one reads */
     int threads;
+    int blocks_at_once; /* that a multiprocessor must have registers for; 0: as it comes */
     int64_t units;
 } cuda_geometry;
 

@@ -338,7 +338,8 @@ static void find_needed(const renderer *r, int stage) {
     memset(r->needed, 0, (size_t)k->member_count * sizeof *r->needed);
     for (int i = k->member_count - 1; i >= 0; i--) {
         const fused_member *m = &k->members[i];
-        if (is_in_loop(m, stage))
+        bool has_effect = !is_full(m) || m->output >= 0;
+        if (is_in_loop(m, stage) && (has_effect || !r->g.is_streamed))
             r->needed[i] = true;
         if (!r->needed[i] || !r->g.is_streamed)
             continue;
@@ -575,6 +576,7 @@ static void render_which_row(const renderer *r) {
     text *out = r->out;
     if (g->rows_a_lane > 1)
         text_format(out,
+                    "#pragma unroll 1\n"
                     "    for (int step = 0; step < %lld; step++) {\n"
                     "        const %s r = (blockIdx.x * (%s)%lld + step) * %d + group;\n",
                     (long long)g->rows_a_lane, type, type, (long long)g->rows_a_lane, g->groups);
@@ -674,7 +676,10 @@ void fused_kernel_render_cuda(const fused_kernel *k, const char *name, text *out
     r.is_guarded = !r.g.is_flat && r.g.rows_a_lane == 1 && k->rows % r.g.groups != 0;
     r.needed = memory_allocate((size_t)k->member_count, sizeof *r.needed);
     render_heading(k, out);
-    text_format(out, "extern \"C\" __global__ void __launch_bounds__(%d) %s(", r.g.threads, name);
+    text_format(out, "extern \"C\" __global__ void __launch_bounds__(%d", r.g.threads);
+    if (r.g.blocks_at_once > 1)
+        text_format(out, ", %d", r.g.blocks_at_once);
+    text_format(out, ") %s(", name);
     for (int i = 0; i < k->operand_count; i++)
         text_format(out, "%sconst %s *in%d", i ? ", " : "", stored_type(k->operands[i].type), i);
     for (int i = 0; i < k->output_count; i++)

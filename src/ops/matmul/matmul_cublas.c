@@ -1,7 +1,12 @@
 /* matmul_cublas.c - matmul on a GPU, by the CUDA module's products. */
+#include <assert.h>
+
 #include "ops/matmul/matmul.h"
 #include "runtime/cuda/cuda_call.h"
 #include "runtime/cuda/products.h"
+
+static_assert((int)MATMUL_CUBLAS_WORKSPACE == (int)CUDA_PRODUCT_WORKSPACE,
+              "plans hold the workspace that products are tuned with");
 
 cuda_run dyno_matmul_cublas;
 

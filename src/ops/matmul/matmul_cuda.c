@@ -29,10 +29,9 @@ static const char *reject(const kernel_args *args) {
     return NULL;
 }
 
-/* products.h: CUDA_PRODUCT_WORKSPACE. */
 static size_t workspace_bytes(const kernel_args *args) {
     (void)args;
-    return (size_t)32 << 20;
+    return MATMUL_CUBLAS_WORKSPACE;
 }
 
 const kernel matmul_cublas = {.name = "matmul_cublas",

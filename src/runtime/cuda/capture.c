@@ -3,8 +3,9 @@
  * Launches are enqueued on capturing streams as they would be on running ones, and the graph's
  * edges follow: the order within a stream, and events between streams wherever hazards.h finds that
  * two launches share memory. A plan can therefore not be captured wrongly, however it spreads its
- * launches; it can only be slower than it might be. The mode is "relaxed" because a product met for
- * the first time is tuned on another stream meanwhile. */
+ * launches; it can only be slower than it might be. Products
+ * are tuned before; the mode is "relaxed" because one that is part of a larger kernel is met here
+ * for the first time, and tuned on another stream meanwhile. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -160,17 +161,18 @@ static dyno_status record_graph(capture *c, cudaGraph_t *graph) {
     char message[512];
     snprintf(message, sizeof message, "%s", status == DYNO_OK ? "" : dyno_error_message());
     cudaError_t ended = cudaStreamEndCapture(d->stream, graph);
-    if (status != DYNO_OK) { /* the capture is broken: what broke it is the reason */
-        (void)cudaGetLastError();
-        return dyno_fail(status, "%s", message);
-    }
-    if (d->failure != DYNO_OK) {
+    if (status == DYNO_OK && d->failure != DYNO_OK) { /* of a launch */
         status = d->failure;
-        d->failure = DYNO_OK;
-        (void)cudaGetLastError();
-        return dyno_fail(status, "%s: capturing a step: %s", d->base.name, d->failure_message);
+        snprintf(message, sizeof message, "%.500s", d->failure_message);
     }
-    return cuda_status(ended, "capturing a step");
+    d->failure = DYNO_OK;
+    if (status == DYNO_OK)
+        return cuda_status(ended, "capturing a step");
+    (void)cudaGetLastError();
+    if (*graph)
+        cudaGraphDestroy(*graph);
+    *graph = NULL;
+    return dyno_fail(status, "%s: capturing a step: %s", d->base.name, message);
 }
 
 static dyno_status instantiate(program *r, cudaGraph_t graph) {
@@ -198,6 +200,8 @@ dyno_status cuda_program_capture(program *r, const kernel_args *args, const int 
                                  int mark_count) {
     cuda_device *d = cuda_device_use(&r->device->base);
     capture c = {.r = r, .args = args, .mark_after = mark_after, .mark_count = mark_count};
+    if (d->failure != DYNO_OK) /* of earlier work, not of this */
+        return d->base.functions->finish(&d->base);
     if (r->graph) {
         RETURN_IF_FAILED(cuda_status(cudaGraphExecDestroy(r->graph), "destroying a graph"));
         r->graph = NULL;
@@ -205,9 +209,13 @@ dyno_status cuda_program_capture(program *r, const kernel_args *args, const int 
     RETURN_IF_FAILED(count_streams(&c));
     int64_t before = cuda_device_free_bytes(), libraries = d->footprint.libraries;
     cudaGraph_t graph = NULL;
+    program_rehearse(r, args);
     find_edges(&c);
     dyno_status status = make_events(&c);
     if (status == DYNO_OK)
+        status = record_graph(&c, &graph);
+    /* A library may do at its first use what a capture forbids. It has been used now. */
+    if (status != DYNO_OK && !graph)
         status = record_graph(&c, &graph);
     if (status == DYNO_OK)
         status = instantiate(r, graph);

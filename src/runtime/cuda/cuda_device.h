@@ -39,6 +39,7 @@ typedef struct cuda_device {
     cuda_region scratch;     /* for tuning; given back at finish */
     int64_t committed_bytes; /* of tensors' memory */
     cuda_footprint footprint;
+    bool is_rehearsing;  /* products are tuned and not run */
     dyno_status failure; /* DYNO_OK: none */
     char failure_message[1024];
 } cuda_device;
@@ -93,6 +94,8 @@ dyno_status cuda_program_capture(program *r, const kernel_args *args, const int 
 void cuda_program_replay(program *r);
 
 /* ---- products.c ---- */
+/* Loads cuBLASLt, if it is not. */
+NODISCARD dyno_status products_prepare(cuda_device *d);
 void products_destroy(products *p);
 
 /* ---- measure.c ---- */

@@ -5,31 +5,26 @@
 #include "runtime/cuda/cublaslt.h"
 #include "runtime/cuda/cuda_device.h"
 #include "runtime/cuda/products.h"
+#include "runtime/product_problem.h"
 #include "runtime/tuning_cache.h"
-
-/* One matrix of a strided batch. */
-typedef struct problem_matrix {
-    int64_t leading, batch_stride; /* in elements */
-    int has_dense_rows;
-    int alignment; /* of its address, at most 256 */
-} problem_matrix;
 
 /* All that the choice of an algorithm may depend on; compared byte by byte, so there is no
  * padding: every field is filled, and unused ones are 0. */
 typedef struct problem {
     int64_t m, n, k, batches, workspace_bytes;
-    problem_matrix a, b, c;
+    problem_matrix matrix[PRODUCT_MATRICES];
     int type, c_type, tf32, accumulates;
 } problem;
 
-/* A problem with its descriptors in cuBLASLt's terms: column-major, so that what it multiplies is
- * C^T = B^T A^T, our B first. */
+/* A problem with its descriptors; what the library multiplies first is our B
+ * (runtime/product_problem.h). */
 typedef struct product_plan {
     problem key;
     cublasLtMatmulDesc_t operation;
     cublasLtMatrixLayout_t first, second, result;
     cublasLtMatmulAlgo_t algorithm;
-    dyno_status failure; /* none could be found: every run of it fails */
+    dyno_status failure; /* none could be found: every run of it fails, for this reason */
+    char reason[200];
     struct product_plan *next;
 } product_plan;
 
@@ -53,6 +48,8 @@ typedef struct product_operands {
 cublasStatus_t product_multiply(const products *p, const product_plan *chosen,
                                 const cublasLtMatmulAlgo_t *algorithm, float alpha, float beta,
                                 const product_operands *o, cudaStream_t stream);
+
+static inline int64_t product_element_bytes(int type) { return type == DTYPE_F32 ? 4 : 2; }
 
 /* Fills chosen->algorithm: from the cache, else by timing. */
 NODISCARD dyno_status product_choose(cuda_device *d, products *p, product_plan *chosen);

@@ -29,17 +29,16 @@ enum {
 /* ---- the cache ---- */
 
 static void describe_matrix(text *out, char name, const problem_matrix *m) {
-    text_format(out, ",%c%c%lld+%lld@%d", name, m->has_dense_rows ? 'r' : 'c',
-                (long long)m->leading, (long long)m->batch_stride, m->alignment);
+    text_format(out, ",%c%c%lld+%lld@%d", name, m->is_transposed ? 't' : 'n', (long long)m->leading,
+                (long long)m->batch_stride, m->alignment);
 }
 
 static void describe_key(text *out, const problem *k) {
     text_format(out, "m%lld,n%lld,k%lld,x%lld,t%d>%d%s%s,w%lld", (long long)k->m, (long long)k->n,
                 (long long)k->k, (long long)k->batches, k->type, k->c_type, k->tf32 ? ",tf32" : "",
                 k->accumulates ? ",add" : "", (long long)k->workspace_bytes);
-    describe_matrix(out, 'A', &k->a);
-    describe_matrix(out, 'B', &k->b);
-    describe_matrix(out, 'C', &k->c);
+    for (int i = 0; i < PRODUCT_MATRICES; i++)
+        describe_matrix(out, "ABC"[i], &k -> matrix[i]);
 }
 
 static void write_hexadecimal(text *out, const cublasLtMatmulAlgo_t *algorithm) {
@@ -82,8 +81,9 @@ static cublasStatus_t set_preferences(const cublaslt_functions *l, const problem
                                       cublasLtMatmulPreference_t preference) {
     uint64_t workspace = (uint64_t)k->workspace_bytes;
     uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
-    uint32_t first = (uint32_t)k->b.alignment, second = (uint32_t)k->a.alignment;
-    uint32_t result = (uint32_t)k->c.alignment;
+    uint32_t first = (uint32_t)k->matrix[PRODUCT_B].alignment;
+    uint32_t second = (uint32_t)k->matrix[PRODUCT_A].alignment;
+    uint32_t result = (uint32_t)k->matrix[PRODUCT_C].alignment;
     const struct {
         cublasLtMatmulPreferenceAttributes_t which;
         const void *to;
@@ -132,11 +132,6 @@ static dyno_status find_candidates(const products *p, const product_plan *chosen
 
 /* ---- operands ---- */
 
-static int64_t extent(const problem_matrix *m, int64_t rows, int64_t columns, int64_t batches) {
-    int64_t dense = m->has_dense_rows ? columns : rows, other = m->has_dense_rows ? rows : columns;
-    return (other - 1) * m->leading + dense + (batches - 1) * m->batch_stride;
-}
-
 /* At an address that is aligned as the real one is, and not better. */
 static char *place(char **next, int64_t bytes, int alignment) {
     enum { ALIGNMENT = 256 };
@@ -147,21 +142,23 @@ static char *place(char **next, int64_t bytes, int alignment) {
 
 static dyno_status make_operands(cuda_device *d, products *p, const problem *k,
                                  product_operands *o) {
-    int64_t size = k->type == DTYPE_F32 ? 4 : 2, c_size = k->c_type == DTYPE_F32 ? 4 : 2;
-    int64_t a = extent(&k->a, k->m, k->k, k->batches), b = extent(&k->b, k->k, k->n, k->batches);
-    int64_t c = extent(&k->c, k->m, k->n, k->batches);
-    int64_t bytes = (a + b) * size + c * c_size + k->workspace_bytes + 4096;
-    char *next;
-    RETURN_IF_FAILED(cuda_scratch(d, bytes, &next));
-    char *at_a = place(&next, a * size, k->a.alignment);
-    char *at_b = place(&next, b * size, k->b.alignment);
-    char *at_c = place(&next, c * c_size, k->c.alignment);
-    *o = (product_operands){
-        .a = at_a, .b = at_b, .c = at_c, .workspace = place(&next, k->workspace_bytes, 256)};
-    cuda_fill_random(at_a, a, (int)k->type, 1, p->stream);
-    cuda_fill_random(at_b, b, (int)k->type, 2, p->stream);
-    if (k->accumulates)
-        cuda_fill_random(at_c, c, (int)k->c_type, 3, p->stream);
+    int64_t elements[PRODUCT_MATRICES], bytes[PRODUCT_MATRICES], total = k->workspace_bytes;
+    int type[PRODUCT_MATRICES] = {k->type, k->type, k->c_type};
+    for (int i = 0; i < PRODUCT_MATRICES; i++) {
+        elements[i] = product_extent(&k->matrix[i], k->batches);
+        bytes[i] = elements[i] * product_element_bytes(type[i]);
+        total += bytes[i];
+    }
+    char *next, *at[PRODUCT_MATRICES];
+    RETURN_IF_FAILED(cuda_scratch(d, total + 4096, &next));
+    for (int i = 0; i < PRODUCT_MATRICES; i++) {
+        at[i] = place(&next, bytes[i], k->matrix[i].alignment);
+        cuda_fill_random(at[i], elements[i], type[i], (unsigned)i, p->stream);
+    }
+    *o = (product_operands){.a = at[PRODUCT_A],
+                            .b = at[PRODUCT_B],
+                            .c = at[PRODUCT_C],
+                            .workspace = place(&next, k->workspace_bytes, 256)};
     return cuda_status(cudaStreamSynchronize(p->stream), "making operands to tune with");
 }
 
@@ -228,6 +225,12 @@ static void second_round(const products *p, const product_plan *chosen, const pr
     qsort(finalists, (size_t)count, sizeof *finalists, compare_candidates);
 }
 
+/* A product that is done before its launch is over is as fast by any algorithm. */
+static bool is_worth_timing(const problem *k) {
+    double flops = 2.0 * (double)k->m * (double)k->n * (double)k->k * (double)k->batches;
+    return flops > 8e6;
+}
+
 /* Times nothing of other streams' along: what runs there is waited for, unless it is captured, when
  * it does not run. */
 static void quiet(cuda_device *d) {
@@ -248,15 +251,15 @@ dyno_status product_choose(cuda_device *d, products *p, product_plan *chosen) {
     if (!is_cached && status == DYNO_OK) {
         chosen->algorithm = found[0].algo;
         product_operands operands;
-        quiet(d);
         /* Without room to time in, the library's first choice is taken, for this time. */
-        if (count > 1 && make_operands(d, p, &chosen->key, &operands) == DYNO_OK)
-            timed = first_round(p, chosen, &operands, found, count, tried);
+        if (count > 1 && is_worth_timing(&chosen->key)) {
+            quiet(d);
+            if (make_operands(d, p, &chosen->key, &operands) == DYNO_OK)
+                timed = first_round(p, chosen, &operands, found, count, tried);
+        }
         if (timed > 0) {
             second_round(p, chosen, &operands, tried, timed < FINALISTS ? timed : FINALISTS);
             chosen->algorithm = *tried[0].algorithm;
-        }
-        if (timed > 0 || count == 1) {
             text digits = {0};
             write_hexadecimal(&digits, &chosen->algorithm);
             tuning_cache_add(p->cache, key.data, digits.data);

@@ -100,12 +100,11 @@ static dyno_status load_generated(program *r) {
 static void launch_generated(program *r, const plan_launch *l, const kernel_args *args,
                              cudaStream_t stream) {
     enum { MOST_ON_STACK = 64 };
-    void *few[MOST_ON_STACK][2], *(*pairs)[2] = few;
+    void *few[2 * MOST_ON_STACK], **pointers = few;
     int count = args->input_count + args->output_count;
     if (count > MOST_ON_STACK)
-        pairs = memory_allocate((size_t)count, sizeof *pairs);
-    /* Pointers to the parameters, one after the other, and behind them what they point to. */
-    void **pointers = &pairs[0][0], **data = pointers + count;
+        pointers = memory_allocate(2 * (size_t)count, sizeof *pointers);
+    void **data = pointers + count; /* the parameters lie behind the pointers to them */
     for (int i = 0; i < count; i++) {
         data[i] = i < args->input_count ? args->inputs[i].data
                                         : args->outputs[i - args->input_count].data;
@@ -115,8 +114,8 @@ static void launch_generated(program *r, const plan_launch *l, const kernel_args
     CUresult result = cuda_driver()->launch(r->generated[l->generated], (unsigned)g->units, 1, 1,
                                             (unsigned)g->threads, 1, 1, (unsigned)g->shared_bytes,
                                             stream, pointers, NULL);
-    if (pairs != few)
-        free(pairs);
+    if (pointers != few)
+        free(pointers);
     dyno_status status = cuda_status_of_driver(result, "launching a generated kernel");
     if (status != DYNO_OK)
         cuda_device_note(r->device, status, "%s ('%s' in scope '%s')", dyno_error_message(),
@@ -173,6 +172,15 @@ void program_enqueue(program *r, int index, const kernel_args *args, cudaStream_
         cuda_device_note(r->device, DYNO_IO, "launching '%s' in scope '%s': %s (%s)",
                          l->kernel_name, r->p->scopes[l->scope], cudaGetErrorString(error),
                          cudaGetErrorName(error));
+}
+
+void program_rehearse(program *r, const kernel_args *args) {
+    cuda_device *d = r->device;
+    d->is_rehearsing = true;
+    for (int i = 0; i < r->p->launch_count; i++)
+        if (r->runs[i] == dyno_matmul_cublas)
+            program_enqueue(r, i, &args[i], d->stream);
+    d->is_rehearsing = false;
 }
 
 void cuda_program_launch(program *r, int index, const kernel_args *args) {

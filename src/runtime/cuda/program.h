@@ -20,4 +20,7 @@ struct program {
 /* Enqueues launch `index`; failures are noted. */
 void program_enqueue(program *r, int index, const kernel_args *args, cudaStream_t stream);
 
+/* Has the plan's products tuned before it is captured; runs nothing of it. */
+void program_rehearse(program *r, const kernel_args *args);
+
 #endif

@@ -29,8 +29,7 @@ __device__ static void store(float *to, float x) { *to = x; }
 __device__ static void store(__nv_bfloat16 *to, float x) { *to = __float2bfloat16(x); }
 __device__ static void store(__half *to, float x) { *to = __float2half(x); }
 
-template <typename T>
-__global__ static void fill_random(T *to, int64_t elements, uint64_t seed) {
+template <typename T> __global__ static void fill_random(T *to, int64_t elements, uint64_t seed) {
     int64_t step = (int64_t)gridDim.x * blockDim.x;
     for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < elements; i += step)
         store(&to[i], random_number((uint64_t)i ^ seed << 40));
