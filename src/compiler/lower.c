@@ -75,8 +75,11 @@ static void layouts(const plan_operand *operands, int count, tensor *out) {
         out[i] = operands[i].layout;
 }
 
-static bool writes_strided(const kernel_args *args) {
-    return args->output_count > 0 && !tensor_is_contiguous(&args->outputs[0]);
+bool lowering_can_write(const kernel *k, const kernel_args *args) {
+    for (int i = 0; i < args->output_count; i++)
+        if (!k->writes_strided && !tensor_is_contiguous(&args->outputs[i]))
+            return false;
+    return true;
 }
 
 /* The first kernel for the target that does not decline; the reasons of those before it go to
@@ -87,7 +90,7 @@ static const kernel *pick_kernel(const lowering *l, const op *kind, const kernel
         if ((*k)->backend != l->target)
             continue;
         const char *reason = (*k)->reject ? (*k)->reject(args) : NULL;
-        if (!reason && writes_strided(args) && !(*k)->writes_strided)
+        if (!reason && !lowering_can_write(*k, args))
             reason = "writes dense results only";
         if (!reason)
             return *k;

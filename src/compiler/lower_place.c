@@ -2,15 +2,16 @@
  * what it reads.
  *
  * A claim goes back through views, undoing each on the strides, to the value that a kernel makes.
- * It holds only for values with one reader (members of the maker's own group aside, which have it
- * in registers), so no other kernel meets strides that it would not have met, and no buffer lives
- * longer for a piece of it than the piece itself would. */
+ * It holds if that kernel can write so and if all that read the value, or views of it, take it so.
+ */
 #include "compiler/lower_place.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/memory.h"
 #include "compiler/fusion_space.h"
+#include "compiler/lowering.h"
 #include "graph/op.h"
 #include "ops/op_list.h"
 
@@ -20,6 +21,9 @@ typedef struct placer {
     placement *placements; /* by value id */
     tensor *layout;        /* by value id, as lowering will place it */
     int *readers;          /* by value id: nodes outside the maker's group that read it */
+    /* By value id, of the claim at hand: how values would lie, and which otherwise than now. */
+    tensor *trial;
+    bool *is_moved;
 } placer;
 
 tensor lower_piece_of(const node *concat, int index, const tensor *whole, int64_t *offset) {
@@ -60,60 +64,119 @@ static bool undo_view(const node *view, tensor *layout) {
     return view->op == &op_detach;
 }
 
-/* Whether the maker of `v`, a launch of its own, has a kernel for this layout. */
-static bool kernel_can_write(const placer *p, const value *v, const tensor *layout) {
-    const node *n = v->producer;
-    if (n->output_count != 1 || op_inplace_input(n, 0) >= 0 || n->op == &op_concat)
-        return false;
-    tensor *inputs = memory_allocate((size_t)n->input_count, sizeof *inputs);
+/* Whether a kernel of the target runs `n`, a launch of its own, on operands that lie so. */
+static bool has_kernel(const placer *p, const node *n, const tensor *layout) {
+    tensor *operands =
+        memory_allocate((size_t)(n->input_count + n->output_count), sizeof *operands);
     for (int i = 0; i < n->input_count; i++)
-        inputs[i] = p->layout[n->inputs[i]->id];
+        operands[i] = layout[n->inputs[i]->id];
+    for (int i = 0; i < n->output_count; i++)
+        operands[n->input_count + i] = layout[n->outputs[i]->id];
     kernel_args args = {.input_count = n->input_count,
-                        .output_count = 1,
-                        .inputs = inputs,
-                        .outputs = layout,
+                        .output_count = n->output_count,
+                        .inputs = operands,
+                        .outputs = operands + n->input_count,
                         .attributes = &n->attributes};
-    bool can = false;
-    for (const kernel *const *k = n->op->kernels; *k && !can; k++)
-        can = (*k)->backend == p->target && (*k)->writes_strided &&
-              (!(*k)->reject || !(*k)->reject(&args));
-    free(inputs);
-    return can;
+    bool has = false;
+    for (const kernel *const *k = n->op->kernels; *k && !has; k++)
+        has = (*k)->backend == p->target && (!(*k)->reject || !(*k)->reject(&args)) &&
+              lowering_can_write(*k, &args);
+    free(operands);
+    return has;
 }
 
-static bool can_write(const placer *p, const value *v, const tensor *layout) {
+/* Whether who makes `v` can make it lie as p->trial says. */
+static bool can_make(const placer *p, const value *v) {
+    const tensor *layout = &p->trial[v->id];
+    const node *n = v->producer;
     int last = layout->shape.rank - 1;
-    if (last < 0 || (layout->stride[last] != 1 && layout->shape.dim[last] != 1))
+    if (last < 0 || (layout->stride[last] != 1 && layout->shape.dim[last] != 1) ||
+        op_inplace_input(n, v->output_index) >= 0 || n->op == &op_concat)
         return false;
-    if (!v->producer->group)
-        return kernel_can_write(p, v, layout);
-    return fusion_kind_of(v->producer) != FUSION_BLOCK_REDUCE || tensor_is_contiguous(layout);
+    if (n->group)
+        return fusion_kind_of(n) != FUSION_BLOCK_REDUCE || tensor_is_contiguous(layout);
+    return has_kernel(p, n, p->trial);
 }
 
-/* Lets `v` lie so in the memory of `owner`, if all is well with that. */
-static void claim(placer *p, const value *v, const value *owner, tensor layout, int64_t offset) {
-    const value *root = v;
-    bool is_private = p->readers[v->id] == 1;
-    while (is_private && root->producer && root->producer->op->view) {
-        if (root->is_output || root->role == ROLE_GRADIENT || !undo_view(root->producer, &layout))
-            return;
-        root = root->producer->inputs[0];
-        is_private = p->readers[root->id] == 1;
+static bool is_seen_outside(const value *v) { return v->is_output || v->role == ROLE_GRADIENT; }
+
+/* Lets the outputs of a view follow its input in p->trial; false where a view becomes a copy. */
+static bool follow_view(placer *p, const node *n) {
+    const value *in = n->inputs[0];
+    for (int i = 0; i < n->output_count; i++) {
+        const value *out = n->outputs[i];
+        tensor before, after;
+        int64_t offset = 0;
+        if (n->op->view(n, i, &p->trial[in->id], &after, &offset)) {
+            if (is_seen_outside(out) && !tensor_is_contiguous(&after))
+                return false;
+            p->trial[out->id] = after;
+            p->is_moved[out->id] = true;
+        } else if (n->op->view(n, i, &p->layout[in->id], &before, &offset)) {
+            return false;
+        }
     }
-    if (!is_private || !root->producer || root->is_output || root->role == ROLE_GRADIENT ||
-        p->placements[root->id].owner || !can_write(p, root, &layout))
-        return;
-    p->placements[root->id] = (placement){owner, offset, layout};
-    p->layout[root->id] = layout;
-    for (int i = root->producer->id; i < p->g->node_count; i++) { /* the views on the way */
+    return true;
+}
+
+static bool takes_over(const node *n, int input) {
+    for (int i = 0; i < n->output_count; i++)
+        if (op_inplace_input(n, i) == input)
+            return true;
+    return false;
+}
+
+/* Whether all that read `root`, and views of it, can do so when it lies as p->trial says. */
+static bool readers_agree(placer *p, const value *root) {
+    for (int i = root->producer->id + 1; i < p->g->node_count; i++) {
         const node *n = p->g->nodes[i];
-        int64_t ignored = 0;
-        if (n->op->view && n->output_count == 1)
-            n->op->view(n, 0, &p->layout[n->inputs[0]->id], &p->layout[n->outputs[0]->id],
-                        &ignored);
-        if (n->outputs[0] == v)
-            break;
+        bool reads = false;
+        for (int j = 0; j < n->input_count; j++) {
+            if (!p->is_moved[n->inputs[j]->id])
+                continue;
+            reads = true;
+            if (takes_over(n, j))
+                return false;
+        }
+        if (!reads || n->group || n->op == &op_concat)
+            continue;
+        if (n->op->view ? !follow_view(p, n) : !has_kernel(p, n, p->trial))
+            return false;
     }
+    return true;
+}
+
+/* The value behind the views of `v`, and how it must lie for `v` to have *layout; NULL when that
+ * cannot be. */
+static const value *find_root(const placer *p, const value *v, bool must_be_private,
+                              tensor *layout) {
+    for (;;) {
+        if (is_seen_outside(v) || (must_be_private && p->readers[v->id] != 1))
+            return NULL;
+        if (!v->producer || !v->producer->op->view)
+            return v->producer && !p->placements[v->id].owner ? v : NULL;
+        if (!undo_view(v->producer, layout))
+            return NULL;
+        v = v->producer->inputs[0];
+    }
+}
+
+/* Lets `v` lie so in the memory of `owner`, if all is well with that. A piece of something larger
+ * must have no other readers: the whole would live as long as any of them needs the piece. */
+static void claim(placer *p, const value *v, const value *owner, tensor layout, int64_t offset) {
+    size_t values = (size_t)p->g->value_count;
+    bool is_piece = owner->producer->op == &op_concat;
+    const value *root = find_root(p, v, is_piece, &layout);
+    if (!root)
+        return;
+    memcpy(p->trial, p->layout, values * sizeof *p->trial);
+    memset(p->is_moved, 0, values * sizeof *p->is_moved);
+    p->trial[root->id] = layout;
+    p->is_moved[root->id] = true;
+    if (!can_make(p, root) || !readers_agree(p, root))
+        return;
+    memcpy(p->layout, p->trial, values * sizeof *p->layout);
+    p->placements[root->id] = (placement){owner, offset, layout};
 }
 
 static void visit_view(placer *p, const node *n) {
@@ -145,7 +208,9 @@ placement *lower_plan_placements(const graph *g, backend target) {
                 .target = target,
                 .placements = memory_allocate(values, sizeof *p.placements),
                 .layout = memory_allocate(values, sizeof *p.layout),
-                .readers = memory_allocate(values, sizeof *p.readers)};
+                .readers = memory_allocate(values, sizeof *p.readers),
+                .trial = memory_allocate(values, sizeof *p.trial),
+                .is_moved = memory_allocate(values, sizeof *p.is_moved)};
     for (int i = 0; i < g->value_count; i++)
         p.layout[i] = tensor_contiguous(NULL, g->values[i]->type, &g->values[i]->shape);
     count_readers(&p);
@@ -158,5 +223,7 @@ placement *lower_plan_placements(const graph *g, backend target) {
     }
     free(p.layout);
     free(p.readers);
+    free(p.trial);
+    free(p.is_moved);
     return p.placements;
 }

@@ -1,5 +1,5 @@
-/* test_strided_outputs.c - kernels that may write output 0 with strides, or over input 0, give the
- * bits they give in memory of its own, and touch nothing else. */
+/* test_strided_outputs.c - kernels that may write their outputs with strides, or over input 0, give
+ * the bits they give in memory of its own, and touch nothing else. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -43,11 +43,11 @@ static int64_t span(const tensor *t) {
     return last + 1;
 }
 
-static void run(const node *n, const kernel *k, const tensor *inputs, const tensor *out) {
+static void run(const node *n, const kernel *k, const tensor *inputs, const tensor *outputs) {
     kernel_args args = {.input_count = n->input_count,
-                        .output_count = 1,
+                        .output_count = n->output_count,
                         .inputs = inputs,
-                        .outputs = out,
+                        .outputs = outputs,
                         .attributes = &n->attributes};
     size_t scratch = k->workspace_bytes ? k->workspace_bytes(&args) : 0;
     args.workspace = scratch ? memory_allocate(scratch, 1) : NULL;
@@ -55,27 +55,36 @@ static void run(const node *n, const kernel *k, const tensor *inputs, const tens
     free(args.workspace);
 }
 
-static void check_strided(const node *n, const kernel *k, const tensor *inputs, const tensor *want,
-                          draw *d) {
-    tensor out = draw_strides(want, d);
-    int64_t bytes = dtype_bytes(out.type), all = span(&out);
-    unsigned char *memory = memory_allocate((size_t)all, (size_t)bytes);
+static void check_elements(const kernel *k, const tensor *out, const tensor *want) {
+    int64_t bytes = dtype_bytes(out->type), all = span(out);
+    const unsigned char *memory = out->data;
     bool *is_written = memory_allocate((size_t)all, sizeof *is_written);
-    memset(memory, FRAME, (size_t)(all * bytes));
-    out.data = memory;
-    run(n, k, inputs, &out);
-    for (int64_t i = 0; i < shape_elements(&out.shape); i++) {
-        int64_t at = tensor_offset(&out, i);
+    for (int64_t i = 0; i < shape_elements(&out->shape); i++) {
+        int64_t at = tensor_offset(out, i);
         is_written[at] = true;
         if (memcmp(memory + at * bytes, (const char *)want->data + i * bytes, (size_t)bytes) != 0)
             fail_msg("%s [%s], element %lld: other bits than in dense memory", k->name,
-                     shape_format(&out.shape).text, (long long)i);
+                     shape_format(&out->shape).text, (long long)i);
     }
     for (int64_t i = 0; i < all * bytes; i++)
         if (!is_written[i / bytes] && memory[i] != FRAME)
-            fail_msg("%s [%s] wrote between its rows", k->name, shape_format(&out.shape).text);
+            fail_msg("%s [%s] wrote between its rows", k->name, shape_format(&out->shape).text);
     free(is_written);
-    free(memory);
+}
+
+static void check_strided(const node *n, const kernel *k, const tensor *inputs, const tensor *want,
+                          draw *d) {
+    tensor out[OP_CASE_MAX_OUTPUTS];
+    for (int i = 0; i < n->output_count; i++) {
+        out[i] = draw_strides(&want[i], d);
+        size_t bytes = (size_t)(span(&out[i]) * dtype_bytes(out[i].type));
+        out[i].data = memset(memory_allocate(bytes, 1), FRAME, bytes);
+    }
+    run(n, k, inputs, out);
+    for (int i = 0; i < n->output_count; i++) {
+        check_elements(k, &out[i], &want[i]);
+        free(out[i].data);
+    }
 }
 
 static void check_over_input(const node *n, const kernel *k, const tensor *inputs,
@@ -112,7 +121,7 @@ static void check_op(const op *kind, uint64_t seed, int *strided, int *over) {
             kernel_run(n, used, inputs, out))
             continue;
         if (used->writes_strided) {
-            check_strided(n, used, inputs, &out[0], &d);
+            check_strided(n, used, inputs, out, &d);
             ++*strided;
         }
         if (used->overwrites_input) {
