@@ -67,9 +67,11 @@ typedef struct dyno_training {
     int64_t batch, context;
     double beta1, beta2, eps, weight_decay; /* AdamW */
     double clip_norm;                       /* of the gradients; 0: no limit */
+    const char *device; /* "cpu", "cuda", "cuda:N", or "auto": a GPU if there is one; NULL: "cpu" */
 } dyno_training;
 
-/* Batch 4, context 128, betas 0.9 and 0.95, eps 1e-8, weight decay 0.1, no clipping. */
+/* Batch 4, context 128, betas 0.9 and 0.95, eps 1e-8, weight decay 0.1, no clipping, on the
+ * CPU. */
 dyno_training dyno_training_default(void);
 
 /* Freshly drawn weights, or those of a Hugging Face directory. */

@@ -22,6 +22,8 @@ dyno_status step_flags_resolve(const flags *given, step_variant **out, int *coun
                     status = precision_parse(type[p], &v->precision);
                 if (status == DYNO_OK)
                     status = recompute_parse(recompute[r], &v->recompute);
+                if (status == DYNO_OK)
+                    status = gradients_parse(flags_text(given, "gradients"), &v->gradients);
             }
     if (status != DYNO_OK) {
         free(variants);
@@ -50,10 +52,13 @@ void step_variant_apply(const step_variant *variant, pipeline_options *options) 
     options->mode = variant->mode;
     options->precision = variant->precision;
     options->recompute = variant->recompute;
+    options->gradients = variant->gradients;
 }
 
 void step_variant_describe(const step_variant *variant, results_cell *cell) {
     cell_set_text(cell, "mode", step_mode_name(variant->mode));
     cell_set_text(cell, "math", precision_name(variant->precision));
     cell_set_text(cell, "recompute", recompute_format(&variant->recompute).text);
+    bool are_low = variant->mode == STEP_COMPILED && variant->gradients == GRADIENTS_LOW;
+    cell_set_text(cell, "gradients", precision_name(are_low ? variant->precision : PRECISION_FP32));
 }

@@ -1,4 +1,4 @@
-/* step_flags.h - the flags that say how a step is run: mode, precision, recompute. */
+/* step_flags.h - the flags that say how a step is run: mode, precision, recompute, gradients. */
 #ifndef CLI_STEP_FLAGS_H
 #define CLI_STEP_FLAGS_H
 
@@ -20,6 +20,12 @@
          "fp32",                                                                                   \
          .help = "of matrix products; norms, softmax, loss and weights stay fp32",                 \
          .choices = PRECISION_CHOICES},                                                            \
+        {"gradients",                                                                              \
+         "TYPE",                                                                                   \
+         FLAG_CHOICE,                                                                              \
+         "low",                                                                                    \
+         .help = "of weights, compiled in low precision: low, as the products give them, or fp32", \
+         .choices = GRADIENTS_CHOICES},                                                            \
     {                                                                                              \
         "recompute", "LIST", FLAG_TEXT_LIST, "none",                                               \
             .help = "blocks whose forward the backward runs again to save memory: none, every:K, " \
@@ -31,6 +37,7 @@ typedef struct step_variant {
     step_mode mode;
     precision precision;
     recompute_options recompute;
+    gradients_type gradients;
 } step_variant;
 
 /* Every combination of what the flags list; the caller frees *out. */
@@ -39,7 +46,7 @@ NODISCARD dyno_status step_flags_resolve(const flags *given, step_variant **out,
 NODISCARD dyno_status step_flags_resolve_one(const flags *given, step_variant *out);
 
 void step_variant_apply(const step_variant *variant, pipeline_options *options);
-/* Sets the parameters mode, math and recompute. */
+/* Sets the parameters mode, math, recompute and gradients. */
 void step_variant_describe(const step_variant *variant, results_cell *cell);
 
 #endif

@@ -7,6 +7,7 @@
 #include "cli/cli.h"
 #include "cli/interrupt.h"
 #include "measure/environment.h"
+#include "measure/gpu.h"
 #include "measure/timing.h"
 #include "report/view.h"
 
@@ -16,8 +17,19 @@ dyno_status sweep_prepare(sweep *s, const flags *given) {
     threads_set_count((int)flags_integer(given, "threads"));
     if (flags_text(given, "out"))
         RETURN_IF_FAILED(file_make_output_directory(flags_text(given, "out")));
-    s->memory_limit = flags_is_set(given, "memory") ? flags_bytes(given, "memory")
-                                                    : memory_pool_available_bytes();
+    RETURN_IF_FAILED(device_open(flags_text(given, "device"), &s->device));
+    s->memory_limit = flags_is_set(given, "memory")
+                          ? flags_bytes(given, "memory")
+                          : s->device->functions->available_bytes(s->device);
+    return DYNO_OK;
+}
+
+static bool is_cpu(const sweep *s) { return s->device->backend == BACKEND_CPU; }
+
+static dyno_status capture_gpu(sweep *s) {
+    RETURN_IF_FAILED(gpu_capture(s->device, s->run, &s->rates));
+    s->peaks = (machine_peaks){.gflops_f32 = s->rates.fp32 * 1e3,
+                               .bandwidth = {.copy = s->rates.copy_gb_s}};
     return DYNO_OK;
 }
 
@@ -25,6 +37,9 @@ dyno_status sweep_start(sweep *s, int argc, char **argv) {
     interrupt_install();
     s->run = results_create(argv[0], argc, (const char *const *)argv);
     environment_capture(s->run);
+    results_set_environment_text(s->run, "device", s->device->description);
+    if (!is_cpu(s))
+        return capture_gpu(s);
     RETURN_IF_FAILED(machine_peaks_get(threads_count(), &s->peaks));
     results_set_environment_real(s->run, "peak_gflops", s->peaks.gflops_f32);
     results_set_environment_real(s->run, "read_gbs", s->peaks.bandwidth.read);
@@ -45,7 +60,7 @@ static dyno_status publish(const sweep *s) {
 dyno_status sweep_finish(sweep *s, dyno_status status) {
     if (status == DYNO_OK || status == DYNO_INTERRUPTED) {
         /* Somebody else may have been busy when the sweep began; the better of two is the peak. */
-        double again = machine_measure_peak_flops_f32(threads_count());
+        double again = is_cpu(s) ? machine_measure_peak_flops_f32(threads_count()) : 0;
         if (again > s->peaks.gflops_f32)
             results_set_environment_real(s->run, "peak_gflops", again);
         s->run->is_complete = status == DYNO_OK;
@@ -54,7 +69,21 @@ dyno_status sweep_finish(sweep *s, dyno_status status) {
     }
     results_destroy(s->run);
     s->run = NULL;
+    device_close(s->device);
+    s->device = NULL;
     return status;
+}
+
+void sweep_describe_device(const sweep *s, precision math, results_cell *cell) {
+    cell_set_text(cell, "device", s->device->name);
+    cell_set_integer(cell, "threads", threads_count());
+    if (is_cpu(s))
+        return; /* the environment has its peak */
+    double tflops = math == PRECISION_BF16   ? s->rates.bf16
+                    : math == PRECISION_FP16 ? s->rates.fp16
+                    : math == PRECISION_TF32 ? s->rates.tf32
+                                             : s->rates.fp32;
+    cell_set_metric_real(cell, "peak_gflops", "GFLOP/s", tflops * 1e3);
 }
 
 void sweep_record_plan(results_cell *cell, const plan *p, const memory_account *account) {
@@ -71,12 +100,18 @@ void sweep_record_plan(results_cell *cell, const plan *p, const memory_account *
     }
     cell_set_metric(cell, "predicted_bytes", "B", account->peak_bytes);
     cell_set_metric(cell, "predicted_reserved_bytes", "B", account->reserved_bytes);
+    if (p->memory_mode == PLAN_MEMORY_STATIC)
+        cell_set_metric(cell, "arena_bytes", "B", p->arena_bytes);
 }
 
-void sweep_record_memory(results_cell *cell, const memory_pool *pool) {
+dyno_status sweep_record_memory(const sweep *s, results_cell *cell, const memory_pool *pool) {
     cell_set_metric(cell, "peak_bytes", "B", memory_pool_peak_taken_bytes(pool));
     cell_set_metric(cell, "reserved_bytes", "B", memory_pool_reserved_bytes(pool));
     cell_set_metric(cell, "rss_bytes", "B", timing_peak_rss_bytes());
+    if (is_cpu(s))
+        return DYNO_OK;
+    cell_set_metric(cell, "committed_bytes", "B", memory_pool_committed_bytes(pool));
+    return gpu_record_memory(s->device, cell);
 }
 
 bool sweep_admit(const sweep *s, results_cell *cell, const memory_account *account) {

@@ -4,23 +4,32 @@
 #define CLI_SWEEP_H
 
 #include "cli/flags.h"
+#include "compiler/precision.h"
 #include "measure/machine.h"
 #include "measure/results.h"
 #include "plan/memory_account.h"
 #include "report/table.h"
+#include "runtime/cuda/module.h"
 #include "runtime/memory_pool.h"
+
+/* "cpu" or "auto" where the user leaves it open. */
+#define DEVICE_FLAG(fallback)                                                                      \
+    {                                                                                              \
+        "device", "NAME", FLAG_TEXT, fallback,                                                     \
+            .help = "cpu, cuda, cuda:N, or auto: $DYNO_DEVICE, else a GPU if there is one"         \
+    }
 
 /* To be put into a verb's flag table. */
 #define SWEEP_FLAGS                                                                                \
-    {"threads",                                                                                    \
-     NULL,                                                                                         \
-     FLAG_INTEGER,                                                                                 \
-     "0",                                                                                          \
-     .help = "threads; 0 takes every core there is",                                               \
-     .minimum = 0,                                                                                 \
-     .maximum = 4096},                                                                             \
+    DEVICE_FLAG("auto"), {"threads",                                                               \
+                          NULL,                                                                    \
+                          FLAG_INTEGER,                                                            \
+                          "0",                                                                     \
+                          .help = "threads; 0 takes every core there is",                          \
+                          .minimum = 0,                                                            \
+                          .maximum = 4096},                                                        \
         {"memory", "SIZE", FLAG_BYTES, NULL,                                                       \
-         .help = "what a cell may use; default: what the machine has free"},                       \
+         .help = "what a cell may use; default: what the device has free"},                        \
         {"out", "DIR", FLAG_TEXT, NULL, .help = "keeps every sample in DIR/run.json"}, {           \
         "format", NULL, FLAG_CHOICE, "table", .help = "how to print",                              \
                                               .choices = TABLE_FORMAT_CHOICES                      \
@@ -29,13 +38,15 @@
 typedef struct sweep {
     const flags *given;
     table_format format;
+    device *device; /* from sweep_prepare to sweep_finish */
     int64_t memory_limit;
-    results *run; /* from sweep_start to sweep_finish */
-    machine_peaks peaks;
+    results *run;        /* from sweep_start to sweep_finish */
+    machine_peaks peaks; /* of a GPU: rates of products in fp32, of copies */
+    cuda_rates rates;    /* of a GPU */
 } sweep;
 
-/* Takes up SWEEP_FLAGS: sets the number of threads and makes the output directory, so that what is
- * wrong with them is said before anything is measured. */
+/* Takes up SWEEP_FLAGS: sets the number of threads, makes the output directory and opens the
+ * device, so that what is wrong with them is said before anything is measured. */
 NODISCARD dyno_status sweep_prepare(sweep *s, const flags *given);
 
 /* From here on Ctrl-C only asks. Starts the record, with the machine and its peaks in it. On
@@ -46,11 +57,16 @@ NODISCARD dyno_status sweep_start(sweep *s, int argc, char **argv);
  * Returns `status`, or what went wrong here. */
 NODISCARD dyno_status sweep_finish(sweep *s, dyno_status status);
 
+/* The parameters device and threads; on a GPU also the peak for products in this precision. */
+void sweep_describe_device(const sweep *s, precision math, results_cell *cell);
+
 /* What the plan knows of a cell before it is run. */
 void sweep_record_plan(results_cell *cell, const plan *p, const memory_account *account);
 
-/* What the cell took of the pool and of the process, since pool and peak were reset. */
-void sweep_record_memory(results_cell *cell, const memory_pool *pool);
+/* What the cell took of the pool and of the process, since pool and peak were reset; on a GPU also
+ * what is in use there. */
+NODISCARD dyno_status sweep_record_memory(const sweep *s, results_cell *cell,
+                                          const memory_pool *pool);
 
 /* False, and the cell is OOM with what it needs, when it does not fit. */
 bool sweep_admit(const sweep *s, results_cell *cell, const memory_account *account);

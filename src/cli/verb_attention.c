@@ -11,7 +11,6 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "base/threads.h"
 #include "base/units.h"
 #include "cli/cli.h"
 #include "cli/interrupt.h"
@@ -51,6 +50,8 @@ static const flag_spec FLAGS[] = {
     {"mode", "LIST", FLAG_CHOICE_LIST, "eager,compiled",
      .help = "eager: a launch for each op; compiled: fused kernels, memory planned beforehand",
      .choices = STEP_MODE_CHOICES},
+    {"precision", "LIST", FLAG_CHOICE_LIST, "fp32", .help = "of the products; softmax stays fp32",
+     .choices = PRECISION_CHOICES},
     {"causal", "LIST", FLAG_CHOICE_LIST, "no",
      .help = "yes: a query sees only keys up to its own position", .choices = "no|yes"},
     {"batch", NULL, FLAG_INTEGER, "8", .help = "sequences", .minimum = 1, .maximum = 1 << 20},
@@ -91,7 +92,8 @@ static const flags_verb VERB = {
     .name = "attention",
     .summary =
         "Times attention alone: O = softmax(Q K^T / sqrt(head size)) V and the gradients of Q, K "
-        "and V, over the grid of --impl x --mode x --causal x --seq x --head-dim. Forward, "
+        "and V, over the grid of --impl x --mode x --precision x --causal x --seq x --head-dim. "
+        "Forward, "
         "backward and end-to-end are each measured, never added up. A row that would not fit is "
         "not run: it says OOM and which values make it. Under the table: how time grows with the "
         "length. Ctrl-C ends with what was measured so far, marked incomplete.",
@@ -151,8 +153,10 @@ static double predict_cell(const grid *g, double run_seconds) {
     return run_seconds * (double)(flags_integer(g->given, "warmup") + expect_reps(g, run_seconds));
 }
 
-static dyno_status make_plan(const point *at, plan **out) {
-    return IMPLS[at->impl].make_plan(&at->options, out);
+static dyno_status make_plan(const grid *g, const point *at, plan **out) {
+    attention_plan_options options = at->options;
+    options.target = g->sweep.device->backend;
+    return IMPLS[at->impl].make_plan(&options, out);
 }
 
 /* Plans every cell once, so that what cannot be built is said before anything is measured, and
@@ -160,7 +164,7 @@ static dyno_status make_plan(const point *at, plan **out) {
 static dyno_status plan_cells(grid *g) {
     for (int i = 0; i < g->count; i++) {
         plan *p;
-        RETURN_IF_FAILED(make_plan(&g->points[i], &p));
+        RETURN_IF_FAILED(make_plan(g, &g->points[i], &p));
         if (memory_account_plan(p).reserved_bytes <= g->sweep.memory_limit) {
             g->points[i].predicted_seconds = predict_seconds(g, p);
             g->seconds_total += predict_cell(g, g->points[i].predicted_seconds);
@@ -181,9 +185,8 @@ static void describe_cell(const grid *g, const point *at, results_cell *cell) {
     cell_set_integer(cell, "seq", o->shape.context);
     cell_set_integer(cell, "head_dim", o->shape.head_dim);
     cell_set_text(cell, "pass", step_pass_name(o->pass));
-    cell_set_text(cell, "math", "fp32");
-    cell_set_text(cell, "device", "cpu");
-    cell_set_integer(cell, "threads", threads_count());
+    cell_set_text(cell, "math", precision_name(o->precision));
+    sweep_describe_device(&g->sweep, o->precision, cell);
     cell_set_integer(cell, "warmup", flags_integer(g->given, "warmup"));
     cell_set_integer(cell, "seed", flags_integer(g->given, "seed"));
 }
@@ -261,11 +264,15 @@ static dyno_status run_cell(grid *g, const plan *p, results_cell *cell) {
     timing_reset_peak_rss();
     storage *leaves = storage_create(g->pool);
     executor *e;
+    int64_t begin = clock_now_ns();
     dyno_status status = executor_create(p, g->pool, leaves, &e);
     if (status == DYNO_OK) {
-        attention_fill(e, (uint64_t)flags_integer(g->given, "seed"));
-        status = time_runs(g, e, p, cell);
-        sweep_record_memory(cell, g->pool);
+        cell_set_metric(cell, "setup_ns", "ns", clock_now_ns() - begin);
+        status = attention_fill(e, (uint64_t)flags_integer(g->given, "seed"));
+        if (status == DYNO_OK)
+            status = time_runs(g, e, p, cell);
+        dyno_status recorded = sweep_record_memory(&g->sweep, cell, g->pool);
+        status = status == DYNO_OK ? recorded : status;
         executor_destroy(e);
     }
     storage_destroy(leaves);
@@ -281,7 +288,7 @@ static dyno_status measure_cell(grid *g, const point *at) {
              (long long)at->options.shape.context, (long long)at->options.shape.head_dim,
              step_pass_name(at->options.pass));
     plan *p;
-    dyno_status status = make_plan(at, &p);
+    dyno_status status = make_plan(g, at, &p);
     if (status != DYNO_OK)
         return sweep_settle(cell, status);
     memory_account account = memory_account_plan(p);
@@ -300,7 +307,7 @@ static dyno_status measure_cell(grid *g, const point *at) {
 
 static dyno_status measure_grid(grid *g) {
     RETURN_IF_FAILED(plan_cells(g));
-    RETURN_IF_FAILED(memory_pool_create(g->sweep.memory_limit, &g->pool));
+    RETURN_IF_FAILED(memory_pool_create(g->sweep.device, g->sweep.memory_limit, &g->pool));
     g->line = progress_create(g->seconds_total);
     dyno_status status = DYNO_OK;
     for (int i = 0; i < g->count && status == DYNO_OK; i++)
@@ -336,15 +343,18 @@ static void add_point(grid *g, const point *at) {
 /* The ways to compute one thing, one after the other: each row's neighbours are what it is to be
  * held against. */
 static dyno_status add_rows(grid *g, point at) {
-    int impl_count, mode_count;
+    int impl_count, mode_count, precision_count;
     const char *const *impls = flags_text_list(g->given, "impl", &impl_count);
     const char *const *modes = flags_text_list(g->given, "mode", &mode_count);
+    const char *const *precisions = flags_text_list(g->given, "precision", &precision_count);
     for (int i = 0; i < impl_count; i++)
-        for (int m = 0; m < mode_count; m++) {
+        for (int way = 0; way < mode_count * precision_count; way++) {
+            RETURN_IF_FAILED(
+                precision_parse(precisions[way % precision_count], &at.options.precision));
             at.impl = 0;
             while (strcmp(IMPLS[at.impl].name, impls[i]) != 0)
                 at.impl++;
-            RETURN_IF_FAILED(step_mode_parse(modes[m], &at.options.mode));
+            RETURN_IF_FAILED(step_mode_parse(modes[way / precision_count], &at.options.mode));
             at.options.pass = STEP_FORWARD;
             if (list_has(g->given, "pass", "forward"))
                 add_point(g, &at);

@@ -1,18 +1,21 @@
 /* verb_bench.c - `dyno bench`: the full grid of models, contexts, warm-ups and passes, timed. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "base/rng.h"
-#include "base/threads.h"
 #include "cli/cli.h"
 #include "cli/interrupt.h"
 #include "cli/model_flags.h"
 #include "cli/progress.h"
 #include "cli/step_flags.h"
 #include "cli/sweep.h"
+#include "compiler/low_copies.h"
 #include "measure/timing.h"
 #include "train/loss_scale.h"
+#include "train/split_weights.h"
 #include "train/step_plan.h"
 #include "train/weights.h"
 
@@ -40,6 +43,7 @@ static const flags_example EXAMPLES[] = {
      "the grid, kept for `dyno show runs/grid`"},
     {"bench --mode eager,compiled --precision fp32,bf16 --pass step", "four ways to run a step"},
     {"bench --breakdown --pass step", "where the time of a step goes"},
+    {"bench --device cuda --mode compiled --precision bf16 --context 512", "on the GPU"},
     {"bench --model 2.7B --context 512 --memory 16GiB", "says OOM and what it would need"},
     {"bench --d-model 512 --d-ff 2048 --layers 4 --heads 8 --kv-heads 2", "a shape of your own"},
 };
@@ -106,7 +110,7 @@ static dyno_status make_plan(const grid *g, const model_config *config, const po
                             .batch = flags_integer(g->given, "batch"),
                             .context = at->context,
                             .pipeline = {.pass = at->pass,
-                                         .target = BACKEND_CPU,
+                                         .target = g->sweep.device->backend,
                                          .optimizer = step_default_optimizer()}};
     step_variant_apply(at->variant, &options.pipeline);
     return step_plan_create(&options, out);
@@ -137,29 +141,34 @@ static void describe_cell(const grid *g, results_cell *cell, const model_config 
     cell_set_integer(cell, "steps", flags_integer(g->given, "steps"));
     cell_set_text(cell, "pass", step_pass_name(at->pass));
     step_variant_describe(at->variant, cell);
-    cell_set_text(cell, "device", "cpu");
-    cell_set_integer(cell, "threads", threads_count());
+    sweep_describe_device(&g->sweep, at->variant->precision, cell);
     cell_set_integer(cell, "seed", flags_integer(g->given, "seed"));
 }
 
+/* Nothing where the plan has no such input: a forward has no learning rate. */
+static dyno_status set_input(executor *e, const char *name, const void *data, int64_t bytes) {
+    return executor_find(e, name).data ? executor_write(e, name, data, bytes) : DYNO_OK;
+}
+
 /* Random tokens, and a learning rate that hardly moves the weights which the cells share. */
-static void fill_inputs(const executor *e, const model_config *config, uint64_t seed) {
+static dyno_status fill_inputs(executor *e, const model_config *config, uint64_t seed) {
     static const char *const names[] = {"tokens", "targets"};
     for (int i = 0; i < 2; i++) {
         rng_stream random = rng_stream_init(seed, rng_hash_name(names[i]));
-        tensor ids = executor_find(e, names[i]);
-        for (int64_t j = 0; j < shape_elements(&ids.shape); j++)
-            ((int32_t *)ids.data)[j] =
-                (int32_t)(rng_bits(random, (uint64_t)j) % (uint64_t)config->vocab);
+        tensor at = executor_find(e, names[i]);
+        int32_t *ids = executor_place(e, names[i]);
+        if (!ids)
+            return dyno_fail(DYNO_OUT_OF_MEMORY, "the host has no memory for %s", names[i]);
+        for (int64_t j = 0; j < shape_elements(&at.shape); j++)
+            ids[j] = (int32_t)(rng_bits(random, (uint64_t)j) % (uint64_t)config->vocab);
+        executor_put(e, names[i], ids);
     }
-    tensor rate = executor_find(e, "learning_rate"), step = executor_find(e, "step");
-    if (rate.data)
-        *(double *)rate.data = 1e-6;
-    if (step.data)
-        *(int64_t *)step.data = 1;
-    tensor scale = executor_find(e, "loss_scale");
-    if (scale.data)
-        *(float *)scale.data = LOSS_SCALE_START;
+    double rate = 1e-6;
+    int64_t step = 1;
+    float scale = LOSS_SCALE_START;
+    RETURN_IF_FAILED(set_input(e, "learning_rate", &rate, sizeof rate));
+    RETURN_IF_FAILED(set_input(e, "step", &step, sizeof step));
+    return set_input(e, "loss_scale", &scale, sizeof scale);
 }
 
 static void show_progress(void *context, int64_t steps_done) {
@@ -167,31 +176,71 @@ static void show_progress(void *context, int64_t steps_done) {
     progress_update(g->line, g->work_done + g->cell_work * (double)steps_done, g->label);
 }
 
+/* Whether every low copy of the plan is in storage, from a cell that kept it up to date. */
+static bool has_low_copies(const storage *s, const plan *p) {
+    for (int i = 0; i < p->name_count; i++) {
+        const char *name = p->names[i].name;
+        if (strncmp(name, LOW_COPY_PREFIX, strlen(LOW_COPY_PREFIX)) == 0) {
+            tensor there = storage_find_tensor(s, name);
+            if (!there.data || there.type != p->names[i].operand.layout.type)
+                return false;
+        }
+    }
+    return true;
+}
+
 /* Weights are drawn once per model. All else that the cell before left goes back first, so that
  * each cell's memory is its own. */
-static dyno_status run_cell(grid *g, bench_model *m, const plan *p, int64_t warmup,
-                            results_cell *cell) {
+static dyno_status prepare_cell(bench_model *m, const plan *p, uint64_t seed, results_cell *cell,
+                                executor **out) {
+    *out = NULL;
+    held_weights *held = NULL;
+    if (m->has_weights)
+        RETURN_IF_FAILED(weights_hold(m->shared, m->config, p, &held));
     storage_keep_parameters(m->shared, p);
     memory_pool_trim(m->pool);
     timing_reset_peak_rss();
-    executor *e;
-    RETURN_IF_FAILED(executor_create(p, m->pool, m->shared, &e));
-    uint64_t seed = (uint64_t)flags_integer(g->given, "seed");
-    if (!m->has_weights) {
-        weights_init(m->shared, m->config, seed);
-        m->has_weights = true;
+    bool has_copies = has_low_copies(m->shared, p);
+    int64_t begin = clock_now_ns();
+    dyno_status status = executor_create(p, m->pool, m->shared, out);
+    cell_set_metric(cell, "setup_ns", "ns", clock_now_ns() - begin);
+    if (status == DYNO_OK && held)
+        status = weights_restore(m->shared, held);
+    else if (status == DYNO_OK && !m->has_weights)
+        status = weights_init(m->shared, m->config, seed);
+    else if (status == DYNO_OK && !has_copies)
+        status = weights_fill_low_copies(m->shared, m->config);
+    /* Weights that were held for a cell that could not be set up are drawn anew for the next. */
+    m->has_weights = status == DYNO_OK || (m->has_weights && !held);
+    held_weights_destroy(held);
+    if (status != DYNO_OK) {
+        executor_destroy(*out);
+        *out = NULL;
     }
-    weights_fill_low_copies(m->shared, m->config);
-    fill_inputs(e, m->config, seed);
+    return status;
+}
+
+static dyno_status time_cell(grid *g, executor *e, const plan *p, int64_t warmup,
+                             results_cell *cell, const memory_pool *pool) {
     timing_options options = {.warmup = warmup,
                               .steps = flags_integer(g->given, "steps"),
                               .should_stop = interrupt_requested,
                               .on_step = show_progress,
                               .context = g};
     dyno_status status = timing_run(e, p, &options, cell);
-    sweep_record_memory(cell, m->pool);
-    if (status == DYNO_OK && flags_switch(g->given, "breakdown"))
-        status = timing_break_down(e, p, &options, cell);
+    dyno_status recorded = sweep_record_memory(&g->sweep, cell, pool);
+    RETURN_IF_FAILED(status == DYNO_OK ? recorded : status);
+    return flags_switch(g->given, "breakdown") ? timing_break_down(e, p, &options, cell) : DYNO_OK;
+}
+
+static dyno_status run_cell(grid *g, bench_model *m, const plan *p, int64_t warmup,
+                            results_cell *cell) {
+    uint64_t seed = (uint64_t)flags_integer(g->given, "seed");
+    executor *e;
+    RETURN_IF_FAILED(prepare_cell(m, p, seed, cell, &e));
+    dyno_status status = fill_inputs(e, m->config, seed);
+    if (status == DYNO_OK)
+        status = time_cell(g, e, p, warmup, cell, m->pool);
     executor_destroy(e);
     return status;
 }
@@ -220,7 +269,7 @@ static dyno_status measure_cell(grid *g, bench_model *m, const point *at) {
 
 static dyno_status measure_model(grid *g, const model_config *config) {
     bench_model m = {.config = config};
-    RETURN_IF_FAILED(memory_pool_create(g->sweep.memory_limit, &m.pool));
+    RETURN_IF_FAILED(memory_pool_create(g->sweep.device, g->sweep.memory_limit, &m.pool));
     m.shared = storage_create(m.pool);
     dyno_status status = DYNO_OK;
     for (int64_t i = 0; i < point_count(g) && status == DYNO_OK; i++) {

@@ -7,6 +7,7 @@
 #include "base/units.h"
 #include "cli/cli.h"
 #include "measure/environment.h"
+#include "measure/gpu.h"
 #include "measure/machine.h"
 #include "measure/optional.h"
 #include "report/table.h"
@@ -26,10 +27,11 @@ static const flags_example EXAMPLES[] = {
 
 static const flags_verb VERB = {
     .name = "doctor",
-    .summary = "Shows the CPU and memory, which instruction sets can be used and why not, the "
-               "peaks that every \"% of peak\" is measured against, and the optional libraries: "
-               "where each was found, or what is off without it. Takes two or three seconds, "
-               "most of them measuring; run it on an idle machine.",
+    .summary =
+        "Shows the CPU and memory, which instruction sets can be used and why not, the "
+        "peaks that every \"% of peak\" is measured against, each GPU with what it measures, "
+        "and the optional libraries: where each was found, or what is off without it. "
+        "Takes a few seconds, most of them measuring; run it on an idle machine.",
     FLAGS_TABLE(FLAGS),
     FLAGS_EXAMPLES(EXAMPLES),
 };
@@ -106,6 +108,82 @@ NODISCARD static dyno_status add_peaks(report_table *table, int threads) {
     return DYNO_OK;
 }
 
+static void add_version(report_table *table, const char *part, const char *item, int number) {
+    char version[32];
+    snprintf(version, sizeof version, "%d.%d", number / 1000, number % 1000 / 10);
+    add_text(table, part, item, version, "");
+}
+
+static void add_gpu_facts(report_table *table, const char *part, const cuda_device_info *info) {
+    char capability[32];
+    snprintf(capability, sizeof capability, "%d.%d", info->major, info->minor);
+    add_text(table, part, "model", info->name, "");
+    add_text(table, part, "compute capability", capability, "");
+    add_version(table, part, "CUDA of the driver", info->driver_version);
+    add_version(table, part, "CUDA of the module", info->runtime_version);
+    add_real(table, part, "memory GiB", (double)info->memory_bytes / 0x1p30, 2, "");
+    add_real(table, part, "free memory GiB", (double)info->free_bytes / 0x1p30, 2, "");
+    add_integer(table, part, "multiprocessors", info->multiprocessors, "");
+    add_integer(table, part, "clock MHz", info->clock_mhz, "at most");
+    add_integer(table, part, "memory clock MHz", info->memory_clock_mhz, "at most");
+    add_real(table, part, "L2 MiB", (double)info->l2_bytes / 0x1p20, 1, "");
+}
+
+static dyno_status add_gpu_rates(report_table *table, const cuda_module *module, int ordinal,
+                                 const char *part) {
+    device *d;
+    RETURN_IF_FAILED(module->open(ordinal, &d));
+    cuda_rates rates = {0};
+    dyno_status status = module->measure(d, &rates);
+    device_close(d);
+    if (status != DYNO_OK)
+        return status;
+    const struct {
+        const char *name, *note;
+        double value;
+    } rows[] = {{"copy GB/s", "bytes read and bytes written", rates.copy_gb_s},
+                {"fp32 TFLOP/s", "large products", rates.fp32},
+                {"tf32 TFLOP/s", "large products of fp32 matrices", rates.tf32},
+                {"bf16 TFLOP/s", "large products, sums in fp32", rates.bf16},
+                {"fp16 TFLOP/s", "large products, sums in fp32", rates.fp16}};
+    for (int i = 0; i < 5; i++)
+        if (rows[i].value > 0)
+            add_real(table, part, rows[i].name, rows[i].value, 1, rows[i].note);
+        else
+            add_text(table, part, rows[i].name, "none", "this GPU, or the module, has none");
+    return DYNO_OK;
+}
+
+/* A GPU that is not there, or does not work, is a row that says why. */
+static void add_gpus(report_table *table) {
+    const cuda_module *module;
+    int count = 0;
+    if (cuda_module_load(&module) != DYNO_OK) {
+        add_text(table, "gpu", "CUDA module", "missing", dyno_error_message());
+        return;
+    }
+    add_text(table, "gpu", "CUDA module", module->version, gpu_module_path(module));
+    dyno_status counted = module->count(&count);
+    if (counted != DYNO_OK || count == 0) {
+        add_text(table, "gpu", "GPUs", "none",
+                 counted != DYNO_OK ? dyno_error_message() : "the driver shows none");
+        return;
+    }
+    add_integer(table, "gpu", "GPUs", count, "");
+    for (int i = 0; i < count; i++) {
+        char part[32];
+        cuda_device_info info = {0};
+        snprintf(part, sizeof part, "cuda:%d", i);
+        if (module->describe(i, &info) != DYNO_OK) {
+            add_text(table, part, "model", "unknown", dyno_error_message());
+            continue;
+        }
+        add_gpu_facts(table, part, &info);
+        if (add_gpu_rates(table, module, i, part) != DYNO_OK)
+            add_text(table, part, "rates", "not measured", dyno_error_message());
+    }
+}
+
 static void add_optional(report_table *table, const char *name, const char *purpose,
                          const optional_answer *answer) {
     char note[1200];
@@ -130,6 +208,7 @@ static dyno_status examine(report_table *table, int threads) {
     RETURN_IF_FAILED(add_peaks(table, 1));
     if (threads > 1)
         RETURN_IF_FAILED(add_peaks(table, threads));
+    add_gpus(table);
     for (optional_part part = 0; part < OPTIONAL_COUNT; part++) {
         optional_answer answer = optional_find(part);
         add_optional(table, optional_name(part), optional_purpose(part), &answer);

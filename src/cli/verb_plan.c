@@ -6,6 +6,7 @@
 #include "cli/cli.h"
 #include "cli/model_flags.h"
 #include "cli/step_flags.h"
+#include "cli/sweep.h"
 #include "measure/plan_record.h"
 #include "model/parameters.h"
 #include "report/view.h"
@@ -20,6 +21,7 @@ static const flag_spec FLAGS[] = {
     {"pass", "LIST", FLAG_TEXT_LIST, "step",
      .help = "how much of a step: forward, forward+backward (or backward), step"},
     STEP_FLAGS,
+    DEVICE_FLAG("cpu"),
     {"memory", "SIZE", FLAG_BYTES, NULL, .help = "says whether it fits this much, e.g. 32GiB"},
     {"detail", NULL, FLAG_SWITCH, NULL,
      .help = "FLOPs by scope and the values alive at the peak, also for more than one cell"},
@@ -42,6 +44,9 @@ static const flags_example EXAMPLES[] = {
      "the map of what fits"},
     {"plan --model 10B --format json", "every number, for a program"},
     {"plan --mode compiled --source", "the generated kernels"},
+    {"plan --model 2.7B --context 512 --device cuda --mode compiled --precision bf16 --memory "
+     "80GiB",
+     "a plan for a GPU; none is needed here"},
     {"plan --layers 1 --dump-after autodiff", "the graph of a one-layer model with its gradients"},
 };
 
@@ -61,6 +66,7 @@ typedef struct plan_job {
     int model_count;
     step_variant *variants;
     int variant_count;
+    backend target;
     results *run;
     text printed; /* by --dump-after or --source */
 } plan_job;
@@ -71,7 +77,7 @@ static step_options cell_options(const plan_job *job, const model_config *config
         .config = *config,
         .batch = flags_integer(job->given, "batch"),
         .context = context,
-        .pipeline = {.pass = pass, .target = BACKEND_CPU, .optimizer = step_default_optimizer()}};
+        .pipeline = {.pass = pass, .target = job->target, .optimizer = step_default_optimizer()}};
     step_variant_apply(variant, &options.pipeline);
     return options;
 }
@@ -89,6 +95,7 @@ static dyno_status plan_cell(plan_job *job, const model_config *config, int64_t 
     cell_set_integer(cell, "batch", options.batch);
     cell_set_text(cell, "pass", step_pass_name(pass));
     step_variant_describe(variant, cell);
+    cell_set_text(cell, "device", backend_name(job->target));
     cell_set_metric(cell, "parameters", "", model_parameter_elements(config));
     if (flags_switch(job->given, "source"))
         text_append(&job->printed, p->source ? p->source : "no generated kernels in eager mode\n");
@@ -142,6 +149,8 @@ static dyno_status run_job(plan_job *job, table_format format) {
     const char *directory = flags_text(job->given, "out");
     RETURN_IF_FAILED(model_flags_resolve(job->given, &job->models, &job->model_count));
     RETURN_IF_FAILED(step_flags_resolve(job->given, &job->variants, &job->variant_count));
+    int ordinal;
+    RETURN_IF_FAILED(device_parse(flags_text(job->given, "device"), &job->target, &ordinal));
     if (directory)
         RETURN_IF_FAILED(file_make_output_directory(directory));
     RETURN_IF_FAILED(plan_cells(job));

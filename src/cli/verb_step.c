@@ -7,13 +7,16 @@
 #include "base/checked.h"
 #include "base/memory.h"
 #include "base/threads.h"
+#include "base/units.h"
 #include "cli/cli.h"
 #include "cli/interrupt.h"
 #include "cli/model_flags.h"
 #include "cli/progress.h"
 #include "cli/step_flags.h"
+#include "cli/sweep.h"
 #include "train/hf_directory.h"
 #include "train/safetensors.h"
+#include "train/split_weights.h"
 #include "train/tokens.h"
 #include "train/trainer.h"
 
@@ -50,8 +53,9 @@ static const flag_spec FLAGS[] = {
     {"threads", NULL, FLAG_INTEGER, "0", .help = "threads; 0 takes every core there is",
      .minimum = 0, .maximum = 4096},
     STEP_FLAGS,
+    DEVICE_FLAG("auto"),
     {"memory", "SIZE", FLAG_BYTES, NULL,
-     .help = "what the step may use; default: what the machine has free"},
+     .help = "what the step may use; default: what the device has free"},
 };
 
 static const flags_example EXAMPLES[] = {
@@ -67,7 +71,7 @@ static const flags_example EXAMPLES[] = {
 
 static const flags_verb VERB = {
     .name = "step",
-    .summary = "Runs training steps of a Hugging Face Llama directory in fp32 and writes what they "
+    .summary = "Runs training steps of a Hugging Face Llama directory and writes what they "
                "computed: `logits` [B,T,V] and `g.<name>` of the first step, `loss.<k>` of each, "
                "`w.<name>` after the last. AdamW is torch.optim.AdamW. The file appears whole or "
                "not at all.",
@@ -84,6 +88,7 @@ typedef struct step_job {
     const flags *given;
     hf_directory *directory;
     tokens *source;
+    device *device;
     trainer *model;
     safetensors_writer *writer;
     dump_choice dump;
@@ -151,13 +156,14 @@ static dyno_status load_model(step_job *job) {
     const flags *given = job->given;
     step_variant variant;
     RETURN_IF_FAILED(step_flags_resolve_one(given, &variant));
+    RETURN_IF_FAILED(device_open(flags_text(given, "device"), &job->device));
     step_options options = {
         .config = *hf_directory_config(job->directory),
         .batch = job->batch,
         .context = job->context,
         .keep_logits = job->dump.logits,
         .pipeline = {.pass = STEP_FULL,
-                     .target = BACKEND_CPU,
+                     .target = job->device->backend,
                      .keep_gradients = job->dump.gradients,
                      .optimizer = {.adamw = {.beta1 = flags_real(given, "beta1"),
                                              .beta2 = flags_real(given, "beta2"),
@@ -165,9 +171,10 @@ static dyno_status load_model(step_job *job) {
                                              .weight_decay = flags_real(given, "weight-decay")},
                                    .clip_norm = flags_real(given, "clip")}}};
     step_variant_apply(&variant, &options.pipeline);
-    int64_t limit = flags_is_set(given, "memory") ? flags_bytes(given, "memory")
-                                                  : memory_pool_available_bytes();
-    RETURN_IF_FAILED(trainer_create(&options, limit, &job->model));
+    int64_t limit = flags_is_set(given, "memory")
+                        ? flags_bytes(given, "memory")
+                        : job->device->functions->available_bytes(job->device);
+    RETURN_IF_FAILED(trainer_create(job->device, &options, limit, &job->model));
     return weights_load(trainer_storage(job->model), job->directory);
 }
 
@@ -204,27 +211,73 @@ static dyno_status open_output(step_job *job) {
 
 static dyno_status append_tensor(step_job *job, const char *name) {
     tensor t = trainer_find(job->model, name);
-    return safetensors_writer_append(job->writer, t.data, (size_t)tensor_bytes(&t));
+    int64_t bytes = tensor_bytes(&t);
+    if (device_is_host(job->device))
+        return safetensors_writer_append(job->writer, t.data, (size_t)bytes);
+    void *copy = malloc((size_t)bytes);
+    if (!copy)
+        return dyno_fail(DYNO_OUT_OF_MEMORY, "the host has no %s for a copy of '%s'",
+                         units_bytes(bytes).text, name);
+    dyno_status status = trainer_read(job->model, name, copy, bytes);
+    if (status == DYNO_OK)
+        status = safetensors_writer_append(job->writer, copy, (size_t)bytes);
+    free(copy);
+    return status;
 }
 
-/* "g." before each name gives the gradients, "" the weights. */
-static dyno_status append_parameters(step_job *job, const char *prefix) {
+static dyno_status append_gradients(step_job *job) {
     const model_config *config = hf_directory_config(job->directory);
     for (int i = 0; i < model_parameter_count(config); i++) {
         char name[128];
-        snprintf(name, sizeof name, "%s%s", prefix, model_parameter_at(config, i).name);
+        snprintf(name, sizeof name, "g.%s", model_parameter_at(config, i).name);
         RETURN_IF_FAILED(append_tensor(job, name));
     }
     return DYNO_OK;
 }
 
+static dyno_status append_weights(step_job *job) {
+    const model_config *config = hf_directory_config(job->directory);
+    dyno_status status = DYNO_OK;
+    for (int i = 0; i < model_parameter_count(config) && status == DYNO_OK; i++) {
+        model_parameter p = model_parameter_at(config, i);
+        size_t count = (size_t)shape_elements(&p.shape);
+        float *values = memory_allocate(count, sizeof *values);
+        status = weight_read(trainer_storage(job->model), &p, values);
+        if (status == DYNO_OK)
+            status = safetensors_writer_append(job->writer, values, count * sizeof *values);
+        free(values);
+    }
+    return status;
+}
+
+static dyno_status read_step(const step_job *job, int64_t k, int32_t *ids) {
+    int64_t rows = job->batch * job->context;
+    return tokens_read(job->source, k * rows, rows + 1, hf_directory_config(job->directory)->vocab,
+                       ids);
+}
+
+/* Step k, whose ids were given. Those of the next are read and given while it runs. */
+static dyno_status run_step(step_job *job, int64_t k, int32_t *ids, float *loss) {
+    RETURN_IF_FAILED(trainer_start(job->model, flags_real(job->given, "lr")));
+    if (k + 1 < job->steps) {
+        RETURN_IF_FAILED(read_step(job, k + 1, ids));
+        RETURN_IF_FAILED(trainer_give(job->model, ids, ids + 1));
+    }
+    RETURN_IF_FAILED(trainer_finish(job->model, loss));
+    if (k == 0 && job->dump.logits)
+        RETURN_IF_FAILED(append_tensor(job, "logits"));
+    return k == 0 && job->dump.gradients ? append_gradients(job) : DYNO_OK;
+}
+
 static dyno_status run_steps(step_job *job, float *losses) {
-    int64_t rows = job->batch * job->context, vocab = hf_directory_config(job->directory)->vocab;
+    int64_t rows = job->batch * job->context;
     int32_t *ids = malloc((size_t)(rows + 1) * sizeof *ids);
     if (!ids)
         return dyno_fail(DYNO_OUT_OF_MEMORY, "no memory for %lld token ids", (long long)rows);
     progress *line = progress_create((double)job->steps);
-    dyno_status status = DYNO_OK;
+    dyno_status status = read_step(job, 0, ids);
+    if (status == DYNO_OK)
+        status = trainer_give(job->model, ids, ids + 1);
     for (int64_t k = 0; k < job->steps && status == DYNO_OK; k++) {
         if (interrupt_requested()) {
             status = dyno_fail(DYNO_INTERRUPTED,
@@ -233,14 +286,7 @@ static dyno_status run_steps(step_job *job, float *losses) {
                                (long long)k, (long long)job->steps);
             break;
         }
-        status = tokens_read(job->source, k * rows, rows + 1, vocab, ids);
-        if (status == DYNO_OK)
-            status =
-                trainer_step(job->model, ids, ids + 1, flags_real(job->given, "lr"), &losses[k]);
-        if (status == DYNO_OK && k == 0 && job->dump.logits)
-            status = append_tensor(job, "logits");
-        if (status == DYNO_OK && k == 0 && job->dump.gradients)
-            status = append_parameters(job, "g.");
+        status = run_step(job, k, ids, &losses[k]);
         progress_update(line, (double)(k + 1), "training");
     }
     progress_destroy(line);
@@ -259,7 +305,7 @@ static dyno_status run_job(step_job *job) {
         status =
             safetensors_writer_append(job->writer, losses, (size_t)job->steps * sizeof *losses);
     if (status == DYNO_OK && job->dump.weights)
-        status = append_parameters(job, "");
+        status = append_weights(job);
     const char *directory = flags_text(job->given, "save");
     if (status == DYNO_OK && directory)
         status = weights_save(trainer_storage(job->model), hf_directory_config(job->directory),
@@ -287,6 +333,7 @@ int cli_step(int argc, char **argv) {
     dyno_status status = run_job(&job);
     safetensors_writer_abandon(job.writer);
     trainer_destroy(job.model);
+    device_close(job.device);
     hf_directory_close(job.directory);
     tokens_close(job.source);
     exit_code = status == DYNO_OK ? 0 : cli_report_failure(status);

@@ -85,7 +85,7 @@ static void drop_unused_casts(graph *g) {
     free(is_dropped);
 }
 
-dyno_status fold_casts(graph *g) {
+dyno_status fold_casts(graph *g, bool are_gradients_full) {
     for (int i = 0; i < g->node_count; i++) {
         node *n = g->nodes[i];
         if (n->op == &op_rope)
@@ -95,9 +95,11 @@ dyno_status fold_casts(graph *g) {
         value *out = n->outputs[0], *instead = result_without(n);
         if (!instead && is_cast_of_weight_gradient(g, n)) {
             node *product = n->inputs[0]->producer;
-            rewrite_set_attribute(g, product, ATTR_INTEGER("type", (int64_t)DTYPE_F32));
-            RETURN_IF_FAILED(rewrite_infer_types(product));
             instead = n->inputs[0];
+            if (are_gradients_full || out->is_output) {
+                rewrite_set_attribute(g, product, ATTR_INTEGER("type", (int64_t)DTYPE_F32));
+                RETURN_IF_FAILED(rewrite_infer_types(product));
+            }
         }
         /* A leaf, or a value with a name of its own, cannot take another name. */
         if (!instead || (out->name && (!instead->producer || instead->name)))

@@ -25,10 +25,15 @@ enum { MOST_COLUMNS = 16384, MOST_MEMBERS = 64 };
  * first time would otherwise be pulled up to it, and live in between. */
 enum { MOST_DISTANCE = 48 };
 
+/* Launches of their own that may lie between two groups that become one only because they read the
+ * same. The second would be done that much too early, and what is made of it live that long. */
+enum { MOST_LAUNCHES_BETWEEN = 3 };
+
 typedef struct fuser {
     graph *g;
     backend target;
     int *position;       /* node -> place in g->nodes, by node id */
+    int *launches;       /* place -> nodes before it that no group can take in */
     int *first, *last;   /* group -> position of its first and last member */
     node **head, **tail; /* group -> its members, a chain */
     node **next;         /* node id -> the next member */
@@ -222,6 +227,11 @@ static void try_merge(fuser *f, int a, int b) {
         merge(f, early, late);
 }
 
+static bool are_near(const fuser *f, int a, int b) {
+    int early = f->first[a] < f->first[b] ? a : b, late = early == a ? b : a;
+    return f->launches[f->first[late]] - f->launches[f->last[early]] <= MOST_LAUNCHES_BETWEEN;
+}
+
 /* Groups that read the same full value from memory read it once if they are one. Only within a
  * block of the model: what another block computes again is to be computed when that one needs it,
  * not now. */
@@ -235,7 +245,7 @@ static void join_readers(fuser *f, const node *n) {
         while (other && f->merged_into[other])
             other = f->merged_into[other];
         if (other && other != n->group && f->phase[other] == n->phase &&
-            f->block[other] == f->block[n->group] &&
+            f->block[other] == f->block[n->group] && are_near(f, other, n->group) &&
             f->space[other].rows == f->space[n->group].rows &&
             f->space[other].columns == f->space[n->group].columns)
             try_merge(f, other, n->group);
@@ -382,6 +392,7 @@ dyno_status fuse_groups(graph *g, backend target) {
     fuser f = {.g = g,
                .target = target,
                .position = memory_allocate(nodes, sizeof(int)),
+               .launches = memory_allocate(nodes + 1, sizeof(int)),
                .first = memory_allocate(nodes + 2, sizeof(int)),
                .last = memory_allocate(nodes + 2, sizeof(int)),
                .head = memory_allocate(nodes + 2, sizeof(node *)),
@@ -395,12 +406,15 @@ dyno_status fuse_groups(graph *g, backend target) {
                .merged_into = memory_allocate(nodes + 2, sizeof(int)),
                .reader = memory_allocate((size_t)g->value_count, sizeof(int)),
                .visited = memory_allocate(nodes, sizeof(int))};
-    for (int i = 0; i < g->node_count; i++)
+    for (int i = 0; i < g->node_count; i++) {
         f.position[g->nodes[i]->id] = i;
+        f.launches[i + 1] = f.launches[i] + (fusion_kind_of(g->nodes[i]) == FUSION_NONE);
+    }
     for (int i = 0; i < g->node_count; i++)
         place_node(&f, i);
     schedule(g, renumber(g));
     free(f.position);
+    free(f.launches);
     free(f.first);
     free(f.last);
     free(f.head);

@@ -7,7 +7,19 @@
 #include "compiler/rewrite.h"
 #include "ops/op_list.h"
 
-enum { PREFIX_LENGTH = sizeof LOW_COPY_PREFIX - 1 };
+enum {
+    PREFIX_LENGTH = sizeof LOW_COPY_PREFIX - 1,
+    REST_PREFIX_LENGTH = sizeof WEIGHT_REST_PREFIX - 1
+};
+
+bool weight_is_split(const value *parameter) {
+    return parameter->type == DTYPE_U16 &&
+           strncmp(parameter->name, WEIGHT_REST_PREFIX, REST_PREFIX_LENGTH) == 0;
+}
+
+const char *weight_name(const value *parameter) {
+    return parameter->name + (weight_is_split(parameter) ? REST_PREFIX_LENGTH : 0);
+}
 
 bool low_copy_is(const value *v) {
     return !v->producer && v->role == ROLE_PARAMETER &&
@@ -17,7 +29,7 @@ bool low_copy_is(const value *v) {
 value *low_copy_find(const graph *g, const value *parameter) {
     for (int i = 0; i < g->value_count; i++) {
         value *v = g->values[i];
-        if (low_copy_is(v) && strcmp(v->name + PREFIX_LENGTH, parameter->name) == 0)
+        if (low_copy_is(v) && strcmp(v->name + PREFIX_LENGTH, weight_name(parameter)) == 0)
             return v;
     }
     return NULL;
@@ -45,4 +57,23 @@ dyno_status low_copies_bind(graph *g) {
     rewrite_drop_nodes(g, is_dropped);
     free(is_dropped);
     return graph_status(g);
+}
+
+void low_copies_split(graph *g) {
+    bool *is_read = memory_allocate((size_t)g->value_count, sizeof *is_read);
+    for (int i = 0; i < g->node_count; i++)
+        for (int j = 0; j < g->nodes[i]->input_count; j++)
+            is_read[g->nodes[i]->inputs[j]->id] = true;
+    for (int i = 0; i < g->value_count; i++) {
+        value *v = g->values[i];
+        if (v->producer || v->role != ROLE_PARAMETER || v->type != DTYPE_F32 || v->is_output ||
+            is_read[i])
+            continue;
+        const value *copy = low_copy_find(g, v);
+        if (!copy || copy->type != DTYPE_BF16)
+            continue;
+        v->name = arena_format(g->memory, WEIGHT_REST_PREFIX "%s", v->name);
+        v->type = DTYPE_U16;
+    }
+    free(is_read);
 }

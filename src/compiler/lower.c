@@ -233,6 +233,8 @@ dyno_status lower_graph(const graph *g, backend target, plan **out) {
                                    text_string(&l.source));
     if (status == DYNO_OK) {
         name_values(&l);
+        if (target == BACKEND_CUDA)
+            lower_streams(l.p);
         plan_finish(l.p);
         *out = l.p;
     } else {

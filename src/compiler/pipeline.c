@@ -34,6 +34,19 @@ dyno_status step_pass_parse(const char *name, step_pass *pass) {
                      name);
 }
 
+static const char *const gradient_names[GRADIENTS_COUNT] = {"low", "fp32"};
+
+const char *gradients_name(gradients_type type) { return gradient_names[type]; }
+
+dyno_status gradients_parse(const char *name, gradients_type *type) {
+    for (int i = 0; i < GRADIENTS_COUNT; i++)
+        if (strcmp(name, gradient_names[i]) == 0) {
+            *type = (gradients_type)i;
+            return DYNO_OK;
+        }
+    return dyno_fail(DYNO_INVALID, "there are no gradients '%s'; there are low and fp32", name);
+}
+
 static const char *const mode_names[STEP_MODE_COUNT] = {"eager", "compiled"};
 
 const char *step_mode_name(step_mode mode) { return mode_names[mode]; }
@@ -53,6 +66,7 @@ static dyno_status run_build(graph *g, const pipeline_options *options) {
 }
 
 static dyno_status run_precision(graph *g, const pipeline_options *options) {
+    RETURN_IF_FAILED(precision_check(options->precision, options->target));
     return precision_apply(g, options->precision);
 }
 
@@ -67,12 +81,18 @@ static dyno_status run_autodiff(graph *g, const pipeline_options *options) {
 static dyno_status run_casts(graph *g, const pipeline_options *options) {
     if (options->mode != STEP_COMPILED)
         return DYNO_OK;
-    RETURN_IF_FAILED(fold_casts(g));
-    return low_copies_bind(g);
+    RETURN_IF_FAILED(fold_casts(g, options->gradients == GRADIENTS_F32));
+    RETURN_IF_FAILED(low_copies_bind(g));
+    if (!options->keep_whole_weights)
+        low_copies_split(g);
+    return DYNO_OK;
 }
 
 static dyno_status run_loss_head(graph *g, const pipeline_options *options) {
-    return options->mode == STEP_COMPILED ? swap_loss_head(g) : DYNO_OK;
+    if (options->mode == STEP_COMPILED)
+        RETURN_IF_FAILED(swap_loss_head(g, options->target));
+    precision_allow_tf32(g, options->precision); /* from here on only copies of products come */
+    return DYNO_OK;
 }
 
 static dyno_status run_rematerialize(graph *g, const pipeline_options *options) {
@@ -91,7 +111,7 @@ static dyno_status run_optimizer(graph *g, const pipeline_options *options) {
     if (options->pass != STEP_FULL)
         return DYNO_OK;
     optimizer_options how = options->optimizer;
-    how.one_launch = how.one_launch || options->mode == STEP_COMPILED;
+    how.by_block = how.by_block || (options->mode == STEP_COMPILED && !how.one_launch);
     return optimizer_append_adamw(g, &how);
 }
 

@@ -31,11 +31,25 @@ const char *step_mode_name(step_mode mode); /* "eager" */
 #define STEP_MODE_CHOICES "eager|compiled"
 NODISCARD dyno_status step_mode_parse(const char *name, step_mode *mode);
 
+/* What weights' gradients are between the product that makes them and the optimizer, in compiled
+ * mode. Gradients that are outputs are f32 either way. */
+typedef enum gradients_type {
+    GRADIENTS_LOW, /* what the products give: the low type, as autocast rounds them */
+    GRADIENTS_F32, /* the products' sums, not rounded */
+    GRADIENTS_COUNT
+} gradients_type;
+
+const char *gradients_name(gradients_type type); /* "low" */
+#define GRADIENTS_CHOICES "low|fp32"
+NODISCARD dyno_status gradients_parse(const char *name, gradients_type *type);
+
 typedef struct pipeline_options {
     step_pass pass;
     step_mode mode;
     precision precision;
     recompute_options recompute;
+    gradients_type gradients;
+    bool keep_whole_weights; /* compiled bf16: f32 beside the low copy, not split (low_copies.h) */
     backend target;
     bool keep_gradients; /* as outputs "g.P"; always so when the pass ends with the backward */
     optimizer_options optimizer;

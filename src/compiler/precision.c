@@ -9,7 +9,7 @@
 #include "ops/cast/cast.h"
 #include "ops/op_list.h"
 
-static const char *const names[PRECISION_COUNT] = {"fp32", "bf16", "fp16"};
+static const char *const names[PRECISION_COUNT] = {"fp32", "bf16", "fp16", "tf32"};
 
 const char *precision_name(precision p) { return names[p]; }
 
@@ -19,13 +19,24 @@ dyno_status precision_parse(const char *name, precision *p) {
             *p = (precision)i;
             return DYNO_OK;
         }
-    return dyno_fail(DYNO_INVALID, "there is no precision '%s'; there are fp32, bf16 and fp16",
+    return dyno_fail(DYNO_INVALID,
+                     "there is no precision '%s'; there are fp32, tf32, bf16 and "
+                     "fp16",
                      name);
 }
 
 dtype precision_low_type(precision p) {
-    static const dtype types[PRECISION_COUNT] = {DTYPE_F32, DTYPE_BF16, DTYPE_F16};
+    static const dtype types[PRECISION_COUNT] = {DTYPE_F32, DTYPE_BF16, DTYPE_F16, DTYPE_F32};
     return types[p];
+}
+
+dyno_status precision_check(precision p, backend target) {
+    if (p != PRECISION_TF32 || target == BACKEND_CUDA)
+        return DYNO_OK;
+    return dyno_fail(DYNO_UNSUPPORTED,
+                     "precision tf32 is of GPUs, the plan is for the %s; use --precision fp32 or "
+                     "bf16, or --device cuda",
+                     backend_name(target));
 }
 
 typedef struct policy {
@@ -74,7 +85,7 @@ static bool *find_loss_inputs(const graph *g) {
 }
 
 dyno_status precision_apply(graph *g, precision kind) {
-    if (kind == PRECISION_FP32)
+    if (kind == PRECISION_FP32 || kind == PRECISION_TF32)
         return DYNO_OK;
     int operands = 0, node_count = g->node_count;
     for (int i = 0; i < node_count; i++)
@@ -99,4 +110,12 @@ dyno_status precision_apply(graph *g, precision kind) {
     free(p.in_full);
     free(p.feeds_a_loss);
     return status;
+}
+
+void precision_allow_tf32(graph *g, precision kind) {
+    for (int i = 0; kind == PRECISION_TF32 && i < g->node_count; i++) {
+        node *n = g->nodes[i];
+        if (n->op == &op_matmul || n->op == &op_loss_head || n->op == &op_loss_head_forward)
+            rewrite_set_attribute(g, n, ATTR_INTEGER("tf32", 1));
+    }
 }

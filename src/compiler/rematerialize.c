@@ -3,11 +3,11 @@
  * A value is asked for by what owns its memory: views are free, so all views of one owner are
  * saved or dropped together.
  *
- *   held(o)      the backward reads o or a view of it, or the smaller value that o was cast from
- *   small(o)     the reduction of something much larger: a row's sum or maximum
- *   cheap(o)     made of values that are available, element by element or by a product that is
- *                much larger than its operands (attention scores: few FLOPs, many bytes)
- *   available(o) a leaf, held, small, or cheap
+ *   held(o)      the backward reads o or a view of it, or the smaller value that o was cast from,
+ * or the smaller value that was cast and added to another held one to make o small(o)     the
+ * reduction of something much larger: a row's sum or maximum cheap(o)     made of values that are
+ * available, element by element or by a product that is much larger than its operands (attention
+ * scores: few FLOPs, many bytes) available(o) a leaf, held, small, or cheap
  *
  * All that is held and cheap can be dropped at once: following the inputs of a cheap value down
  * ends at leaves, at small values, and at held values that are not cheap, and those stay. So there
@@ -89,6 +89,37 @@ static void hold_cast_sources(rematerialization *r) {
     }
 }
 
+/* What a cast widened, if `v` is its result. */
+static const value *narrow_source(const rematerialization *r, const value *v) {
+    const node *n = r->owner[v->id]->producer;
+    if (!n || n->phase != PHASE_FORWARD || n->op != &op_cast)
+        return NULL;
+    const value *source = r->owner[n->inputs[0]->id];
+    return bytes_of(source) < bytes_of(r->owner[v->id]) ? source : NULL;
+}
+
+/* A sum of the residual stream and a block's result in a low type: where both sides of the addition
+ * are wanted, the narrow result is kept in place of the second. Every other sum stays, so that
+ * bringing one back takes one addition and not all since the embedding. */
+static void hold_narrow_addends(rematerialization *r) {
+    bool *is_brought_back = memory_allocate((size_t)r->g->value_count, sizeof *is_brought_back);
+    for (int i = 0; i < r->g->node_count; i++) {
+        const node *n = r->g->nodes[i];
+        const value *sum = n->outputs[0];
+        if (n->phase != PHASE_FORWARD || n->op != &op_add || !r->is_held[sum->id] || sum->is_output)
+            continue;
+        for (int j = 0; j < 2 && !is_brought_back[sum->id]; j++) {
+            const value *other = r->owner[n->inputs[1 - j]->id];
+            const value *source = narrow_source(r, n->inputs[j]);
+            if (!source || !r->is_held[other->id] || is_brought_back[other->id])
+                continue;
+            r->is_held[source->id] = true;
+            is_brought_back[sum->id] = true;
+        }
+    }
+    free(is_brought_back);
+}
+
 static void decide(rematerialization *r) {
     const graph *g = r->g;
     for (int i = 0; i < g->node_count; i++) {
@@ -100,6 +131,7 @@ static void decide(rematerialization *r) {
         if (g->values[i]->is_output)
             r->is_held[r->owner[i]->id] = true;
     hold_cast_sources(r);
+    hold_narrow_addends(r);
     for (int i = 0; i < g->node_count; i++) {
         const node *n = g->nodes[i];
         if (n->phase != PHASE_FORWARD || !(is_elementwise(n->op) || is_expanding_product(r, n)) ||

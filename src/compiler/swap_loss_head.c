@@ -56,7 +56,7 @@ static bool match_backward(const graph *g, loss_pattern *p) {
     if (low->type != p->head->inputs[0]->type || !match_products(g, low, p))
         return false;
     value *dw = p->dw->outputs[0];
-    if (dw->type == DTYPE_F32)
+    if (dw->type == DTYPE_F32 || dw->role == ROLE_GRADIENT)
         return true;
     p->dw_cast = only_user(g, dw);
     return p->dw_cast && p->dw_cast->op == &op_cast && p->dw_cast->outputs[0]->type == DTYPE_F32;
@@ -130,10 +130,16 @@ static void put_in_place(graph *g, const loss_pattern *p, node *made, const bool
     free(order);
 }
 
-static dyno_status swap(graph *g, const loss_pattern *p, const bool *is_maker) {
+static int64_t chunk_for(backend target, const value *x, const value *weight) {
+    int64_t tokens = x->shape.dim[0], vocab = weight->shape.dim[0];
+    return target == BACKEND_CUDA ? loss_head_chunk_cuda(tokens, vocab, x->type)
+                                  : loss_head_chunk(tokens, vocab);
+}
+
+static dyno_status swap(graph *g, const loss_pattern *p, const bool *is_maker, backend target) {
     value *x = p->head->inputs[0], *weight = p->head->inputs[1];
     value *targets = p->cross_entropy->inputs[1], *losses = p->cross_entropy->outputs[0];
-    int64_t chunk = loss_head_chunk(x->shape.dim[0], weight->shape.dim[0]);
+    int64_t chunk = chunk_for(target, x, weight);
     int node_count = g->node_count;
     g->current_scope = p->head->scope;
     g->current_phase = PHASE_FORWARD;
@@ -153,7 +159,7 @@ static dyno_status swap(graph *g, const loss_pattern *p, const bool *is_maker) {
     return mark_saved_activations(g);
 }
 
-dyno_status swap_loss_head(graph *g) {
+dyno_status swap_loss_head(graph *g, backend target) {
     for (int i = 0; i < g->node_count; i++) {
         loss_pattern p;
         if (g->nodes[i]->op != &op_cross_entropy || !match(g, g->nodes[i], &p))
@@ -161,7 +167,7 @@ dyno_status swap_loss_head(graph *g) {
         bool *is_maker = memory_allocate((size_t)g->node_count, sizeof *is_maker);
         dyno_status status = DYNO_OK;
         if (!p.gradient || mark_makers(g, p.gradient->inputs[3], i, is_maker))
-            status = swap(g, &p, is_maker);
+            status = swap(g, &p, is_maker, target);
         free(is_maker);
         return status;
     }

@@ -3,6 +3,7 @@
 #define COMPILER_SWAP_LOSS_HEAD_H
 
 #include "graph/graph.h"
+#include "ops/kernel.h"
 
 /* Comes after autodiff (and the passes on casts). Swaps
  *
@@ -16,7 +17,8 @@
  *   dW = matmul dlogits^T x
  *
  * the whole of it into the forward, together with the nodes that make dy. Leaves the graph as it
- * is when anybody else reads the logits, or dy depends on the losses. */
-NODISCARD dyno_status swap_loss_head(graph *g);
+ * is when anybody else reads the logits, or dy depends on the losses. How many tokens a chunk has
+ * depends on the target. */
+NODISCARD dyno_status swap_loss_head(graph *g, backend target);
 
 #endif

@@ -36,13 +36,22 @@ static void read_onednn(void *symbol, char *out) {
     snprintf(out, VERSION_BYTES, "%d.%d.%d", version->major, version->minor, version->patch);
 }
 
-/* 12040 is 12.4: the driver, the runtime. */
+/* 12040 is 12.4. */
 static void read_cuda(void *symbol, char *out) {
     typedef int get_version(int *);
     AS_FUNCTION(get_version *, get, symbol);
     int version = 0;
     if (get(&version) == 0)
         snprintf(out, VERSION_BYTES, "%d.%d", version / 1000, version % 1000 / 10);
+}
+
+/* 130002 is 13.0.2. */
+static void read_cublaslt(void *symbol, char *out) {
+    typedef size_t get_version(void);
+    AS_FUNCTION(get_version *, get, symbol);
+    size_t version = get();
+    snprintf(out, VERSION_BYTES, "%zu.%zu.%zu", version / 10000, version / 100 % 100,
+             version % 100);
 }
 
 static void read_nvrtc(void *symbol, char *out) {
@@ -100,15 +109,15 @@ static const struct {
                               "cuDriverGetVersion",
                               read_cuda,
                               NULL},
-    [OPTIONAL_CUDA_RUNTIME] = {"CUDA runtime",
-                               "running on a GPU",
-                               {"libcudart.so.13", "libcudart.so.12", "libcudart.so"},
-                               "cudaRuntimeGetVersion",
-                               read_cuda,
-                               "lib64"},
+    [OPTIONAL_CUBLASLT] = {"cuBLASLt",
+                           "matrix products on the GPU",
+                           {"libcublasLt.so.13"},
+                           "cublasLtGetVersion",
+                           read_cublaslt,
+                           "lib64"},
     [OPTIONAL_NVRTC] = {"NVRTC",
                         "compiling generated kernels for the GPU",
-                        {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"},
+                        {"libnvrtc.so.13"},
                         "nvrtcVersion",
                         read_nvrtc,
                         "lib64"},

@@ -10,7 +10,7 @@
 static void add_step(results_cell *cell, const plan *p, const step_times *times) {
     cell_add_sample(cell, "step", "ns", times->total_ns);
     for (int i = 0; i < PHASE_COUNT; i++)
-        if (plan_total_cost(p, (phase)i).launches &&
+        if (times->phase_ns[i] && plan_total_cost(p, (phase)i).launches &&
             plan_total_cost(p, (phase)i).launches != p->launch_count)
             cell_add_sample(cell, phase_name((phase)i), "ns", times->phase_ns[i]);
 }
@@ -23,6 +23,8 @@ dyno_status timing_run(executor *e, const plan *p, const timing_options *options
                              (long long)(options->warmup + options->steps));
         step_times times;
         RETURN_IF_FAILED(executor_run(e, NULL, &times));
+        if (!cell_find_metric(cell, "first_step_ns"))
+            cell_set_metric(cell, "first_step_ns", "ns", times.total_ns);
         if (i < options->warmup)
             cell_add_sample(cell, "warmup", "ns", times.total_ns);
         else
@@ -128,6 +130,7 @@ dyno_status timing_break_down(executor *e, const plan *p, const timing_options *
     write_breakdown(cell, "by_phase", "phase", &by_phase, between, steps);
     write_breakdown(cell, "by_scope", "scope", &by_scope, between, steps);
     cell_set_metric(cell, "traced_step_ns", "ns", total_ns / steps);
+    cell_set_metric(cell, "in_launches_ns", "ns", in_launches_ns / steps);
     return DYNO_OK;
 }
 

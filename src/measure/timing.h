@@ -16,16 +16,17 @@ typedef struct timing_options {
     void *context;
 } timing_options;
 
-/* Adds the series "warmup" (apart, never averaged) and "step", and "forward", "backward",
- * "optimizer" for the phases the plan has, all in ns. DYNO_INTERRUPTED when asked to stop: the
- * samples so far are there. */
+/* Adds the metric first_step_ns, which has all that happens once in it (on a GPU: choosing
+ * products, taking the launches down), and the series "warmup" (apart, never averaged) and "step",
+ * and "forward", "backward", "optimizer" for the phases the plan has and the executor tells apart,
+ * all in ns. DYNO_INTERRUPTED when asked to stop: the samples so far are there. */
 NODISCARD dyno_status timing_run(executor *e, const plan *p, const timing_options *options,
                                  results_cell *cell);
 
 /* Adds the breakdowns "by_class", "by_kernel", "by_phase" and "by_scope" of an average step over
  * options->steps traced ones. Each sums to the traced step: what lies between launches has a row of
- * its own. The metric traced_step_ns is that step's length, to be held against the untraced ones.
- */
+ * its own. The metric traced_step_ns is that step's length, to be held against the untraced ones;
+ * in_launches_ns what of it launches were running. */
 NODISCARD dyno_status timing_break_down(executor *e, const plan *p, const timing_options *options,
                                         results_cell *cell);
 

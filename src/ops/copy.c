@@ -23,6 +23,8 @@ COPY_ROW(copy_row_2, uint16_t)
 COPY_ROW(copy_row_4, uint32_t)
 COPY_ROW(copy_row_8, uint64_t)
 
+const kernel copy_cuda = {.name = "copy_cuda", .backend = BACKEND_CUDA, .writes_strided = true};
+
 void copy_run(const kernel_args *args) {
     switch (dtype_bytes(args->inputs[0].type)) {
     case 1:

@@ -6,4 +6,7 @@
 
 void copy_run(const kernel_args *args);
 
+/* The same on a GPU: input 0's elements in their order, whatever the two shapes. */
+extern const kernel copy_cuda;
+
 #endif

@@ -6,6 +6,7 @@
 #include <math.h>
 
 #include "base/threads.h"
+#include "ops/reduction_splits.h"
 
 enum {
     GRAIN_ELEMENTS = 8192,
@@ -215,6 +216,20 @@ void reduction_run_f32(const kernel_args *args, reduction kind) {
         threads_for(results, COLUMN_BLOCK, reduce_columns, &c);
     else
         threads_for(results, grain, reduce_general, &c);
+}
+
+const char *reduction_reject_cuda(const kernel_args *args) {
+    dtype type = args->inputs[0].type;
+    return type == DTYPE_F32 || type == DTYPE_BF16 || type == DTYPE_F16
+               ? NULL
+               : "reduces f32, bf16 and f16 only";
+}
+
+size_t reduction_workspace_cuda(const kernel_args *args) {
+    int64_t results = shape_elements(&args->outputs[0].shape);
+    int64_t splits =
+        reduction_most_splits(results, shape_elements(&args->inputs[0].shape) / results);
+    return splits > 1 ? (size_t)(splits * results) * sizeof(float) : 0;
 }
 
 value *reduction_build(graph *g, const op *kind, value *a, const shape *axes) {

@@ -14,6 +14,9 @@ dyno_status reduction_infer(const node *n, value_type *outputs);
 op_cost reduction_cost(const node *n);
 void reduction_reference(const node *n, const double *input, double *output, reduction kind);
 void reduction_run_f32(const kernel_args *args, reduction kind);
+/* Of the kernels for GPUs, which take any axes. */
+const char *reduction_reject_cuda(const kernel_args *args);
+size_t reduction_workspace_cuda(const kernel_args *args);
 value *reduction_build(graph *g, const op *kind, value *a, const shape *axes);
 
 /* Elements that go into one result. */
@@ -28,6 +31,10 @@ int64_t reduction_length(const node *n);
                                       .backend = BACKEND_CPU,                                      \
                                       .reject = kernel_reject_unless_f32,                          \
                                       .run = run_f32};                                             \
+    static const kernel kernel_cuda = {.name = #NAME "_cuda",                                      \
+                                       .backend = BACKEND_CUDA,                                    \
+                                       .reject = reduction_reject_cuda,                            \
+                                       .workspace_bytes = reduction_workspace_cuda};               \
     const op op_##NAME = {.name = #NAME,                                                           \
                           .summary = SUMMARY,                                                      \
                           .class = OP_CLASS_REDUCTION,                                             \
@@ -37,7 +44,7 @@ int64_t reduction_length(const node *n);
                           .gradient = GRADIENT,                                                    \
                           .cost = reduction_cost,                                                  \
                           .reference = reference,                                                  \
-                          .kernels = (const kernel *const[]){&kernel_f32, NULL}};                  \
+                          .kernels = (const kernel *const[]){&kernel_f32, &kernel_cuda, NULL}};    \
     value *build_##NAME(graph *g, value *a, const shape *axes) {                                   \
         return reduction_build(g, &op_##NAME, a, axes);                                            \
     }

@@ -66,6 +66,9 @@ typedef struct plan_launch {
      * output's element at the same place. The memory plan takes it up where it is legal. */
     uint64_t *overwrites;
     int workspace; /* buffer, or -1 */
+    /* 0; or 1 where it may run beside the launches of stream 0 that follow. One on stream 1 begins
+     * when all launches before it are done. Launches behind the next one on stream 1, and the end
+     * of the step, wait for it: until then what it uses is alive. In one order it is as right. */
     int stream;
     int scope;
     phase phase;

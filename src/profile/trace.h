@@ -1,14 +1,12 @@
-/* trace.h - the hooks every launch passes through, so that time is attributed by launch and
- * never by time window.
+/* trace.h - the time of one step by launch, so that it is attributed by launch and never by time
+ * window.
  *
- * A trace holds one step's begin and end of each launch. An executor without a trace pays one
- * comparison with NULL. */
+ * The step's begin and end are the host's, those of the launches the device's, counted from the
+ * first launch on as if that began with the step. */
 #ifndef PROFILE_TRACE_H
 #define PROFILE_TRACE_H
 
 #include <stdint.h>
-
-#include "base/clock.h"
 
 typedef struct trace {
     int launch_count;
@@ -18,25 +16,5 @@ typedef struct trace {
 
 trace *trace_create(int launch_count);
 void trace_destroy(trace *t);
-
-static inline void trace_begin_step(trace *t) {
-    if (t)
-        t->step_begin_ns = clock_now_ns();
-}
-
-static inline void trace_end_step(trace *t) {
-    if (t)
-        t->step_end_ns = clock_now_ns();
-}
-
-static inline void trace_begin_launch(trace *t, int launch) {
-    if (t)
-        t->begin_ns[launch] = clock_now_ns();
-}
-
-static inline void trace_end_launch(trace *t, int launch) {
-    if (t)
-        t->end_ns[launch] = clock_now_ns();
-}
 
 #endif

@@ -37,6 +37,7 @@ typedef struct bench_view {
     report_table *table;
     view_list others; /* parameters beyond the leading ones that have a column */
     bool is_full;     /* every column: CSV */
+    bool has_device;  /* cells have device_used_bytes: those of a GPU */
     double peak_gflops;
 } bench_view;
 
@@ -138,10 +139,15 @@ static void add_bench_rows(const bench_view *view, const results_cell *cell) {
     } else {
         add_gap(view, 10);
     }
+    bool is_ok = status == RESULTS_OK;
+    if (view->has_device)
+        table_add_real(table, is_ok ? view_metric(cell, "device_used_bytes") / 0x1p20 : (double)NAN,
+                       1);
     if (view->is_full) {
-        bool is_ok = status == RESULTS_OK;
         table_add_real(table, view_metric(cell, "predicted_bytes") / 0x1p20, 1);
         table_add_real(table, is_ok ? view_metric(cell, "rss_bytes") / 0x1p20 : (double)NAN, 1);
+        table_add_real(table, view_metric(cell, "setup_ns") / 1e6, 2);
+        table_add_real(table, view_metric(cell, "first_step_ns") / 1e6, 2);
     }
     text note = {0};
     view_append_note(&note, cell);
@@ -154,19 +160,22 @@ static void add_bench_rows(const bench_view *view, const results_cell *cell) {
 static void add_bench_columns(bench_view *view) {
     static const struct {
         const char *key, *header;
-        bool is_only_full;
-    } columns[] = {{"warmup_ms", "warm-up ms", false},
-                   {"mean_ms", "mean ms", false},
-                   {"std_ms", "std ms", false},
-                   {"median_ms", "median ms", false},
-                   {"min_ms", "min ms", false},
-                   {"max_ms", "max ms", false},
-                   {"tokens_per_s", "tokens/s", false},
-                   {"gflops", "GFLOP/s", false},
-                   {"percent_of_peak", "% peak", false},
-                   {"peak_mib", "peak MiB", false},
-                   {"predicted_mib", "predicted MiB", true},
-                   {"rss_mib", "RSS MiB", true}};
+        enum { ALL, GPUS, FILES } who;
+    } columns[] = {{"warmup_ms", "warm-up ms", ALL},
+                   {"mean_ms", "mean ms", ALL},
+                   {"std_ms", "std ms", ALL},
+                   {"median_ms", "median ms", ALL},
+                   {"min_ms", "min ms", ALL},
+                   {"max_ms", "max ms", ALL},
+                   {"tokens_per_s", "tokens/s", ALL},
+                   {"gflops", "GFLOP/s", ALL},
+                   {"percent_of_peak", "% peak", ALL},
+                   {"peak_mib", "peak MiB", ALL},
+                   {"device_used_mib", "in use on the GPU MiB", GPUS},
+                   {"predicted_mib", "predicted MiB", FILES},
+                   {"rss_mib", "RSS MiB", FILES},
+                   {"setup_ms", "setup ms", FILES},
+                   {"first_step_ms", "first step ms", FILES}};
     for (int i = 0; i < LEADING_COUNT; i++)
         table_add_column(view->table, LEADING[i], LEADING_HEADER[i],
                          i == 0 || i == LEADING_COUNT - 1 ? TABLE_LEFT : TABLE_RIGHT);
@@ -177,7 +186,7 @@ static void add_bench_columns(bench_view *view) {
     }
     table_add_column(view->table, "status", "status", TABLE_LEFT);
     for (size_t i = 0; i < sizeof columns / sizeof *columns; i++)
-        if (view->is_full || !columns[i].is_only_full)
+        if (columns[i].who == GPUS ? view->has_device : columns[i].who == ALL || view->is_full)
             table_add_column(view->table, columns[i].key, columns[i].header, TABLE_RIGHT);
     table_add_column(view->table, "note", "note", TABLE_LEFT);
 }
@@ -185,6 +194,11 @@ static void add_bench_columns(bench_view *view) {
 report_table *view_create_bench_table(const results *run, table_format format) {
     bench_view view = {.run = run, .is_full = format == TABLE_CSV};
     view.peak_gflops = results_number(results_find_environment(run, "peak_gflops"));
+    bool has_own_peaks = false;
+    for (int64_t i = 0; i < run->cell_count; i++) {
+        has_own_peaks = has_own_peaks || cell_find_metric(run->cells[i], "peak_gflops");
+        view.has_device = view.has_device || cell_find_metric(run->cells[i], "device_used_bytes");
+    }
     view_list all = {0};
     view_collect_parameters(run, &all);
     text title = {0};
@@ -195,7 +209,9 @@ report_table *view_create_bench_table(const results *run, table_format format) {
             is_leading = is_leading || strcmp(all.names[i], LEADING[j]) == 0;
         if (is_leading)
             continue;
-        if (view.is_full || view_parameter_varies(run, all.names[i])) {
+        /* What the numbers were computed in is part of every row that is to be compared. */
+        bool is_math = strcmp(all.names[i], "math") == 0;
+        if (view.is_full || is_math || view_parameter_varies(run, all.names[i])) {
             view_list_add(&view.others, all.names[i], "");
         } else {
             text_format(&title, ", %s ", all.names[i]);
@@ -215,6 +231,9 @@ report_table *view_create_bench_table(const results *run, table_format format) {
                        "%% peak = FLOP of one pass / median time / peak; peak = %.1f GFLOP/s, "
                        "measured here with fp32 FMAs in registers",
                        view.peak_gflops);
+    else if (has_own_peaks)
+        table_add_note(view.table, "%% peak = FLOP of one pass / median time / rate of large "
+                                   "products in the row's math, measured on this GPU");
     view_note_interruption(run, view.table);
     return view.table;
 }

@@ -9,8 +9,9 @@
  *   samples     "warmup"; "step": the whole pass; "forward", "backward", "optimizer": phases
  *               of the same steps, each an extra row. Unit ns, us, ms or s.
  *   metrics     flops, tokens (of one step of the pass); forward_flops, backward_flops,
- *               optimizer_flops; peak_bytes, predicted_bytes, rss_bytes; for OOM needed_bytes
- *               and available_bytes; peak_gflops, if not the environment's
+ *               optimizer_flops; peak_bytes, predicted_bytes, rss_bytes; device_used_bytes of a
+ *               GPU; setup_ns, first_step_ns; for OOM needed_bytes and available_bytes;
+ *               peak_gflops, if not the environment's
  *   breakdowns  rows that add up: columns time (ns), count, flops, bytes, any others
  * and in the environment peak_gflops, the 100 % of "% peak". Of verb "attention":
  *   parameters  impl, mode, causal, batch, heads, seq, head_dim, pass ("forward",

@@ -244,7 +244,7 @@ static void add_columns(const attention_view *view) {
 
 /* People see in a column what varies, and the axes of the sweep; the rest is in the title. */
 static void choose_parameters(attention_view *view, text *title) {
-    static const char *const always[] = {"mode", "seq", "head_dim", NULL};
+    static const char *const always[] = {"mode", "math", "seq", "head_dim", NULL};
     static const char *const never[] = {"pass", "reps", NULL};
     view_list all = {0};
     view_collect_parameters(view->run, &all);

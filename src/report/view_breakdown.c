@@ -145,6 +145,16 @@ static void note_overhead(report_table *table, const results_cell *cell) {
     double without = statistics_of_series(timed).mean * view_ms_per_unit(timed->unit);
     table_add_note(table, "mean step traced %.3f ms, untraced %.3f ms: tracing costs %+.1f %%",
                    with, without, 100 * (with / without - 1));
+    /* A GPU's launches do not wait for one another's end when nobody looks. */
+    const results_metric *launches = cell_find_metric(cell, "in_launches_ns");
+    const results_value *device = cell_find_parameter(cell, "device");
+    if (!launches || !device || device->kind != RESULTS_TEXT || strcmp(device->text, "cpu") == 0)
+        return;
+    double running = results_number(&launches->value) / 1e6;
+    table_add_note(table,
+                   "launches take %.3f ms one by one, the untraced step %.3f ms: %+.1f %% of it "
+                   "lie between launches",
+                   running, without, 100 * (1 - running / without));
 }
 
 report_table *view_create_breakdown_table(const results_cell *cell,

@@ -96,9 +96,10 @@ void view_note_interruption(const results *run, report_table *table) {
 }
 
 void view_append_origin(const results *run, text *out) {
-    const results_value *cpu = results_find_environment(run, "cpu");
+    const results_value *gpu = results_find_environment(run, "gpu"),
+                        *cpu = results_find_environment(run, "cpu"), *on = gpu ? gpu : cpu;
     text_append(out, run->verb);
-    if (cpu && cpu->kind == RESULTS_TEXT)
-        text_format(out, " on %s", cpu->text);
+    if (on && on->kind == RESULTS_TEXT)
+        text_format(out, " on %s", on->text);
     text_format(out, ", %s", run->started);
 }

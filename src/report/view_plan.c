@@ -43,7 +43,7 @@ static bool has_advice(const results *run) {
 }
 
 /* How cells are run: parameters that are columns when they vary and part of the title when not. */
-static const char *const WAYS[] = {"mode", "math", "recompute"};
+static const char *const WAYS[] = {"device", "mode", "math", "recompute"};
 enum { WAY_COUNT = sizeof WAYS / sizeof *WAYS };
 
 static bool varies(const results *run, const char *name) {

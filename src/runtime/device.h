@@ -23,8 +23,8 @@ typedef struct device_functions {
      * memory: DYNO_OUT_OF_MEMORY, and what was there stays. */
     dyno_status (*reserve)(device *d, int64_t bytes, void **base);
     dyno_status (*commit)(device *d, void *base, int64_t have, int64_t want, int64_t *got);
-    /* Gives the memory of [offset, offset + bytes) back, or hints that it may be; *have is lowered
-     * when the end of the range went. */
+    /* Gives the memory of [offset, offset + bytes) back, as far as whole pages go; *have is lowered
+     * when the end of the range went. Nothing that is still to run uses it. */
     void (*decommit)(device *d, void *base, int64_t offset, int64_t bytes, int64_t *have);
     void (*release)(device *d, void *base, int64_t bytes, int64_t have);
     void (*clear)(device *d, void *to, int64_t bytes);
@@ -62,8 +62,8 @@ struct device {
     int64_t granularity;   /* of commit */
 };
 
-/* "cpu", "cuda", "cuda:N", or "auto": a GPU if there is one that works, else the CPU. Anything else
- * is DYNO_INVALID; a GPU that is not there DYNO_UNSUPPORTED, with the reason (no module, no driver,
+/* "cpu", "cuda", "cuda:N", or "auto": what the environment's DYNO_DEVICE says, else a GPU if there
+ * is one that works, else the CPU. Anything else is DYNO_INVALID; a GPU that is not there DYNO_UNSUPPORTED, with the reason (no module, no driver,
  * a driver too old, no such number, a chip too old). On failure *out is NULL. */
 NODISCARD dyno_status device_open(const char *name, device **out);
 void device_close(device *d);
@@ -74,5 +74,8 @@ NODISCARD dyno_status device_parse(const char *name, backend *target, int *ordin
 
 /* The CPU is always there and needs no closing. */
 device *device_cpu(void);
+
+/* Whether the host may read and write tensors where they lie. */
+static inline bool device_is_host(const device *d) { return d == device_cpu(); }
 
 #endif

@@ -1,27 +1,52 @@
-/* executor.c - one loop over the launches for both ways to have memory.
+/* executor.c - one loop over the launches for both ways to have memory, on any device.
  *
  * What differs is when a buffer gets its address: eager plans ask the pool at each launch and
  * fill in the operands then; static plans know all addresses beforehand, so the arguments of every
- * launch are laid out once and a step only calls kernels. */
+ * launch are laid out once and a step only calls kernels. A device that can take the launches down
+ * does so in the first step that is not traced, and replays them from then on.
+ *
+ * Time is told by the device's marks: around every launch in a traced step, else where one stretch
+ * of launches of a phase ends and the next begins. */
 #include "runtime/executor.h"
 
 #include <stdlib.h>
+#include <string.h>
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "ops/kernel.h"
-#include "runtime/generated.h"
+
+/* In a step that is replayed a mark takes as long as a small kernel. Phases that take turns more
+ * often than this (updates inside the backward) are not told apart there. */
+enum { MOST_REPLAYED_STRETCHES = 8 };
+
+/* Launches [first, last] of one phase. */
+typedef struct stretch {
+    phase phase;
+    int first, last;
+} stretch;
 
 struct executor {
     const plan *p;
     memory_pool *pool;
+    device *d;
+    program *code;
+    stretch *stretches;
+    int stretch_count;
     void **address;    /* by buffer; NULL while it has no memory */
     tensor *operands;  /* eager: room for those of the largest launch; static: of all launches */
     block **memory;    /* eager, by transient buffer */
     block *arena;      /* static */
     kernel_args *args; /* static, by launch */
-    generated_kernels *generated; /* NULL when the plan has none */
-    bool has_run;                 /* static: what is in the arena was computed */
+    bool is_captured;
+    bool has_run;     /* static: what is in the arena was computed */
     bool has_records; /* static: that outputs came to life was recorded, not yet that they died */
+
+    /* Of the step that was started. */
+    bool is_running;
+    bool was_replayed;
+    trace *recorder;
+    int64_t begin_ns;
 };
 
 static bool is_static(const executor *e) { return e->p->memory_mode == PLAN_MEMORY_STATIC; }
@@ -147,18 +172,40 @@ static dyno_status take_arena(executor *e) {
     return DYNO_OK;
 }
 
+static void find_stretches(executor *e) {
+    const plan *p = e->p;
+    int capacity = 0;
+    for (int i = 0; i < p->launch_count; i++) {
+        if (i == 0 || p->launches[i].phase != p->launches[i - 1].phase) {
+            MEMORY_GROW(e->stretches, e->stretch_count, capacity);
+            e->stretches[e->stretch_count++] = (stretch){p->launches[i].phase, i, i};
+        }
+        e->stretches[e->stretch_count - 1].last = i;
+    }
+}
+
+static dyno_status check_backend(const plan *p, const device *d) {
+    if ((backend)p->backend == d->backend)
+        return DYNO_OK;
+    return dyno_fail(DYNO_INVALID, "'%s' is planned for %s and cannot run on device %s", p->name,
+                     backend_name((backend)p->backend), d->name);
+}
+
 dyno_status executor_create(const plan *p, memory_pool *pool, storage *shared, executor **out) {
     *out = NULL;
+    device *d = memory_pool_device(pool);
+    RETURN_IF_FAILED(check_backend(p, d));
     int before = storage_count(shared);
     RETURN_IF_FAILED(storage_add_plan(shared, p));
     executor *e = memory_allocate(1, sizeof *e);
     e->p = p;
     e->pool = pool;
+    e->d = d;
     e->address = memory_allocate((size_t)p->buffer_count, sizeof *e->address);
     for (int i = 0; i < p->buffer_count; i++)
         if (p->buffers[i].is_persistent)
             e->address[i] = storage_find(shared, p->buffers[i].name);
-    dyno_status status = p->generated_count ? generated_load(p, &e->generated) : DYNO_OK;
+    dyno_status status = d->functions->program_create(d, p, &e->code);
     if (status == DYNO_OK && is_static(e))
         status = take_arena(e);
     if (status != DYNO_OK) {
@@ -166,6 +213,7 @@ dyno_status executor_create(const plan *p, memory_pool *pool, storage *shared, e
         executor_destroy(e);
         return status;
     }
+    find_stretches(e);
     if (is_static(e))
         bind_all(e);
     else
@@ -177,50 +225,64 @@ dyno_status executor_create(const plan *p, memory_pool *pool, storage *shared, e
 void executor_destroy(executor *e) {
     if (!e)
         return;
+    if (e->is_running && executor_finish(e, NULL) != DYNO_OK) {
+        /* Nobody asked for what that step computed. */
+    }
     if (e->memory) {
         release_all(e, e->p->launch_count);
     } else if (e->arena) {
         record_death_of_outputs(e, e->p->launch_count);
         memory_pool_release_arena(e->pool, e->arena);
     }
+    if (e->code)
+        e->d->functions->program_destroy(e->code);
+    free(e->stretches);
     free(e->address);
     free(e->memory);
     free(e->operands);
     free(e->args);
-    generated_destroy(e->generated);
     free(e);
 }
 
-static void run_launch(executor *e, int launch) {
-    const plan_launch *l = &e->p->launches[launch];
-    kernel_args bound, *args = e->args ? &e->args[launch] : &bound;
-    if (!e->args)
-        bound = bind(e, l, e->operands);
-    if (l->generated >= 0)
-        generated_run(e->generated, l, args);
-    else
-        l->kernel->run(args);
+/* ---- a step ---- */
+
+/* In a traced step the marks around launch i are 2i and 2i + 1; in any other mark 0 is the
+ * beginning and mark j + 1 the end of stretch j. */
+static int begin_of(int launch) { return 2 * launch; }
+static int end_of(int launch) { return 2 * launch + 1; }
+
+/* How many stretches have a mark at their end in a step that is replayed: all, or the first only
+ * where there are too many. */
+static int replayed_marks(const executor *e) {
+    return e->stretch_count <= MOST_REPLAYED_STRETCHES ? e->stretch_count : 1;
 }
 
-dyno_status executor_run(executor *e, trace *recorder, step_times *times) {
+static dyno_status capture(executor *e) {
+    int marks = replayed_marks(e), last[MOST_REPLAYED_STRETCHES] = {0};
+    for (int i = 0; i < marks; i++)
+        last[i] = e->stretches[i].last;
+    RETURN_IF_FAILED(e->d->functions->capture(e->code, e->args, last, marks));
+    e->is_captured = true;
+    return DYNO_OK;
+}
+
+static void run_launch(executor *e, int launch) {
+    kernel_args bound, *args = e->args ? &e->args[launch] : &bound;
+    if (!e->args)
+        bound = bind(e, &e->p->launches[launch], e->operands);
+    e->d->functions->launch(e->code, launch, args);
+}
+
+static dyno_status run_launches(executor *e, trace *recorder) {
     const plan *p = e->p;
+    void (*mark)(device *, int) = e->d->functions->mark;
     bool is_eager = !is_static(e), is_recording = memory_pool_is_recording(e->pool) && e->arena;
-    if (is_eager)
-        release_all(e, -1); /* outputs of the step before */
-    else
-        record_death_of_outputs(e, -1);
-    step_times spent = {0};
-    int64_t begin = clock_now_ns(), mark = begin;
-    phase current = p->launch_count ? p->launches[0].phase : PHASE_FORWARD;
-    trace_begin_step(recorder);
+    int ends = 0; /* of stretches, so far */
+    if (!recorder)
+        mark(e->d, 0);
     for (int i = 0; i < p->launch_count; i++) {
-        if (p->launches[i].phase != current) {
-            int64_t now = clock_now_ns();
-            spent.phase_ns[current] += now - mark;
-            mark = now;
-            current = p->launches[i].phase;
-        }
-        trace_begin_launch(recorder, i);
+        if (recorder)
+            mark(e->d, begin_of(i));
         if (is_eager)
             RETURN_IF_FAILED(allocate_births(e, i));
         else if (is_recording)
@@ -230,18 +292,108 @@ dyno_status executor_run(executor *e, trace *recorder, step_times *times) {
             release_deaths(e, i);
         else if (is_recording)
             record_deaths(e, i);
-        trace_end_launch(recorder, i);
+        if (recorder)
+            mark(e->d, end_of(i));
+        else if (i == e->stretches[ends].last)
+            mark(e->d, ++ends);
     }
-    trace_end_step(recorder);
-    int64_t end = clock_now_ns();
-    spent.phase_ns[current] += end - mark;
-    spent.total_ns = end - begin;
-    e->has_run = true;
     e->has_records = is_recording;
-    if (times)
-        *times = spent;
     return DYNO_OK;
 }
+
+dyno_status executor_start(executor *e, trace *recorder) {
+    if (e->is_running)
+        RETURN_IF_FAILED(executor_finish(e, NULL));
+    if (!is_static(e))
+        release_all(e, -1); /* outputs of the step before */
+    else
+        record_death_of_outputs(e, -1);
+    e->recorder = recorder;
+    e->begin_ns = clock_now_ns();
+    e->was_replayed = is_static(e) && !recorder && !memory_pool_is_recording(e->pool) &&
+                      e->d->functions->capture && e->p->launch_count > 0;
+    e->has_run = false;
+    if (e->was_replayed && !e->is_captured)
+        RETURN_IF_FAILED(capture(e));
+    if (e->was_replayed) {
+        e->d->functions->replay(e->code);
+    } else {
+        dyno_status status = run_launches(e, recorder);
+        if (status != DYNO_OK) { /* nothing may still use what was given back */
+            dyno_status before = e->d->functions->finish(e->d);
+            return before != DYNO_OK ? before : status;
+        }
+    }
+    e->is_running = true;
+    e->has_run = true;
+    return DYNO_OK;
+}
+
+/* From the beginning of stretch i to that of the next one, or to its own end where there is none.
+ */
+static int64_t stretch_ns(const executor *e, int i) {
+    bool is_last = i == e->stretch_count - 1;
+    if (!e->recorder)
+        return e->d->functions->elapsed_ns(e->d, i, i + 1);
+    int end = is_last ? end_of(e->stretches[i].last) : begin_of(e->stretches[i + 1].first);
+    return e->d->functions->elapsed_ns(e->d, begin_of(e->stretches[i].first), end);
+}
+
+/* What no mark tells of (the host before the first launch and after the last) goes to the phase
+ * that ends the step. */
+static step_times read_times(const executor *e, int64_t total_ns) {
+    step_times times = {.total_ns = total_ns};
+    int64_t rest = total_ns;
+    int told = e->was_replayed ? replayed_marks(e) : e->stretch_count;
+    for (int i = 0; i < told; i++) {
+        int64_t ns = stretch_ns(e, i);
+        times.phase_ns[e->stretches[i].phase] += ns;
+        rest -= ns;
+    }
+    phase last = told < e->stretch_count ? e->stretches[told].phase
+                 : told                  ? e->stretches[told - 1].phase
+                                         : PHASE_FORWARD;
+    times.phase_ns[last] += rest;
+    return times;
+}
+
+static void fill_trace(const executor *e, int64_t total_ns) {
+    trace *t = e->recorder;
+    t->step_begin_ns = e->begin_ns;
+    for (int i = 0; i < e->p->launch_count; i++) {
+        t->begin_ns[i] = e->begin_ns + e->d->functions->elapsed_ns(e->d, begin_of(0), begin_of(i));
+        t->end_ns[i] = e->begin_ns + e->d->functions->elapsed_ns(e->d, begin_of(0), end_of(i));
+    }
+    t->step_end_ns = e->begin_ns + total_ns;
+}
+
+dyno_status executor_finish(executor *e, step_times *times) {
+    if (times)
+        *times = (step_times){0};
+    if (!e->is_running)
+        return DYNO_OK;
+    e->is_running = false;
+    dyno_status status = e->d->functions->finish(e->d);
+    int64_t total_ns = clock_now_ns() - e->begin_ns;
+    if (status != DYNO_OK) {
+        e->has_run = false;
+        if (!is_static(e))
+            release_all(e, e->p->launch_count);
+        return status;
+    }
+    if (times)
+        *times = read_times(e, total_ns);
+    if (e->recorder)
+        fill_trace(e, total_ns);
+    return DYNO_OK;
+}
+
+dyno_status executor_run(executor *e, trace *recorder, step_times *times) {
+    RETURN_IF_FAILED(executor_start(e, recorder));
+    return executor_finish(e, times);
+}
+
+/* ---- what there is ---- */
 
 tensor executor_find(const executor *e, const char *name) {
     const plan_operand *operand = plan_find_name(e->p, name);
@@ -252,3 +404,44 @@ tensor executor_find(const executor *e, const char *name) {
         t.data = NULL;
     return t;
 }
+
+static dyno_status check_access(const executor *e, const char *name, int64_t bytes, tensor *t) {
+    *t = executor_find(e, name);
+    if (!t->data)
+        return dyno_fail(DYNO_NOT_FOUND, "'%s' has nothing called '%s', or it was not computed",
+                         e->p->name, name);
+    if (!tensor_is_contiguous(t) || tensor_bytes(t) != bytes)
+        return dyno_fail(
+            DYNO_INVALID, "'%s' is %lld bytes%s, not %lld", name, (long long)tensor_bytes(t),
+            tensor_is_contiguous(t) ? "" : " with gaps between them", (long long)bytes);
+    return DYNO_OK;
+}
+
+dyno_status executor_read(const executor *e, const char *name, void *to, int64_t bytes) {
+    tensor t;
+    RETURN_IF_FAILED(check_access(e, name, bytes, &t));
+    e->d->functions->read(e->d, to, t.data, bytes);
+    return DYNO_OK;
+}
+
+dyno_status executor_write(executor *e, const char *name, const void *from, int64_t bytes) {
+    tensor t;
+    RETURN_IF_FAILED(check_access(e, name, bytes, &t));
+    e->d->functions->write(e->d, t.data, from, bytes);
+    return DYNO_OK;
+}
+
+void *executor_place(executor *e, const char *name) {
+    tensor t = executor_find(e, name);
+    return !t.data || device_is_host(e->d) ? t.data : malloc((size_t)tensor_bytes(&t));
+}
+
+void executor_put(executor *e, const char *name, void *room) {
+    if (device_is_host(e->d))
+        return;
+    tensor t = executor_find(e, name);
+    e->d->functions->write(e->d, t.data, room, tensor_bytes(&t));
+    free(room);
+}
+
+device *executor_device(const executor *e) { return e->d; }

@@ -1,11 +1,12 @@
-/* executor.h - runs a plan on the CPU, launch after launch.
+/* executor.h - runs a plan on a device, launch after launch.
  *
  * Eager plan: a transient buffer is taken from the pool at the launch that makes it and given back
  * after the last that uses it. Outputs stay until the next run, or until destroyed.
  *
  * Static plan: the arena is taken when the executor is made, which is when memory can run out;
- * addresses never change, and a step is nothing but the launches. Outputs stay until the next run
- * reaches what lies over them, or until destroyed. */
+ * addresses never change, and a step is nothing but the launches; a GPU takes them down in the
+ * first step and then replays them as one. Outputs stay until the next run reaches what lies over
+ * them, or until destroyed. */
 #ifndef RUNTIME_EXECUTOR_H
 #define RUNTIME_EXECUTOR_H
 
@@ -16,8 +17,10 @@
 
 typedef struct executor executor;
 
-/* When the step began and each phase ended, by the host's clock; phases that do not occur take
- * no time. */
+/* The total by the host's clock, from the start until everything is done; phases by the device's.
+ * They add up to the total: what the host takes before and after is in the last. Phases that do
+ * not occur take no time. Where phases take turns in a step that is replayed, all but the first
+ * are one, and stand under the second's name. */
 typedef struct step_times {
     int64_t total_ns;
     int64_t phase_ns[PHASE_COUNT];
@@ -29,12 +32,33 @@ NODISCARD dyno_status executor_create(const plan *p, memory_pool *pool, storage 
                                       executor **out);
 void executor_destroy(executor *e);
 
-/* One step. `recorder` and `times` may be NULL. On failure (out of memory, in eager plans only)
- * everything transient has been given back. */
+/* One step, to its end. `recorder` and `times` may be NULL; a recorder makes it a step that is not
+ * replayed. On failure (out of memory in eager plans; a GPU's own) everything transient has been
+ * given back. */
 NODISCARD dyno_status executor_run(executor *e, trace *recorder, step_times *times);
 
+/* The same in two halves, between which the host may do something else: a GPU runs the step
+ * meanwhile. What is written in between is written after the step, what is read waits for it. The
+ * recorder is filled by executor_finish; without a step under way that does nothing. */
+NODISCARD dyno_status executor_start(executor *e, trace *recorder);
+NODISCARD dyno_status executor_finish(executor *e, step_times *times);
+
 /* A leaf, or after a run an output; data is NULL when there is no such name or it was not
- * computed. */
+ * computed. Data is the device's: not for the host to touch unless device_is_host. */
 tensor executor_find(const executor *e, const char *name);
+
+/* All of a leaf, or of an output after a run, from the device and to it. `bytes` must be its size
+ * (DYNO_INVALID), and it must be there (DYNO_NOT_FOUND). Reading waits for the step under way. */
+NODISCARD dyno_status executor_read(const executor *e, const char *name, void *to, int64_t bytes);
+NODISCARD dyno_status executor_write(executor *e, const char *name, const void *from,
+                                     int64_t bytes);
+
+/* Room for the host to fill with all of a leaf: the leaf itself where the host can reach it.
+ * executor_put then brings it to the device and takes the room back. NULL when there is no such
+ * leaf, or no memory. */
+void *executor_place(executor *e, const char *name);
+void executor_put(executor *e, const char *name, void *room);
+
+device *executor_device(const executor *e);
 
 #endif

@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/cache.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/hash.h"
@@ -88,16 +89,6 @@ static hash_string module_hash(const char *source, const char *compiler) {
     hash_string hash = hash_text(all.data, all.length);
     text_release(&all);
     return hash;
-}
-
-/* Appends the cache directory; false when there is no home to have one in. */
-static bool cache_directory(text *out) {
-    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-    if (cache && cache[0])
-        text_format(out, "%s/dyno", cache);
-    else if (home && home[0])
-        text_format(out, "%s/.cache/dyno", home);
-    return out->length > 0;
 }
 
 static void *open_checked(const char *path, const hash_string *hash) {

@@ -1,22 +1,15 @@
-#define _GNU_SOURCE
 #include "runtime/memory_pool.h"
 
-#include <errno.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include "base/memory.h"
-#include "base/system_memory.h"
 #include "base/units.h"
 
-/* Kept free for the process itself: code, stacks, the libraries' own buffers. */
-#define PROCESS_BYTES ((int64_t)256 << 20)
-
 struct memory_pool {
+    device *d;
     char *base;
     int64_t limit_bytes;
+    int64_t committed_bytes; /* from the base on: there is memory behind these */
     block_allocator *blocks;
     int64_t peak_taken, peak_reserved; /* since the last trim */
     bool is_recording;
@@ -25,25 +18,12 @@ struct memory_pool {
     arena *strings; /* of the records */
 };
 
-int64_t memory_pool_available_bytes(void) {
-    int64_t available = system_memory_read().available_bytes;
-    if (available <= 0)
-        available = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
-    available -= PROCESS_BYTES;
-    return available > 0 ? available : 0;
-}
-
-dyno_status memory_pool_create(int64_t limit_bytes, memory_pool **out) {
+dyno_status memory_pool_create(device *d, int64_t limit_bytes, memory_pool **out) {
     *out = NULL;
-    int64_t page = 2 << 20; /* so that huge pages can back it whole */
-    int64_t bytes = (limit_bytes + page - 1) / page * page;
-    void *base = mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (base == MAP_FAILED)
-        return dyno_fail(DYNO_OUT_OF_MEMORY, "cannot reserve %s of address space: %s",
-                         units_bytes(bytes).text, strerror(errno));
-    madvise(base, (size_t)bytes, MADV_HUGEPAGE); /* a wish; small pages work too */
+    void *base;
+    RETURN_IF_FAILED(d->functions->reserve(d, limit_bytes, &base));
     memory_pool *pool = memory_allocate(1, sizeof *pool);
+    pool->d = d;
     pool->base = base;
     pool->limit_bytes = limit_bytes;
     pool->blocks = block_allocator_create();
@@ -51,16 +31,25 @@ dyno_status memory_pool_create(int64_t limit_bytes, memory_pool **out) {
     return DYNO_OK;
 }
 
+/* Before memory goes: clears and writes may still be under way. */
+static void wait_for_device(const memory_pool *pool) {
+    if (pool->d->functions->finish(pool->d) != DYNO_OK) {
+        /* Whoever needs what failed waits for it and is told; nobody here does. */
+    }
+}
+
 void memory_pool_destroy(memory_pool *pool) {
     if (!pool)
         return;
-    int64_t page = 2 << 20;
-    munmap(pool->base, (size_t)((pool->limit_bytes + page - 1) / page * page));
+    wait_for_device(pool);
+    pool->d->functions->release(pool->d, pool->base, pool->limit_bytes, pool->committed_bytes);
     block_allocator_destroy(pool->blocks);
     free(pool->records);
     arena_destroy(pool->strings);
     free(pool);
 }
+
+device *memory_pool_device(const memory_pool *pool) { return pool->d; }
 
 /* Plans and storages come and go while a recording lasts. */
 static const char *keep(memory_pool *pool, const char *string) {
@@ -85,32 +74,45 @@ static void record(memory_pool *pool, const plan *p, const plan_buffer *what, in
                         .name = keep(pool, what->name)};
 }
 
-/* Counts a block that was just taken, or gives it back: then the message is the caller's. */
-static bool keep_within_limit(memory_pool *pool, block *b) {
-    if (block_offset(b) + block_bytes(b) > pool->limit_bytes) {
+/* Gets memory behind a block that was just taken and counts it, or gives the block back: then
+ * *why_not is the end of the caller's message. */
+static bool keep_block(memory_pool *pool, block *b, const char **why_not) {
+    int64_t end = block_offset(b) + block_bytes(b);
+    *why_not = "";
+    bool fits = end <= pool->limit_bytes;
+    if (fits && end > pool->committed_bytes) {
+        int64_t got = 0;
+        *why_not = ", but the device has no more";
+        fits = pool->d->functions->commit(pool->d, pool->base, pool->committed_bytes, end, &got) ==
+               DYNO_OK;
+        if (fits)
+            pool->committed_bytes = got;
+    }
+    if (!fits) {
         block_release(pool->blocks, b);
         return false;
     }
     int64_t taken = block_allocator_taken_bytes(pool->blocks);
     if (taken > pool->peak_taken)
         pool->peak_taken = taken;
-    if (block_offset(b) + block_bytes(b) > pool->peak_reserved)
-        pool->peak_reserved = block_offset(b) + block_bytes(b);
+    if (end > pool->peak_reserved)
+        pool->peak_reserved = end;
     return true;
 }
 
 dyno_status memory_pool_allocate(memory_pool *pool, const plan *p, const plan_buffer *what,
                                  int launch, block **out) {
     *out = NULL;
+    const char *why_not;
     block *b = block_allocate(pool->blocks, what->bytes);
-    if (!keep_within_limit(pool, b))
+    if (!keep_block(pool, b, &why_not))
         return dyno_fail(DYNO_OUT_OF_MEMORY,
                          "out of memory: %s for %s[%s] (%s) in scope '%s'; %s are taken, the limit "
-                         "is %s",
+                         "is %s%s",
                          units_bytes(what->bytes).text, dtype_name(what->type),
                          shape_format(&what->shape).text, role_name(what->role),
                          p->scopes[what->scope], units_bytes(memory_pool_taken_bytes(pool)).text,
-                         units_bytes(pool->limit_bytes).text);
+                         units_bytes(pool->limit_bytes).text, why_not);
     record(pool, p, what, launch, block_offset(b), block_bytes(b), true);
     *out = b;
     return DYNO_OK;
@@ -124,14 +126,15 @@ void memory_pool_release(memory_pool *pool, const plan *p, const plan_buffer *wh
 
 dyno_status memory_pool_allocate_arena(memory_pool *pool, const plan *p, block **out) {
     *out = NULL;
+    const char *why_not;
     block *b = block_allocate(pool->blocks, p->arena_bytes);
-    if (!keep_within_limit(pool, b))
+    if (!keep_block(pool, b, &why_not))
         return dyno_fail(DYNO_OUT_OF_MEMORY,
                          "out of memory: %s for all that a step of '%s' makes; %s are taken, the "
-                         "limit is %s",
+                         "limit is %s%s",
                          units_bytes(p->arena_bytes).text, p->name,
                          units_bytes(memory_pool_taken_bytes(pool)).text,
-                         units_bytes(pool->limit_bytes).text);
+                         units_bytes(pool->limit_bytes).text, why_not);
     *out = b;
     return DYNO_OK;
 }
@@ -142,26 +145,25 @@ void *memory_pool_address(const memory_pool *pool, const block *b) {
     return pool->base + block_offset(b);
 }
 
-typedef struct trim_context {
-    char *base;
-    int64_t limit, page;
-} trim_context;
-
 static void give_back(void *context, int64_t offset, int64_t bytes) {
-    const trim_context *t = context;
-    int64_t begin = (offset + t->page - 1) / t->page * t->page;
-    int64_t end = offset + bytes < t->limit ? offset + bytes : t->limit;
-    end = end / t->page * t->page;
-    if (begin < end)
-        madvise(t->base + begin, (size_t)(end - begin), MADV_DONTNEED);
+    memory_pool *pool = context;
+    int64_t end = offset + bytes;
+    /* What was committed past the last block, to a whole page, goes with it. */
+    if (end > pool->committed_bytes || end == block_allocator_high_water(pool->blocks))
+        end = pool->committed_bytes;
+    if (offset < end)
+        pool->d->functions->decommit(pool->d, pool->base, offset, end - offset,
+                                     &pool->committed_bytes);
 }
 
 void memory_pool_trim(memory_pool *pool) {
-    trim_context t = {pool->base, pool->limit_bytes, sysconf(_SC_PAGESIZE)};
-    block_allocator_for_each_free(pool->blocks, give_back, &t);
+    wait_for_device(pool);
+    block_allocator_for_each_free(pool->blocks, give_back, pool);
     pool->peak_taken = block_allocator_taken_bytes(pool->blocks);
     pool->peak_reserved = pool->peak_taken;
 }
+
+int64_t memory_pool_committed_bytes(const memory_pool *pool) { return pool->committed_bytes; }
 
 int64_t memory_pool_limit_bytes(const memory_pool *pool) { return pool->limit_bytes; }
 

@@ -1,7 +1,7 @@
-/* memory_pool.h - the caching allocator: one range of host memory, cut by block_allocator.
+/* memory_pool.h - the caching allocator: one range of a device's memory, cut by block_allocator.
  *
- * Address space for all of `limit_bytes` is reserved at once; pages become resident when they
- * are first touched and stay so, which is what makes the second step cheap. Every allocation and
+ * Address space for all of `limit_bytes` is reserved at once; memory comes behind it as the
+ * highest block rises and stays, which is what makes the second step cheap. Every allocation and
  * release can be recorded with what it was for. */
 #ifndef RUNTIME_MEMORY_POOL_H
 #define RUNTIME_MEMORY_POOL_H
@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "plan/block_allocator.h"
 #include "plan/plan.h"
+#include "runtime/device.h"
 
 typedef struct memory_pool memory_pool;
 
@@ -24,14 +25,14 @@ typedef struct memory_record {
     const char *name;  /* NULL unless it is a leaf or an output */
 } memory_record;
 
-/* Bytes this machine can give to tensors now: what is available, less some for the process. */
-int64_t memory_pool_available_bytes(void);
-
-NODISCARD dyno_status memory_pool_create(int64_t limit_bytes, memory_pool **out);
+/* Borrows the device, which must outlive it. */
+NODISCARD dyno_status memory_pool_create(device *d, int64_t limit_bytes, memory_pool **out);
 void memory_pool_destroy(memory_pool *pool);
+device *memory_pool_device(const memory_pool *pool);
 
-/* Memory for `what`, of plan `p`, at a launch. Past the limit: DYNO_OUT_OF_MEMORY, saying how
- * much was asked for, in which scope, how much is taken and how much there is. */
+/* Memory for `what`, of plan `p`, at a launch. Past the limit, or when the device has no more:
+ * DYNO_OUT_OF_MEMORY, saying how much was asked for, in which scope, how much is taken and how
+ * much there is. The pool then is as it was. */
 NODISCARD dyno_status memory_pool_allocate(memory_pool *pool, const plan *p,
                                            const plan_buffer *what, int launch, block **out);
 void memory_pool_release(memory_pool *pool, const plan *p, const plan_buffer *what, int launch,
@@ -43,10 +44,13 @@ void *memory_pool_address(const memory_pool *pool, const block *b);
 NODISCARD dyno_status memory_pool_allocate_arena(memory_pool *pool, const plan *p, block **out);
 void memory_pool_release_arena(memory_pool *pool, block *b);
 
-/* Gives the pages of everything now free back to the system, and starts the peaks anew. */
+/* Gives what is now free back to the device, as far as that can take it, and starts the peaks
+ * anew. Waits for what is running. */
 void memory_pool_trim(memory_pool *pool);
 
 int64_t memory_pool_limit_bytes(const memory_pool *pool);
+/* Behind which there is memory: the limit is a promise, this is what the device has given. */
+int64_t memory_pool_committed_bytes(const memory_pool *pool);
 int64_t memory_pool_taken_bytes(const memory_pool *pool);
 /* Since the last trim: the most bytes ever taken at once, and the most the range was long. */
 int64_t memory_pool_peak_taken_bytes(const memory_pool *pool);

@@ -75,7 +75,8 @@ dyno_status storage_add_plan(storage *s, const plan *p) {
         *e = (entry){.name = memory_copy_string(b->name), .what = *b, .memory = memory};
         e->what.name = e->name;
         e->what.scope = 0;
-        memset(memory_pool_address(s->pool, memory), 0, (size_t)b->bytes);
+        device *d = memory_pool_device(s->pool);
+        d->functions->clear(d, memory_pool_address(s->pool, memory), b->bytes);
     }
     if (status != DYNO_OK)
         storage_shrink(s, before);
@@ -109,3 +110,33 @@ void *storage_find(const storage *s, const char *name) {
     const entry *e = find_entry(s, name);
     return e ? memory_pool_address(s->pool, e->memory) : NULL;
 }
+
+static dyno_status check_access(const storage *s, const char *name, int64_t bytes, void **address) {
+    const entry *e = find_entry(s, name);
+    *address = NULL;
+    if (!e)
+        return dyno_fail(DYNO_NOT_FOUND, "there is no '%s' in storage", name);
+    if (e->what.bytes != bytes)
+        return dyno_fail(DYNO_INVALID, "'%s' is %lld bytes in storage, not %lld", name,
+                         (long long)e->what.bytes, (long long)bytes);
+    *address = memory_pool_address(s->pool, e->memory);
+    return DYNO_OK;
+}
+
+dyno_status storage_read(const storage *s, const char *name, void *to, int64_t bytes) {
+    void *address;
+    RETURN_IF_FAILED(check_access(s, name, bytes, &address));
+    device *d = memory_pool_device(s->pool);
+    d->functions->read(d, to, address, bytes);
+    return DYNO_OK;
+}
+
+dyno_status storage_write(storage *s, const char *name, const void *from, int64_t bytes) {
+    void *address;
+    RETURN_IF_FAILED(check_access(s, name, bytes, &address));
+    device *d = memory_pool_device(s->pool);
+    d->functions->write(d, address, from, bytes);
+    return DYNO_OK;
+}
+
+device *storage_device(const storage *s) { return memory_pool_device(s->pool); }

@@ -23,10 +23,18 @@ void storage_shrink(storage *s, int count);
  * lies where it would in an empty pool, and is zero. */
 void storage_keep_parameters(storage *s, const plan *p);
 
-/* The memory of the buffer of that name; NULL when there is none. */
+device *storage_device(const storage *s);
+
+/* The address of the buffer of that name; NULL when there is none. Not for the host to touch
+ * unless device_is_host(storage_device(s)). */
 void *storage_find(const storage *s, const char *name);
 /* The same with type and shape, as the plan added last has them; data is NULL when there is
  * none. */
 tensor storage_find_tensor(const storage *s, const char *name);
+
+/* All of a buffer, from the device and to it. `bytes` must be its size (DYNO_INVALID), and it must
+ * be there (DYNO_NOT_FOUND). Reading waits for what is running. */
+NODISCARD dyno_status storage_read(const storage *s, const char *name, void *to, int64_t bytes);
+NODISCARD dyno_status storage_write(storage *s, const char *name, const void *from, int64_t bytes);
 
 #endif

@@ -15,6 +15,7 @@ struct dyno_model {
 struct dyno_trainer {
     model_config config;
     int64_t rows; /* batch x context */
+    device *d;
     trainer *inner;
 };
 
@@ -86,30 +87,41 @@ dyno_training dyno_training_default(void) {
 static dyno_status make_trainer(const model_config *config, const dyno_training *training,
                                 dyno_trainer **out) {
     *out = NULL;
+    device *d;
+    RETURN_IF_FAILED(device_open(training->device ? training->device : "cpu", &d));
     step_options options = {
         .config = *config,
         .batch = training->batch,
         .context = training->context,
         .pipeline = {.pass = STEP_FULL,
-                     .target = BACKEND_CPU,
+                     .mode = d->backend == BACKEND_CPU ? STEP_EAGER : STEP_COMPILED,
+                     .target = d->backend,
                      .optimizer = {.adamw = {.beta1 = training->beta1,
                                              .beta2 = training->beta2,
                                              .eps = training->eps,
                                              .weight_decay = training->weight_decay},
                                    .clip_norm = training->clip_norm}}};
     trainer *inner;
-    RETURN_IF_FAILED(trainer_create(&options, memory_pool_available_bytes(), &inner));
+    dyno_status status = trainer_create(d, &options, d->functions->available_bytes(d), &inner);
+    if (status != DYNO_OK) {
+        device_close(d);
+        return status;
+    }
     *out = memory_allocate(1, sizeof **out);
     **out = (dyno_trainer){
-        .config = *config, .rows = training->batch * training->context, .inner = inner};
+        .config = *config, .rows = training->batch * training->context, .d = d, .inner = inner};
     return DYNO_OK;
 }
 
 dyno_status dyno_trainer_create(const dyno_model *model, uint64_t seed,
                                 const dyno_training *options, dyno_trainer **out) {
     RETURN_IF_FAILED(make_trainer(&model->config, options, out));
-    weights_init(trainer_storage((*out)->inner), &model->config, seed);
-    return DYNO_OK;
+    dyno_status status = weights_init(trainer_storage((*out)->inner), &model->config, seed);
+    if (status != DYNO_OK) {
+        dyno_trainer_destroy(*out);
+        *out = NULL;
+    }
+    return status;
 }
 
 dyno_status dyno_trainer_load(const char *directory, const dyno_training *options,
@@ -132,6 +144,7 @@ void dyno_trainer_destroy(dyno_trainer *t) {
     if (!t)
         return;
     trainer_destroy(t->inner);
+    device_close(t->d);
     free(t);
 }
 

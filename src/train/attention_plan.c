@@ -1,6 +1,7 @@
 #include "train/attention_plan.h"
 
 #include "base/rng.h"
+#include "base/units.h"
 
 dyno_status attention_plan_naive(const attention_plan_options *options, plan **out) {
     *out = NULL;
@@ -10,8 +11,10 @@ dyno_status attention_plan_naive(const attention_plan_options *options, plan **o
     attention_options alone = {.shape = options->shape,
                                .is_causal = options->is_causal,
                                .has_loss = options->pass == STEP_BACKWARD};
-    pipeline_options pipeline = {
-        .pass = options->pass, .mode = options->mode, .target = BACKEND_CPU};
+    pipeline_options pipeline = {.pass = options->pass,
+                                 .mode = options->mode,
+                                 .precision = options->precision,
+                                 .target = options->target};
     graph *g;
     RETURN_IF_FAILED(attention_build(&alone, &g));
     dyno_status status = pipeline_compile(g, &pipeline, out);
@@ -19,7 +22,7 @@ dyno_status attention_plan_naive(const attention_plan_options *options, plan **o
     return status;
 }
 
-void attention_fill(const executor *e, uint64_t seed) {
+dyno_status attention_fill(executor *e, uint64_t seed) {
     static const char *const names[] = {"Q", "K", "V", "dO"};
     for (int i = 0; i < 4; i++) {
         tensor t = executor_find(e, names[i]);
@@ -27,7 +30,13 @@ void attention_fill(const executor *e, uint64_t seed) {
             continue;
         rng_stream random = rng_stream_init(seed, rng_hash_name(names[i]));
         int64_t count = shape_elements(&t.shape);
+        float *numbers = executor_place(e, names[i]);
+        if (!numbers)
+            return dyno_fail(DYNO_OUT_OF_MEMORY, "the host has no %s to draw %s in",
+                             units_bytes(tensor_bytes(&t)).text, names[i]);
         for (int64_t j = 0; j < count; j++)
-            ((float *)t.data)[j] = (float)rng_truncated_normal(random, (uint64_t)j);
+            numbers[j] = (float)rng_truncated_normal(random, (uint64_t)j);
+        executor_put(e, names[i], numbers);
     }
+    return DYNO_OK;
 }

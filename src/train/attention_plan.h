@@ -11,6 +11,8 @@ typedef struct attention_plan_options {
     bool is_causal;
     step_pass pass; /* the forward alone has no loss; there is nothing to optimize */
     step_mode mode;
+    precision precision;
+    backend target;
 } attention_plan_options;
 
 /* As the model computes it: the scores exist, and stay for the backward. Leaves and outputs are
@@ -19,6 +21,6 @@ NODISCARD dyno_status attention_plan_naive(const attention_plan_options *options
 
 /* Draws Q, K, V and, where the plan has it, dO: normal numbers, the same for a seed whatever the
  * plan. */
-void attention_fill(const executor *e, uint64_t seed);
+NODISCARD dyno_status attention_fill(executor *e, uint64_t seed);
 
 #endif

@@ -77,7 +77,7 @@ dyno_status plan_advice_find(const step_options *options, int64_t memory_bytes, 
     }
     if (!fits && recomputes && options->pipeline.recompute.mode == RECOMPUTE_NONE)
         RETURN_IF_FAILED(try_recompute(&trial, memory_bytes, &result, &fits));
-    if (!fits && trial.pipeline.precision == PRECISION_FP32) {
+    if (!fits && precision_low_type(trial.pipeline.precision) == DTYPE_F32) {
         trial.pipeline.precision = PRECISION_BF16;
         RETURN_IF_FAILED(try_options(&trial, &result));
         fits = result.bytes <= memory_bytes;

@@ -24,6 +24,7 @@
 #include "runtime/executor.h"
 
 enum { BATCH = 8, INPUTS = 20, HIDDEN = 10, CLASSES = 5, LOSS_SCALE = 1024, MEMORY = 1 << 20 };
+enum { LARGEST = INPUTS * HIDDEN }; /* elements of anything that is filled or looked at */
 
 static const char *const parameters[] = {"fc1.weight", "ln.weight", "ln.bias", "fc2.weight"};
 enum { PARAMETERS = sizeof parameters / sizeof *parameters };
@@ -118,23 +119,28 @@ static dyno_status plan_toy(precision p, plan **out) {
     return status;
 }
 
-static void fill_inputs(const executor *e) {
+static dyno_status fill_inputs(executor *e) {
     rng_stream stream = rng_stream_init(9, rng_hash_name("toy"));
     uint64_t next = 0;
     const char *const drawn[] = {"x", "fc1.weight", "fc2.weight"};
+    const int64_t sizes[] = {BATCH * INPUTS, HIDDEN * INPUTS, CLASSES * HIDDEN};
+    float numbers[LARGEST];
     for (int i = 0; i < 3; i++) {
-        tensor t = executor_find(e, drawn[i]);
-        for (int64_t j = 0; j < shape_elements(&t.shape); j++)
-            ((float *)t.data)[j] = (float)(rng_truncated_normal(stream, next++) * (i ? 0.3 : 1));
+        for (int64_t j = 0; j < sizes[i]; j++)
+            numbers[j] = (float)(rng_truncated_normal(stream, next++) * (i ? 0.3 : 1));
+        RETURN_IF_FAILED(executor_write(e, drawn[i], numbers, sizes[i] * (int64_t)sizeof *numbers));
     }
-    tensor scale = executor_find(e, "ln.weight"), targets = executor_find(e, "targets");
     for (int64_t j = 0; j < HIDDEN; j++)
-        ((float *)scale.data)[j] = 1;
+        numbers[j] = 1;
+    RETURN_IF_FAILED(executor_write(e, "ln.weight", numbers, HIDDEN * sizeof *numbers));
+    int32_t targets[BATCH];
     for (int32_t j = 0; j < BATCH; j++)
-        ((int32_t *)targets.data)[j] = j % CLASSES;
-    tensor loss_scale_input = executor_find(e, "loss_scale");
-    if (loss_scale_input.data)
-        *(float *)loss_scale_input.data = LOSS_SCALE;
+        targets[j] = j % CLASSES;
+    RETURN_IF_FAILED(executor_write(e, "targets", targets, sizeof targets));
+    float scale = LOSS_SCALE;
+    return executor_find(e, "loss_scale").data
+               ? executor_write(e, "loss_scale", &scale, sizeof scale)
+               : DYNO_OK;
 }
 
 /* The type of all parameters, or of all their gradients. */
@@ -161,16 +167,18 @@ static dtype type_multiplied(const plan *p) {
     return DTYPE_F32;
 }
 
-static double largest_gradient(const executor *e) {
-    tensor scale = executor_find(e, "loss_scale");
-    double largest = 0, factor = scale.data ? (double)*(const float *)scale.data : 1;
+static dyno_status largest_gradient(const executor *e, double *out) {
+    double factor = executor_find(e, "loss_scale").data ? LOSS_SCALE : 1;
+    *out = 0;
     for (int i = 0; i < PARAMETERS; i++) {
         char name[32] = "g.";
         tensor t = executor_find(e, strcat(name, parameters[i]));
+        float numbers[LARGEST]; /* of any type: none is wider */
+        RETURN_IF_FAILED(executor_read(e, name, numbers, tensor_bytes(&t)));
         for (int64_t j = 0; j < shape_elements(&t.shape); j++)
-            largest = fmax(largest, fabs(dtype_load(t.type, t.data, j)));
+            *out = fmax(*out, fabs(dtype_load(t.type, numbers, j)) / factor);
     }
-    return largest / factor;
+    return DYNO_OK;
 }
 
 static dyno_status observe(const executor *e, const plan *p, precision_study *out) {
@@ -180,9 +188,8 @@ static dyno_status observe(const executor *e, const plan *p, precision_study *ou
     for (int i = 0; i < STUDY_ITEM_COUNT; i++)
         if (outputs[i])
             out->type[i] = executor_find(e, outputs[i]).type;
-    out->loss = *(const float *)executor_find(e, "loss").data;
-    out->largest_gradient = largest_gradient(e);
-    return DYNO_OK;
+    RETURN_IF_FAILED(executor_read(e, "loss", &out->loss, sizeof out->loss));
+    return largest_gradient(e, &out->largest_gradient);
 }
 
 dyno_status precision_study_run(precision kind, precision_study *out) {
@@ -192,15 +199,15 @@ dyno_status precision_study_run(precision kind, precision_study *out) {
     memory_pool *pool = NULL;
     storage *shared = NULL;
     executor *e = NULL;
-    dyno_status status = memory_pool_create(MEMORY, &pool);
+    dyno_status status = memory_pool_create(device_cpu(), MEMORY, &pool);
     if (status == DYNO_OK) {
         shared = storage_create(pool);
         status = executor_create(p, pool, shared, &e);
     }
-    if (status == DYNO_OK) {
-        fill_inputs(e);
+    if (status == DYNO_OK)
+        status = fill_inputs(e);
+    if (status == DYNO_OK)
         status = executor_run(e, NULL, NULL);
-    }
     if (status == DYNO_OK)
         status = observe(e, p, out);
     executor_destroy(e);

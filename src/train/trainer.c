@@ -2,7 +2,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/memory.h"
 #include "base/units.h"
@@ -13,29 +12,30 @@ struct trainer {
     memory_pool *pool;
     storage *shared;
     executor *e;
-    int64_t steps_done;
-    loss_scale scale; /* used where the plan has the input "loss_scale" */
+    int64_t steps_done, step_number; /* the latter of the step under way */
+    loss_scale scale;                /* used where the plan has the input "loss_scale" */
 };
 
-static dyno_status take_memory(trainer *t, int64_t memory_limit) {
+static dyno_status take_memory(trainer *t, device *d, int64_t memory_limit) {
     memory_account account = memory_account_plan(t->p);
     if (account.reserved_bytes > memory_limit)
         return dyno_fail(
             DYNO_OUT_OF_MEMORY,
             "'%s' needs %s for this step, there are %s; use a smaller batch or context", t->p->name,
             units_bytes(account.reserved_bytes).text, units_bytes(memory_limit).text);
-    RETURN_IF_FAILED(memory_pool_create(memory_limit, &t->pool));
+    RETURN_IF_FAILED(memory_pool_create(d, memory_limit, &t->pool));
     t->shared = storage_create(t->pool);
     return executor_create(t->p, t->pool, t->shared, &t->e);
 }
 
-dyno_status trainer_create(const step_options *options, int64_t memory_limit, trainer **out) {
+dyno_status trainer_create(device *d, const step_options *options, int64_t memory_limit,
+                           trainer **out) {
     *out = NULL;
     trainer *t = memory_allocate(1, sizeof *t);
     t->scale = loss_scale_create();
     dyno_status status = step_plan_create(options, &t->p);
     if (status == DYNO_OK)
-        status = take_memory(t, memory_limit);
+        status = take_memory(t, d, memory_limit);
     if (status != DYNO_OK) {
         trainer_destroy(t);
         return status;
@@ -66,31 +66,50 @@ const loss_scale *trainer_loss_scale(const trainer *t) {
 
 const plan *trainer_plan(const trainer *t) { return t->p; }
 
-static void set_input(trainer *t, const char *name, const void *data) {
+/* Nothing where the plan has no such input: a forward has no learning rate. */
+static dyno_status set_input(trainer *t, const char *name, const void *data) {
     tensor input = executor_find(t->e, name);
-    if (input.data) /* a forward has no learning rate */
-        memcpy(input.data, data, (size_t)tensor_bytes(&input));
+    return input.data ? executor_write(t->e, name, data, tensor_bytes(&input)) : DYNO_OK;
+}
+
+dyno_status trainer_give(trainer *t, const int32_t *tokens, const int32_t *targets) {
+    RETURN_IF_FAILED(set_input(t, "tokens", tokens));
+    return set_input(t, "targets", targets);
+}
+
+dyno_status trainer_start(trainer *t, double learning_rate) {
+    t->step_number = t->steps_done + 1;
+    float scale = has_name(t, "gradient_scale") ? t->scale.factor : 1;
+    RETURN_IF_FAILED(set_input(t, "learning_rate", &learning_rate));
+    RETURN_IF_FAILED(set_input(t, "step", &t->step_number));
+    RETURN_IF_FAILED(set_input(t, "loss_scale", &scale));
+    return executor_start(t->e, NULL);
+}
+
+dyno_status trainer_finish(trainer *t, float *loss) {
+    RETURN_IF_FAILED(executor_finish(t->e, NULL));
+    bool has_optimizer = has_name(t, "gradient_scale");
+    float gradient_scale = 0;
+    if (has_optimizer)
+        RETURN_IF_FAILED(
+            executor_read(t->e, "gradient_scale", &gradient_scale, sizeof gradient_scale));
+    bool overflowed = isnan(gradient_scale);
+    if (has_optimizer)
+        loss_scale_adapt(&t->scale, overflowed);
+    if (!overflowed)
+        t->steps_done = t->step_number;
+    return executor_read(t->e, "loss", loss, sizeof *loss);
 }
 
 dyno_status trainer_step(trainer *t, const int32_t *tokens, const int32_t *targets,
                          double learning_rate, float *loss) {
-    int64_t number = t->steps_done + 1;
-    set_input(t, "tokens", tokens);
-    set_input(t, "targets", targets);
-    set_input(t, "learning_rate", &learning_rate);
-    set_input(t, "step", &number);
-    bool has_optimizer = has_name(t, "gradient_scale");
-    float scale = has_optimizer ? t->scale.factor : 1;
-    set_input(t, "loss_scale", &scale);
-    RETURN_IF_FAILED(executor_run(t->e, NULL, NULL));
-    bool overflowed =
-        has_optimizer && isnan(*(const float *)executor_find(t->e, "gradient_scale").data);
-    if (has_optimizer)
-        loss_scale_adapt(&t->scale, overflowed);
-    if (!overflowed)
-        t->steps_done = number;
-    *loss = *(const float *)executor_find(t->e, "loss").data;
-    return DYNO_OK;
+    RETURN_IF_FAILED(trainer_give(t, tokens, targets));
+    RETURN_IF_FAILED(trainer_start(t, learning_rate));
+    return trainer_finish(t, loss);
 }
 
 tensor trainer_find(const trainer *t, const char *name) { return executor_find(t->e, name); }
+
+dyno_status trainer_read(const trainer *t, const char *name, void *to, int64_t bytes) {
+    return executor_read(t->e, name, to, bytes);
+}

@@ -9,10 +9,11 @@
 
 typedef struct trainer trainer;
 
-/* Plans the step and takes the memory for weights and state, all zero. Fails with
- * DYNO_OUT_OF_MEMORY, saying what is needed and what there is, before anything is allocated
- * when it cannot fit `memory_limit`. On failure *out is NULL. */
-NODISCARD dyno_status trainer_create(const step_options *options, int64_t memory_limit,
+/* Plans the step and takes the memory for weights and state, all zero, on the device, which it
+ * borrows; the options' target must be the device's backend. Fails with DYNO_OUT_OF_MEMORY, saying
+ * what is needed and what there is, before anything is allocated when it cannot fit
+ * `memory_limit`. On failure *out is NULL. */
+NODISCARD dyno_status trainer_create(device *d, const step_options *options, int64_t memory_limit,
                                      trainer **out);
 void trainer_destroy(trainer *t);
 
@@ -27,10 +28,18 @@ const plan *trainer_plan(const trainer *t);
 NODISCARD dyno_status trainer_step(trainer *t, const int32_t *tokens, const int32_t *targets,
                                    double learning_rate, float *loss);
 
+/* The same in parts. Data may be given while the step before is under way: on a GPU they are there
+ * when that ends. trainer_finish waits for the step and tells its loss. */
+NODISCARD dyno_status trainer_give(trainer *t, const int32_t *tokens, const int32_t *targets);
+NODISCARD dyno_status trainer_start(trainer *t, double learning_rate);
+NODISCARD dyno_status trainer_finish(trainer *t, float *loss);
+
 /* How scaling stands; NULL where the loss is not scaled. */
 const loss_scale *trainer_loss_scale(const trainer *t);
 
-/* An output of the last step, or a leaf. */
+/* An output of the last step, or a leaf: where it lies on the device, and its numbers (all
+ * `bytes` of it, as executor_read). */
 tensor trainer_find(const trainer *t, const char *name);
+NODISCARD dyno_status trainer_read(const trainer *t, const char *name, void *to, int64_t bytes);
 
 #endif

@@ -1,53 +1,78 @@
+/* weights.c - a parameter at a time, through memory of the host that holds the largest. */
 #include "train/weights.h"
 
-#include <assert.h>
-#include <stdio.h>
+#include <stdlib.h>
 
-#include "compiler/low_copies.h"
-#include "ops/cast/convert.h"
+#include "base/memory.h"
+#include "train/split_weights.h"
 
-static float *find(const storage *s, const model_parameter *parameter) {
-    float *data = storage_find(s, parameter->name);
-    assert(data); /* the plan that filled the storage was made from the same configuration */
-    return data;
-}
-
-void weights_init(storage *s, const model_config *config, uint64_t seed) {
+static float *room_for_largest(const model_config *config) {
+    int64_t most = 0;
     for (int i = 0; i < model_parameter_count(config); i++) {
         model_parameter p = model_parameter_at(config, i);
-        model_parameter_init(&p, seed, find(s, &p));
+        int64_t count = shape_elements(&p.shape);
+        most = count > most ? count : most;
     }
-    weights_fill_low_copies(s, config);
+    return memory_allocate((size_t)most, sizeof(float));
+}
+
+dyno_status weights_init(storage *s, const model_config *config, uint64_t seed) {
+    float *room = room_for_largest(config);
+    dyno_status status = DYNO_OK;
+    for (int i = 0; i < model_parameter_count(config) && status == DYNO_OK; i++) {
+        model_parameter p = model_parameter_at(config, i);
+        model_parameter_init(&p, seed, room);
+        status = weight_write(s, &p, room);
+    }
+    free(room);
+    return status;
 }
 
 dyno_status weights_load(storage *s, const hf_directory *directory) {
     const model_config *config = hf_directory_config(directory);
-    for (int i = 0; i < model_parameter_count(config); i++) {
+    float *room = room_for_largest(config);
+    dyno_status status = DYNO_OK;
+    for (int i = 0; i < model_parameter_count(config) && status == DYNO_OK; i++) {
         model_parameter p = model_parameter_at(config, i);
-        RETURN_IF_FAILED(hf_directory_read(directory, p.name, find(s, &p)));
+        status = hf_directory_read(directory, p.name, room);
+        if (status == DYNO_OK)
+            status = weight_write(s, &p, room);
     }
-    weights_fill_low_copies(s, config);
-    return DYNO_OK;
+    free(room);
+    return status;
 }
 
-void weights_fill_low_copies(storage *s, const model_config *config) {
-    for (int i = 0; i < model_parameter_count(config); i++) {
+dyno_status weights_fill_low_copies(storage *s, const model_config *config) {
+    float *room = room_for_largest(config);
+    dyno_status status = DYNO_OK;
+    for (int i = 0; i < model_parameter_count(config) && status == DYNO_OK; i++) {
         model_parameter p = model_parameter_at(config, i);
-        char name[sizeof p.name + sizeof LOW_COPY_PREFIX];
-        snprintf(name, sizeof name, LOW_COPY_PREFIX "%s", p.name);
-        tensor copy = storage_find_tensor(s, name);
-        if (copy.data)
-            convert_f32_to_low(copy.type, shape_elements(&copy.shape), find(s, &p), copy.data);
+        if (!weight_has_copy(s, &p))
+            continue;
+        status = weight_read(s, &p, room);
+        if (status == DYNO_OK)
+            status = weight_write(s, &p, room);
     }
+    free(room);
+    return status;
 }
+
+typedef struct save_context {
+    const storage *s;
+    float *room;
+} save_context;
 
 static dyno_status give_parameter(void *context, int index, const model_parameter *parameter,
                                   const float **data) {
     (void)index;
-    *data = find(context, parameter);
-    return DYNO_OK;
+    const save_context *c = context;
+    *data = c->room;
+    return weight_read(c->s, parameter, c->room);
 }
 
 dyno_status weights_save(const storage *s, const model_config *config, const char *path) {
-    return hf_directory_write(path, config, give_parameter, (void *)s);
+    save_context context = {s, room_for_largest(config)};
+    dyno_status status = hf_directory_write(path, config, give_parameter, &context);
+    free(context.room);
+    return status;
 }

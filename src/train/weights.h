@@ -1,17 +1,17 @@
-/* weights.h - a model's parameters between storage and everywhere else. */
+/* weights.h - a model's parameters between storage and everywhere else. How the storage keeps them
+ * (whole, with a low copy, in halves) makes no difference here; split_weights.h knows. */
 #ifndef TRAIN_WEIGHTS_H
 #define TRAIN_WEIGHTS_H
 
 #include "runtime/storage.h"
 #include "train/hf_directory.h"
 
-/* First values, the same for a seed whatever the number of threads. Like loading, fills the low
- * copies that the storage has. */
-void weights_init(storage *s, const model_config *config, uint64_t seed);
+/* First values, the same for a seed whatever the number of threads. */
+NODISCARD dyno_status weights_init(storage *s, const model_config *config, uint64_t seed);
 NODISCARD dyno_status weights_load(storage *s, const hf_directory *directory);
-/* Rounds every parameter into its low copy ("low.P", compiler/low_copies.h) where the storage has
- * one: for plans that come after the weights. */
-void weights_fill_low_copies(storage *s, const model_config *config);
+/* Rounds every whole parameter into its low copy ("low.P", compiler/low_copies.h) where the storage
+ * has one: for plans that come after the weights. */
+NODISCARD dyno_status weights_fill_low_copies(storage *s, const model_config *config);
 /* As a Hugging Face directory. */
 NODISCARD dyno_status weights_save(const storage *s, const model_config *config, const char *path);
 

@@ -70,6 +70,9 @@ static void sizes_that_make_no_model_are_named(void **state) {
         {"--model ''", "has an empty item"},
         {"--batch 4 --batch 4", "--batch is given twice"},
         {"--batch", "--batch needs a value"},
+        {"--device gpu", "there is no device 'gpu'; there are cpu, cuda, cuda:N"},
+        {"--device cuda:x", "there is no device 'cuda:x'"},
+        {"--precision fp8", "--precision: 'fp8' is not one of fp32|tf32|bf16|fp16"},
         {"extra", "unexpected 'extra'"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -80,6 +83,12 @@ static void sizes_that_make_no_model_are_named(void **state) {
     dyno_expect(2, "--warmup: -1 is outside 0 to", "bench --warmup -1");
     dyno_expect(2, "--threads: -1 is outside 0 to", "bench --threads -1");
     dyno_expect(2, "--seed: -1 is outside 0 to", "bench --seed -1");
+    dyno_expect(1, "precision tf32 is of GPUs", "bench " SMALL " --device cpu --precision tf32");
+    dyno_expect(1, "use --precision fp32 or bf16", "plan --device cpu --precision fp32,tf32");
+    dyno_expect(2, "there is no device 'gpu'", "attention --device gpu");
+    dyno_expect(2, "there is no device 'gpu'",
+                "step --device gpu --load " GOLDEN " --tokens " GOLDEN
+                "/tokens.bin --batch 2 --context 16 --out /dev/null");
     dyno_expect(2, "layers is 0", "init --layers 0 --out /nowhere");
     dyno_expect(2, "--out is required", "init");
     dyno_expect(2, "--model and --config both name a model",

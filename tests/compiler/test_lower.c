@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "compiler/lower.h"
+#include "compiler/lowering.h"
 #include "support/graph_pass.h"
 
 static plan *lower(const char *source) {
@@ -232,6 +233,43 @@ static void an_op_that_no_kernel_runs_is_named_with_every_kernels_reason(void **
                        BACKEND_CPU, "(global_norm_f32: inputs must be dense)");
 }
 
+/* Three weights; for the last one there is no work left beside which it could run. */
+static void updates_in_front_of_other_work_go_to_stream_1_and_keep_what_they_read(void **state) {
+    (void)state;
+    plan *p = lower(
+        UPDATE "parameter %6 f32[4] \"u\"\n"
+               "optimizer-state %7 f32[4] \"mu\"\n"
+               "optimizer-state %8 f32[4] \"vu\"\n"
+               "parameter %9 f32[4] \"t\"\n"
+               "optimizer-state %10 f32[4] \"mt\"\n"
+               "optimizer-state %11 f32[4] \"vt\"\n"
+               "%12 f32[4] gradient = exp %0 @backward\n"
+               "%13 f32[4] parameter, %14 f32[4] optimizer-state, %15 f32[4] optimizer-state = "
+               "adamw %0 %12 %1 %2 %3 %4 %5 {beta1=0.9, beta2=0.99, eps=1e-8, "
+               "weight_decay=0.0} @optimizer\n"
+               "%16 f32[4] gradient = exp %6 @backward\n"
+               "%17 f32[4] parameter, %18 f32[4] optimizer-state, %19 f32[4] optimizer-state = "
+               "adamw %6 %16 %7 %8 %3 %4 %5 {beta1=0.9, beta2=0.99, eps=1e-8, "
+               "weight_decay=0.0} @optimizer\n"
+               "%20 f32[4] gradient = exp %9 @backward\n"
+               "%21 f32[4] parameter, %22 f32[4] optimizer-state, %23 f32[4] optimizer-state = "
+               "adamw %9 %20 %10 %11 %3 %4 %5 {beta1=0.9, beta2=0.99, eps=1e-8, "
+               "weight_decay=0.0} @optimizer\n");
+    static const char *const ops[] = {"exp", "adamw", "exp", "adamw", "exp", "adamw"};
+    expect_ops(p, ops, 6);
+    for (int i = 0; i < 6; i++)
+        assert_int_equal(p->launches[i].stream, 0); /* a CPU has one */
+    assert_int_equal(made_by(p, 0)->last_used, 1);
+    lower_streams(p);
+    static const int streams[] = {0, 1, 0, 1, 0, 0};
+    for (int i = 0; i < 6; i++)
+        assert_int_equal(p->launches[i].stream, streams[i]);
+    assert_int_equal(made_by(p, 0)->last_used, 3); /* until the next on stream 1 */
+    assert_int_equal(made_by(p, 2)->last_used, 6); /* there is none: to the end of the step */
+    assert_int_equal(made_by(p, 4)->last_used, 5);
+    plan_destroy(p);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(views_launch_nothing),
@@ -243,6 +281,7 @@ int main(void) {
         cmocka_unit_test(workspace_lives_for_its_launch_alone),
         cmocka_unit_test(launches_carry_the_cost_of_their_ops),
         cmocka_unit_test(an_op_that_no_kernel_runs_is_named_with_every_kernels_reason),
+        cmocka_unit_test(updates_in_front_of_other_work_go_to_stream_1_and_keep_what_they_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

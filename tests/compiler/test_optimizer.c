@@ -7,6 +7,8 @@
 
 #include <cmocka.h>
 
+#include <string.h>
+
 #include "compiler/autodiff.h"
 #include "compiler/mark_saved.h"
 #include "compiler/optimizer.h"
@@ -143,6 +145,97 @@ static void without_a_backward_there_is_nothing_to_update_with(void **state) {
     graph_destroy(g);
 }
 
+/* Two blocks, each with a matrix of weights, and a few weights behind them. */
+static graph *make_blocks(bool keep_gradients) {
+    graph *g = graph_from_text("graph g\n"
+                               "parameter %0 f32[40] \"a\"\n"
+                               "parameter %1 f32[40] \"b\"\n"
+                               "parameter %2 f32[1] \"c\"\n"
+                               "input %3 f32[40] \"x\"\n"
+                               "%4 f32[40] activation = multiply %3 %0 @forward layers.0.in\n"
+                               "%5 f32[40] activation = multiply %4 %1 @forward layers.1.in\n"
+                               "%6 f32[40] activation = broadcast %2 {shape=[40]} @forward end.c\n"
+                               "%7 f32[40] activation = multiply %5 %6 @forward end.c\n"
+                               "%8 f32[1] activation = sum %7 {axes=[0]} @forward loss\n"
+                               "%9 f32[] activation = reshape %8 {shape=[]} @forward loss\n"
+                               "output %9 \"loss\"\n");
+    assert_int_equal(autodiff_append_backward(g, keep_gradients), DYNO_OK);
+    assert_int_equal(mark_saved_activations(g), DYNO_OK);
+    return g;
+}
+
+/* b's gradient and then the product with b; only then b changes. c, made before, goes with it. */
+static void by_block_updates_follow_the_last_that_reads_the_weights(void **state) {
+    (void)state;
+    graph *g = make_blocks(false);
+    optimizer_options options = {
+        .adamw = {.beta1 = 0.5, .beta2 = 0.75, .eps = 0.125, .weight_decay = 0.25},
+        .by_block = true};
+    assert_int_equal(optimizer_append_adamw(g, &options), DYNO_OK);
+    expect_graph_text(g, "graph g\n"
+                         "parameter %0 f32[40] \"a\"\n"
+                         "parameter %1 f32[40] \"b\"\n"
+                         "parameter %2 f32[1] \"c\"\n"
+                         "input %3 f32[40] \"x\"\n"
+                         "input %4 f64[] \"learning_rate\"\n"
+                         "input %5 i64[] \"step\"\n"
+                         "optimizer-state %6 f32[40] \"m.a\"\n"
+                         "optimizer-state %7 f32[40] \"v.a\"\n"
+                         "optimizer-state %8 f32[40] \"m.b\"\n"
+                         "optimizer-state %9 f32[40] \"v.b\"\n"
+                         "optimizer-state %10 f32[1] \"m.c\"\n"
+                         "optimizer-state %11 f32[1] \"v.c\"\n"
+                         "%12 f32[40] saved = multiply %3 %0 @forward layers.0.in\n"
+                         "%13 f32[40] saved = multiply %12 %1 @forward layers.1.in\n"
+                         "%14 f32[40] saved = broadcast %2 {shape=[40]} @forward end.c\n"
+                         "%15 f32[40] activation = multiply %13 %14 @forward end.c\n"
+                         "%16 f32[1] activation = sum %15 {axes=[0]} @forward loss\n"
+                         "%17 f32[] activation = reshape %16 {shape=[]} @forward loss\n"
+                         "%18 f32[] activation = fill {number=1.0, type=1} @backward loss\n"
+                         "%19 f32[1] activation = reshape %18 {shape=[1]} @backward loss\n"
+                         "%20 f32[40] activation = broadcast %19 {shape=[40]} @backward loss\n"
+                         "%21 f32[40] activation = multiply %20 %14 @backward end.c\n"
+                         "%22 f32[40] activation = multiply %20 %13 @backward end.c\n"
+                         "%23 f32[1] gradient = sum %22 {axes=[0]} @backward end.c\n"
+                         "%24 f32[40] activation = multiply %21 %1 @backward layers.1.in\n"
+                         "%25 f32[40] gradient = multiply %21 %12 @backward layers.1.in\n"
+                         "%26 f32[] activation = fill {number=1.0, type=1} @optimizer optimizer\n"
+                         "%27 f32[1] parameter, %28 f32[1] optimizer-state, %29 f32[1] "
+                         "optimizer-state, %30 f32[40] parameter, %31 f32[40] optimizer-state, "
+                         "%32 f32[40] optimizer-state = adamw_many %4 %5 %26 %2 %23 %10 %11 %1 "
+                         "%25 %8 %9 {beta1=0.5, beta2=0.75, eps=0.125, weight_decay=0.25, "
+                         "low_copies=0} @optimizer optimizer.layers.1\n"
+                         "%33 f32[40] gradient = multiply %24 %3 @backward layers.0.in\n"
+                         "%34 f32[40] parameter, %35 f32[40] optimizer-state, %36 f32[40] "
+                         "optimizer-state = adamw_many %4 %5 %26 %0 %33 %6 %7 {beta1=0.5, "
+                         "beta2=0.75, eps=0.125, weight_decay=0.25, low_copies=0} @optimizer "
+                         "optimizer.layers.0\n"
+                         "output %17 \"loss\"\n");
+    graph_destroy(g);
+}
+
+static int count_updates(const graph *g) {
+    int updates = 0;
+    for (int i = 0; i < g->node_count; i++)
+        updates += strcmp(g->nodes[i]->op->name, "adamw_many") == 0;
+    return updates;
+}
+
+static void what_needs_all_gradients_at_once_updates_at_the_end(void **state) {
+    (void)state;
+    for (int reason = 0; reason < 4; reason++) {
+        graph *g = make_blocks(reason == 1);
+        if (reason == 2)
+            graph_add_leaf(g, ROLE_INPUT, DTYPE_F32, &SHAPE_SCALAR, "loss_scale");
+        optimizer_options options = {.by_block = true, .clip_norm = reason == 3 ? 1 : 0};
+        assert_int_equal(optimizer_append_adamw(g, &options), DYNO_OK);
+        assert_int_equal(graph_verify(g), DYNO_OK);
+        assert_int_equal(count_updates(g), reason ? 1 : 2);
+        assert_string_equal(g->nodes[g->node_count - 1]->op->name, "adamw_many");
+        graph_destroy(g);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_parameter_is_updated_with_its_own_state),
@@ -151,6 +244,8 @@ int main(void) {
         cmocka_unit_test(a_scaled_loss_is_unscaled_by_the_factor_that_clips),
         cmocka_unit_test(parameters_that_share_a_gradient_are_both_updated),
         cmocka_unit_test(without_a_backward_there_is_nothing_to_update_with),
+        cmocka_unit_test(by_block_updates_follow_the_last_that_reads_the_weights),
+        cmocka_unit_test(what_needs_all_gradients_at_once_updates_at_the_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

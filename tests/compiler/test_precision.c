@@ -21,12 +21,16 @@
 #include "compiler/optimizer.h"
 #include "compiler/precision.h"
 #include "graph/graph_text.h"
+#include "graph/verify.h"
 #include "model/parameters.h"
+#include "ops/adamw/split_weight.h"
+#include "ops/exp/exp.h"
 #include "ops/op_list.h"
 #include "support/graph_pass.h"
 #include "support/numbers.h"
 #include "support/operand.h"
 #include "support/small_model.h"
+#include "train/split_weights.h"
 #include "train/trainer.h"
 
 #define LEAVES                                                                                     \
@@ -167,7 +171,7 @@ static void weight_gradients_of_folded_casts_are_full_at_once(void **state) {
     (void)state;
     graph *g = differentiate(forward, PRECISION_BF16);
     int before = count_ops(g, &op_cast, PHASE_BACKWARD);
-    assert_int_equal(fold_casts(g), DYNO_OK);
+    assert_int_equal(fold_casts(g, true), DYNO_OK);
     assert_int_equal(before - count_ops(g, &op_cast, PHASE_BACKWARD), 2);
     const char *const names[] = {"g.a", "g.b"};
     for (int i = 0; i < 2; i++) {
@@ -175,6 +179,31 @@ static void weight_gradients_of_folded_casts_are_full_at_once(void **state) {
         assert_true(v->producer->op == &op_matmul && v->type == DTYPE_F32 && v->is_output);
         assert_int_equal(v->role, ROLE_GRADIENT);
     }
+    text printed = {0};
+    graph_print(g, &printed);
+    expect_graph_text(g, text_string(&printed));
+    text_release(&printed);
+    graph_destroy(g);
+}
+
+/* Unless they are for the caller, who gets f32. */
+static void weight_gradients_stay_in_the_type_of_their_products(void **state) {
+    (void)state;
+    graph *g = differentiate(forward, PRECISION_BF16);
+    graph_find_value(g, "g.a")->is_output = false;
+    int before = count_ops(g, &op_cast, PHASE_BACKWARD);
+    assert_int_equal(fold_casts(g, false), DYNO_OK);
+    assert_int_equal(before - count_ops(g, &op_cast, PHASE_BACKWARD), 2);
+    assert_true(graph_find_value(g, "g.b")->type == DTYPE_F32);
+    int found = 0;
+    for (int i = 0; i < g->value_count; i++) {
+        const value *v = g->values[i];
+        if (v->role != ROLE_GRADIENT || strcmp(v->name, "g.a") != 0)
+            continue;
+        assert_true(v->producer->op == &op_matmul && v->type == DTYPE_BF16);
+        found++;
+    }
+    assert_int_equal(found, 1);
     text printed = {0};
     graph_print(g, &printed);
     expect_graph_text(g, text_string(&printed));
@@ -200,7 +229,7 @@ static void only_pairs_of_casts_that_change_nothing_are_folded(void **state) {
                                "output %4 \"a\"\n"
                                "output %7 \"b\"\n"
                                "output %10 \"c\"\n");
-    assert_int_equal(fold_casts(g), DYNO_OK);
+    assert_int_equal(fold_casts(g, true), DYNO_OK);
     expect_graph_text(g, "graph g\n"
                          "input %0 bf16[2] \"low\"\n"
                          "input %1 f32[2] \"full\"\n"
@@ -244,6 +273,76 @@ static void low_copies_take_the_place_of_the_weights_casts(void **state) {
     graph_destroy(g);
 }
 
+static void tf32_marks_every_product_and_changes_nothing_else(void **state) {
+    (void)state;
+    graph *g = differentiate(forward, PRECISION_TF32),
+          *plain = differentiate(forward, PRECISION_FP32);
+    text before = {0}, after = {0};
+    graph_print(plain, &before);
+    graph_print(g, &after);
+    assert_string_equal(text_string(&before), text_string(&after));
+    precision_allow_tf32(plain, PRECISION_FP32);
+    precision_allow_tf32(g, PRECISION_TF32);
+    assert_int_equal(graph_verify(g), DYNO_OK);
+    int products[PHASE_COUNT] = {0};
+    for (int i = 0; i < g->node_count; i++) {
+        const attribute *mark = attribute_find(&g->nodes[i]->attributes, "tf32");
+        assert_int_equal(mark != NULL, g->nodes[i]->op == &op_matmul);
+        assert_null(attribute_find(&plain->nodes[i]->attributes, "tf32"));
+        if (!mark)
+            continue;
+        assert_int_equal(mark->integer, 1);
+        products[g->nodes[i]->phase]++;
+    }
+    assert_true(products[PHASE_FORWARD] > 0 && products[PHASE_BACKWARD] > 0);
+    text printed = {0};
+    graph_print(g, &printed);
+    expect_graph_text(g, text_string(&printed));
+    text_release(&before);
+    text_release(&after);
+    text_release(&printed);
+    graph_destroy(g);
+    graph_destroy(plain);
+}
+
+static void tf32_is_refused_where_there_is_none(void **state) {
+    (void)state;
+    expect_failure(precision_check(PRECISION_TF32, BACKEND_CPU), DYNO_UNSUPPORTED,
+                   "use --precision fp32 or bf16");
+    assert_int_equal(precision_check(PRECISION_TF32, BACKEND_CUDA), DYNO_OK);
+    for (int p = PRECISION_FP32; p <= PRECISION_FP16; p++)
+        for (int b = 0; b < BACKEND_COUNT; b++)
+            assert_int_equal(precision_check((precision)p, (backend)b), DYNO_OK);
+}
+
+/* b is also read in f32, so it stays whole; f16 has no rest that would fit. */
+static void weights_that_only_products_read_are_split(void **state) {
+    (void)state;
+    for (int p = PRECISION_BF16; p <= PRECISION_FP16; p++) {
+        graph *g = differentiate(forward, (precision)p);
+        assert_int_equal(low_copies_bind(g), DYNO_OK);
+        value *b = graph_find_value(g, "b");
+        graph_add_output(g, build_exp(g, b), "in full");
+        low_copies_split(g);
+        low_copies_split(g); /* nothing is left to do */
+        assert_int_equal(graph_verify(g), DYNO_OK);
+        assert_ptr_equal(graph_find_value(g, "b"), b);
+        value *rest = graph_find_value(g, "rest.a");
+        assert_int_equal(rest != NULL, p == PRECISION_BF16);
+        assert_int_equal(graph_find_value(g, "a") != NULL, p == PRECISION_FP16);
+        if (rest) {
+            assert_true(weight_is_split(rest) && rest->type == DTYPE_U16);
+            assert_string_equal(weight_name(rest), "a");
+            assert_ptr_equal(low_copy_find(g, rest), graph_find_value(g, "low.a"));
+        }
+        assert_int_equal(optimizer_append_adamw(g, &(optimizer_options){.one_launch = true}),
+                         DYNO_OK);
+        assert_int_equal(graph_verify(g), DYNO_OK);
+        assert_non_null(graph_find_value(g, "m.a"));
+        graph_destroy(g);
+    }
+}
+
 static void names_are_parsed_back(void **state) {
     (void)state;
     for (int i = 0; i < PRECISION_COUNT; i++) {
@@ -252,7 +351,7 @@ static void names_are_parsed_back(void **state) {
         assert_int_equal(p, i);
     }
     precision p;
-    expect_failure(precision_parse("fp8", &p), DYNO_INVALID, "there are fp32, bf16 and fp16");
+    expect_failure(precision_parse("fp8", &p), DYNO_INVALID, "there are fp32, tf32, bf16 and fp16");
 }
 
 /* ---- whole models ---- */
@@ -276,9 +375,10 @@ static trainer *make(precision p, step_mode mode, step_pass pass) {
     options.pipeline.mode = mode;
     options.keep_logits = false;
     trainer *t;
-    if (trainer_create(&options, MEMORY_LIMIT, &t) != DYNO_OK)
+    if (trainer_create(device_cpu(), &options, MEMORY_LIMIT, &t) != DYNO_OK)
         fail_msg("%s", dyno_error_message());
-    weights_init(trainer_storage(t), &tiny, 3);
+    if (weights_init(trainer_storage(t), &tiny, 3) != DYNO_OK)
+        fail_msg("%s", dyno_error_message());
     return t;
 }
 
@@ -337,20 +437,21 @@ static void gradients_through_casts_are_near_those_in_fp32(void **state) {
     }
 }
 
-/* Before the first step and after every one. */
+/* Before the first step and after every one. In bf16 ties go away from zero. */
 static void low_copies_are_always_the_weights_rounded(void **state) {
     (void)state;
     for (int p = PRECISION_BF16; p <= PRECISION_FP16; p++) {
         trainer *t = make((precision)p, STEP_COMPILED, STEP_FULL);
+        float *weight = memory_allocate((size_t)(tiny.d_ff * tiny.d_model), sizeof *weight);
         int copies = 0;
         for (int round = 0; round < 3; round++) {
             for (int i = 0; i < model_parameter_count(&tiny); i++) {
                 char name[100] = LOW_COPY_PREFIX;
                 model_parameter parameter = model_parameter_at(&tiny, i);
                 tensor copy = trainer_find(t, strcat(name, parameter.name));
-                const float *weight = trainer_find(t, parameter.name).data;
+                assert_int_equal(weight_read(trainer_storage(t), &parameter, weight), DYNO_OK);
                 for (int64_t j = 0; copy.data && j < shape_elements(&copy.shape); j++) {
-                    uint16_t want = p == PRECISION_BF16 ? dtype_f32_to_bf16(weight[j])
+                    uint16_t want = p == PRECISION_BF16 ? split_weight_high(weight[j])
                                                         : dtype_f32_to_f16(weight[j]);
                     assert_int_equal(((const uint16_t *)copy.data)[j], want);
                 }
@@ -359,6 +460,7 @@ static void low_copies_are_always_the_weights_rounded(void **state) {
             step(t, round);
         }
         assert_int_equal(copies, 3 * (7 * tiny.layers + 1));
+        free(weight);
         trainer_destroy(t);
     }
 }
@@ -388,8 +490,12 @@ int main(void) {
         cmocka_unit_test(gradients_come_back_in_full_and_start_from_the_loss_scale),
         cmocka_unit_test(gradients_of_a_low_value_are_added_in_full),
         cmocka_unit_test(weight_gradients_of_folded_casts_are_full_at_once),
+        cmocka_unit_test(weight_gradients_stay_in_the_type_of_their_products),
         cmocka_unit_test(only_pairs_of_casts_that_change_nothing_are_folded),
         cmocka_unit_test(low_copies_take_the_place_of_the_weights_casts),
+        cmocka_unit_test(tf32_marks_every_product_and_changes_nothing_else),
+        cmocka_unit_test(tf32_is_refused_where_there_is_none),
+        cmocka_unit_test(weights_that_only_products_read_are_split),
         cmocka_unit_test(names_are_parsed_back),
         cmocka_unit_test(losses_in_bf16_and_fp16_follow_those_in_fp32),
         cmocka_unit_test(gradients_through_casts_are_near_those_in_fp32),

@@ -11,7 +11,10 @@
 #include <string.h>
 
 #include "compiler/autodiff.h"
+#include "compiler/fold_casts.h"
+#include "compiler/low_copies.h"
 #include "compiler/mark_saved.h"
+#include "compiler/precision.h"
 #include "compiler/rematerialize.h"
 #include "graph/graph_text.h"
 #include "graph/op.h"
@@ -172,6 +175,42 @@ static void most_of_what_a_model_saves_is_not_needed(void **state) {
     plan_destroy(lean);
 }
 
+/* Saved values of one row for each token: f32 ones, and bf16 ones that the scope's product made. */
+static void count_saved_rows(const graph *g, const shape *rows, int *full, int *of_attention) {
+    *full = *of_attention = 0;
+    for (int i = 0; i < g->value_count; i++) {
+        const value *v = g->values[i];
+        if (v->role != ROLE_SAVED || v->producer->op->view || !shape_equal(&v->shape, rows))
+            continue;
+        *full += v->type == DTYPE_F32;
+        *of_attention +=
+            v->type == DTYPE_BF16 && strstr(g->scopes[v->producer->scope], ".attn.o") != NULL;
+    }
+}
+
+/* Of the two sums of a block one stays, and for the other what attention gave, in half the bytes.
+ */
+static void every_other_sum_of_the_residual_stream_is_added_again(void **state) {
+    (void)state;
+    model_config config;
+    assert_int_equal(model_config_from_preset("small", &config), DYNO_OK);
+    transformer_options sizes = {.batch = 2, .context = 8};
+    shape rows = SHAPE(16, config.d_model);
+    graph *g;
+    assert_int_equal(transformer_build(&config, &sizes, &g), DYNO_OK);
+    assert_int_equal(precision_apply(g, PRECISION_BF16), DYNO_OK);
+    assert_int_equal(autodiff_append_backward(g, false), DYNO_OK);
+    assert_int_equal(fold_casts(g, false), DYNO_OK);
+    assert_int_equal(low_copies_bind(g), DYNO_OK);
+    assert_int_equal(rematerialize_apply(g), DYNO_OK);
+    assert_int_equal(graph_verify(g), DYNO_OK);
+    int full, of_attention;
+    count_saved_rows(g, &rows, &full, &of_attention);
+    assert_int_equal(full, config.layers + 1); /* the blocks' inputs, and what the last one gives */
+    assert_int_equal(of_attention, config.layers);
+    graph_destroy(g);
+}
+
 static void steps_are_bitwise_those_without(void **state) {
     (void)state;
     for (uint64_t seed = 0; seed < 6; seed++) {
@@ -203,6 +242,7 @@ int main(void) {
         cmocka_unit_test(copies_do_not_live_across_blocks),
         cmocka_unit_test(no_product_and_no_reduction_runs_twice),
         cmocka_unit_test(most_of_what_a_model_saves_is_not_needed),
+        cmocka_unit_test(every_other_sum_of_the_residual_stream_is_added_again),
         cmocka_unit_test(steps_are_bitwise_those_without),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -44,7 +44,7 @@
 static void without_a_backward_only_losses_are_computed(void **state) {
     (void)state;
     graph *g = graph_from_text(FORWARD);
-    assert_int_equal(swap_loss_head(g), DYNO_OK);
+    assert_int_equal(swap_loss_head(g, BACKEND_CPU), DYNO_OK);
     expect_graph_text(g, LEAVES
                       "%4 f32[2,3] activation = multiply %0 %3 @forward body\n"
                       "%5 f32[2] activation = loss_head_forward %4 %2 %1 {chunk=2} @forward head\n"
@@ -65,7 +65,7 @@ static graph *differentiate(const char *source, precision p) {
 static void the_gradients_come_with_the_losses(void **state) {
     (void)state;
     graph *g = differentiate(FORWARD, PRECISION_FP32);
-    assert_int_equal(swap_loss_head(g), DYNO_OK);
+    assert_int_equal(swap_loss_head(g, BACKEND_CPU), DYNO_OK);
     expect_graph_text(g, LEAVES "%4 f32[2,3] activation = multiply %0 %3 @forward body\n"
                                 "%5 f32[] activation = fill {number=1.0, type=1} @forward loss\n"
                                 "%6 f32[1] activation = reshape %5 {shape=[1]} @forward loss\n"
@@ -102,10 +102,10 @@ static void the_low_types_casts_are_part_of_the_pattern(void **state) {
     for (int way = 0; way < 4; way++) {
         graph *g = differentiate(FORWARD, PRECISION_BF16);
         if (way & 1)
-            assert_int_equal(fold_casts(g), DYNO_OK);
+            assert_int_equal(fold_casts(g, true), DYNO_OK);
         if (way & 2)
             assert_int_equal(low_copies_bind(g), DYNO_OK);
-        assert_int_equal(swap_loss_head(g), DYNO_OK);
+        assert_int_equal(swap_loss_head(g, BACKEND_CPU), DYNO_OK);
         assert_int_equal(count_ops(g, &op_loss_head), 1);
         assert_int_equal(count_ops(g, &op_matmul), 0);
         assert_int_equal(count_ops(g, &op_cross_entropy_gradient), 0);
@@ -120,7 +120,7 @@ static void expect_no_swap(const char *source, bool is_differentiated) {
     graph *g = is_differentiated ? differentiate(source, PRECISION_FP32) : graph_from_text(source);
     text before = {0};
     graph_print(g, &before);
-    assert_int_equal(swap_loss_head(g), DYNO_OK);
+    assert_int_equal(swap_loss_head(g, BACKEND_CPU), DYNO_OK);
     expect_graph_text(g, text_string(&before));
     text_release(&before);
     graph_destroy(g);
@@ -167,7 +167,7 @@ static void a_swapped_model_has_the_same_gradients(void **state) {
             assert_int_equal(autodiff_append_backward(g, true), DYNO_OK);
             assert_int_equal(mark_saved_activations(g), DYNO_OK);
             if (swapped)
-                assert_int_equal(swap_loss_head(g), DYNO_OK);
+                assert_int_equal(swap_loss_head(g, BACKEND_CPU), DYNO_OK);
             assert_int_equal(count_ops(g, &op_loss_head), swapped);
             expect_valid(g);
             leaves[swapped] = calloc((size_t)g->value_count, sizeof(double *));

@@ -39,7 +39,7 @@ typedef struct bench {
 
 static bench bench_create(step_pass pass) {
     bench b = {.p = small_model_plan(&tiny, 2, 3, pass)};
-    assert_int_equal(memory_pool_create(POOL_BYTES, &b.pool), DYNO_OK);
+    assert_int_equal(memory_pool_create(device_cpu(), POOL_BYTES, &b.pool), DYNO_OK);
     b.shared = storage_create(b.pool);
     assert_int_equal(executor_create(b.p, b.pool, b.shared, &b.e), DYNO_OK);
     small_model_fill(b.e, b.shared, &tiny, 1);
@@ -199,7 +199,7 @@ static void a_step_that_runs_out_of_memory_ends_the_run(void **state) {
     bench b = bench_create(STEP_BACKWARD);
     memory_pool *small;
     int64_t persistent = memory_pool_taken_bytes(b.pool);
-    assert_int_equal(memory_pool_create(persistent + 64, &small), DYNO_OK);
+    assert_int_equal(memory_pool_create(device_cpu(), persistent + 64, &small), DYNO_OK);
     storage *shared = storage_create(small);
     executor *e;
     assert_int_equal(executor_create(b.p, small, shared, &e), DYNO_OK);

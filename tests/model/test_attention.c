@@ -84,7 +84,7 @@ static void expect_agreement(const attention_options *options, step_mode mode, c
                              const reference_run *exact) {
     plan *p = make_plan(options, mode);
     memory_pool *pool;
-    assert_int_equal(memory_pool_create(INT64_C(64) << 20, &pool), DYNO_OK);
+    assert_int_equal(memory_pool_create(device_cpu(), INT64_C(64) << 20, &pool), DYNO_OK);
     storage *shared = storage_create(pool);
     executor *e;
     if (executor_create(p, pool, shared, &e) != DYNO_OK)

@@ -19,122 +19,19 @@
 #include "ops/matmul/matmul.h"
 #include "ops/op_list.h"
 #include "support/kernel_run.h"
+#include "support/kernel_sweep.h"
 #include "support/numbers.h"
-#include "support/op_cases.h"
 
-enum { MAX_KERNELS = 8, ROUNDS = 80 };
+enum { ROUNDS = 80 };
 
-/* What a kernel must be near to, and how near each element. */
-typedef struct expectation {
-    double *value[OP_CASE_MAX_OUTPUTS];
-    double *terms[OP_CASE_MAX_OUTPUTS]; /* the magnitudes of what is added up, where that counts */
-} expectation;
-
-static void compute_reference(const node *n, const double *const *inputs, double **outputs) {
-    for (int i = 0; i < n->output_count; i++)
-        outputs[i] = memory_allocate((size_t)shape_elements(&n->outputs[i]->shape), sizeof(double));
-    n->op->reference(n, inputs, outputs);
+static const char *run_here(void *context, const node *n, const kernel *k, const tensor *inputs,
+                            tensor *outputs) {
+    (void)context;
+    return kernel_run(n, k, inputs, outputs);
 }
 
-static expectation expect(const op_case *c, const node *n, const operand *operands) {
-    const double *inputs[OP_CASE_MAX_INPUTS];
-    double *magnitudes[OP_CASE_MAX_INPUTS] = {0};
-    for (int i = 0; i < n->input_count; i++)
-        inputs[i] = operands[i].dense;
-    expectation e = {0};
-    compute_reference(n, inputs, e.value);
-    if (c->per_term == 0)
-        return e;
-    for (int i = 0; i < n->input_count; i++) {
-        int64_t elements = shape_elements(&n->inputs[i]->shape);
-        magnitudes[i] = memory_allocate((size_t)elements, sizeof(double));
-        for (int64_t j = 0; j < elements; j++)
-            magnitudes[i][j] = fabs(inputs[i][j]);
-    }
-    compute_reference(n, (const double *const *)magnitudes, e.terms);
-    for (int i = 0; i < n->input_count; i++)
-        free(magnitudes[i]);
-    return e;
-}
-
-static void release_expectation(expectation *e) {
-    for (int i = 0; i < OP_CASE_MAX_OUTPUTS; i++) {
-        free(e->value[i]);
-        free(e->terms[i]);
-    }
-}
-
-static bool is_near(const op_case *c, const tensor *out, double got, double want, double terms) {
-    if (!dtype_is_float(out->type) || isnan(want) || isnan(got))
-        return got == want || (isnan(got) && isnan(want));
-    if (out->type == DTYPE_F32 && isinf((float)want))
-        return got == (float)want;
-    if (want == 0 && got == 0)
-        return signbit(want) == signbit(got) || c->ulps == 0 || c->per_term > 0;
-    double allowed = c->absolute + c->per_term * terms;
-    if (out->type == DTYPE_BF16 || out->type == DTYPE_F16)
-        allowed += c->low_ulps * fmax(fabs(want) * (out->type == DTYPE_BF16 ? 0x1p-7 : 0x1p-10),
-                                      out->type == DTYPE_BF16 ? 0x1p-133 : 0x1p-24);
-    if (c->ulps > 0)
-        allowed += c->ulps * fmax(fabs(want) * FLT_EPSILON, 0x1p-149);
-    return fabs(got - want) <= allowed;
-}
-
-static void check_output(const op_case *c, const node *n, const kernel *k, int index,
-                         const tensor *out, const expectation *e) {
-    double *got = tensor_to_doubles(out);
-    for (int64_t i = 0; i < shape_elements(&out->shape); i++) {
-        double want = e->value[index][i], terms = e->terms[index] ? e->terms[index][i] : 0;
-        if (!is_near(c, out, got[i], want, terms)) {
-            for (int j = 0; j < n->input_count; j++)
-                print_error("input %d: %s[%s]\n", j, dtype_name(n->inputs[j]->type),
-                            shape_format(&n->inputs[j]->shape).text);
-            fail_msg("%s, output %d [%s], element %lld: got %.9g, want %.9g (terms %.3g)", k->name,
-                     index, shape_format(&out->shape).text, (long long)i, got[i], want, terms);
-        }
-    }
-    free(got);
-}
-
-/* Runs every kernel that takes these operands and adds one to its count. */
-static int run_kernels(const op_case *c, const node *n, const operand *operands, int *runs) {
-    tensor inputs[OP_CASE_MAX_INPUTS], outputs[OP_CASE_MAX_OUTPUTS];
-    for (int i = 0; i < n->input_count; i++)
-        inputs[i] = operands[i].view;
-    expectation e = expect(c, n, operands);
-    int accepted = 0;
-    for (int k = 0; n->op->kernels[k]; k++) {
-        const kernel *used = n->op->kernels[k];
-        if (used->backend != BACKEND_CPU || kernel_run(n, used, inputs, outputs))
-            continue;
-        accepted++;
-        runs[k]++;
-        for (int i = 0; i < n->output_count; i++) {
-            check_output(c, n, used, i, &outputs[i], &e);
-            free(outputs[i].data);
-        }
-    }
-    release_expectation(&e);
-    return accepted;
-}
-
-static int run_case(const op_case *c, draw *d, bool is_dense, fill *special, int *runs) {
-    graph *g = graph_create("case");
-    op_instance in = op_case_build(c, g, false, d);
-    assert_int_equal(graph_status(g), DYNO_OK);
-    operand operands[OP_CASE_MAX_INPUTS];
-    for (int i = 0; i < in.n->input_count; i++) {
-        const value *v = in.n->inputs[i];
-        bool is_special = special && v->type == DTYPE_F32;
-        layout how = is_dense ? LAYOUT_DENSE : (layout)draw_below(d, LAYOUT_COUNT);
-        operands[i] =
-            operand_create(v->type, &v->shape, how, is_special ? *special : in.fill[i], d);
-    }
-    int accepted = run_kernels(c, in.n, operands, runs);
-    for (int i = 0; i < in.n->input_count; i++)
-        operand_release(&operands[i]);
-    graph_destroy(g);
-    return accepted;
+static kernel_sweep sweep_here(void) {
+    return (kernel_sweep){.backend = BACKEND_CPU, .run = run_here};
 }
 
 static void every_op_has_a_case(void **state) {
@@ -156,16 +53,16 @@ static void kernels_agree_with_the_reference_in_double(void **state) {
     (void)state;
     for (int o = 0; o < op_list_count(); o++) {
         const op_case *c = op_case_find(op_list_at(o));
-        int runs[MAX_KERNELS] = {0};
+        kernel_sweep sweep = sweep_here();
         for (int round = 0; round < ROUNDS; round++) {
             draw d = draw_create((uint64_t)(1000 * o + round), round < 10 ? 20 : 4000);
             bool is_dense = round % 4 == 0;
-            int accepted = run_case(c, &d, is_dense, NULL, runs);
+            int accepted = kernel_sweep_case(&sweep, c, &d, is_dense, NULL);
             if (is_dense && !accepted)
                 fail_msg("no kernel of '%s' takes dense operands", c->kind->name);
         }
         for (int k = 0; c->kind->kernels[k]; k++)
-            if (c->kind->kernels[k]->backend == BACKEND_CPU && !runs[k] &&
+            if (c->kind->kernels[k]->backend == BACKEND_CPU && !sweep.runs[k] &&
                 !may_be_absent(c->kind->kernels[k]))
                 fail_msg("kernel %s rejected all operands", c->kind->kernels[k]->name);
     }
@@ -175,32 +72,24 @@ static void kernels_agree_on_operands_that_several_threads_share(void **state) {
     (void)state;
     for (int o = 0; o < op_list_count(); o++)
         for (int round = 0; round < 3; round++) {
-            int runs[MAX_KERNELS] = {0};
+            kernel_sweep sweep = sweep_here();
             draw d = draw_create((uint64_t)(77 * o + round), 40000);
             d.is_full = true;
-            run_case(op_case_find(op_list_at(o)), &d, round != 1, NULL, runs);
+            kernel_sweep_case(&sweep, op_case_find(op_list_at(o)), &d, round != 1, NULL);
         }
 }
-
-static const double specials[] = {
-    0.0,       -0.0,  1.0,    -1.0,    INFINITY, -INFINITY, NAN,      0x1p-149,
-    -0x1p-149, 1e-40, -1e-40, FLT_MIN, -FLT_MIN, FLT_MAX,   -FLT_MAX, 3e38,
-    1e30,      -1e30, 1e-30,  88.72,   88.73,    -87.34,    -103.97,  -103.98,
-    -104.5,    105,   0.5,    1.0001,  0.999999, 16777216., 123456.7, -0.25};
 
 /* NaN and infinities go through, overflow gives infinity, subnormals are kept. */
 static void single_operations_take_any_float_as_ieee_has_it(void **state) {
     (void)state;
-    fill special = {.kind = FILL_CHOICE,
-                    .choice = specials,
-                    .count = (int)(sizeof specials / sizeof *specials)};
+    fill special = fill_special_floats();
     for (int o = 0; o < op_list_count(); o++) {
         const op_case *c = op_case_find(op_list_at(o));
-        int runs[MAX_KERNELS] = {0};
+        kernel_sweep sweep = sweep_here();
         for (int round = 0; c->takes_any_float && round < 10; round++) {
             draw d = draw_create((uint64_t)(31 * o + round), 3000);
             d.is_full = true;
-            run_case(c, &d, round % 2 == 0, &special, runs);
+            kernel_sweep_case(&sweep, c, &d, round % 2 == 0, &special);
         }
     }
 }

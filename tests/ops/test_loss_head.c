@@ -143,6 +143,19 @@ static void chunks_keep_their_logits_near_the_cores(void **state) {
     assert_int_equal(loss_head_chunk(4096, 151936), 64);
 }
 
+static void chunks_on_a_gpu_are_as_large_as_their_logits_may_be(void **state) {
+    (void)state;
+    assert_int_equal(loss_head_chunk_cuda(2048, 10000, DTYPE_BF16), 2048);
+    assert_int_equal(loss_head_chunk_cuda(65536, 10000, DTYPE_BF16), 13184); /* 5 of them */
+    assert_int_equal(loss_head_chunk_cuda(4096, 151936, DTYPE_F32), 384);    /* 11 of them */
+    assert_int_equal(loss_head_chunk_cuda(1, 10000, DTYPE_F32), 1);
+    for (int64_t tokens = 1; tokens <= 262144; tokens = tokens * 3 + 1) {
+        int64_t chunk = loss_head_chunk_cuda(tokens, 50257, DTYPE_F16);
+        assert_true(chunk >= 1 && chunk <= tokens);
+        assert_true(chunk * 50264 * 2 <= 256 << 20);
+    }
+}
+
 static void shapes_that_do_not_fit_are_refused(void **state) {
     (void)state;
     static const struct {
@@ -174,6 +187,7 @@ int main(void) {
         cmocka_unit_test(every_type_and_chunk_agrees_with_the_reference),
         cmocka_unit_test(a_gradient_repeated_from_one_number_is_taken),
         cmocka_unit_test(chunks_keep_their_logits_near_the_cores),
+        cmocka_unit_test(chunks_on_a_gpu_are_as_large_as_their_logits_may_be),
         cmocka_unit_test(shapes_that_do_not_fit_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

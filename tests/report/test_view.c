@@ -21,6 +21,7 @@ static results_cell *add_cell(results *run, const char *model, int64_t context, 
     cell_set_integer(cell, "warmup", 1);
     cell_set_text(cell, "pass", pass);
     cell_set_text(cell, "math", "fp32");
+    cell_set_text(cell, "device", "cpu");
     cell_set_integer(cell, "steps", 3);
     return cell;
 }
@@ -179,19 +180,57 @@ static void people_see_parameters_that_vary_and_csv_all(void **state) {
     (void)state;
     results *run = example();
     json_t *rows = rows_of(run, false), *full = rows_of(run, true);
-    assert_null(json_object_get(json_array_get(rows, 0), "math"));
-    assert_string_equal(string(full, 0, "math"), "fp32");
+    assert_null(json_object_get(json_array_get(rows, 0), "device"));
+    assert_string_equal(string(full, 0, "device"), "cpu");
+    assert_string_equal(string(rows, 0, "math"), "fp32"); /* in every row, whatever varies */
     json_decref(rows);
     json_decref(full);
     text out = {0};
     view_render(run, (view_options){.format = TABLE_TERMINAL}, &out);
-    assert_non_null(strstr(text_string(&out), "math fp32"));
+    assert_non_null(strstr(text_string(&out), "device cpu"));
     text_release(&out);
     results_cell *cell = add_cell(run, "small", 128, "forward");
     cell_set_text(cell, "math", "tf32");
+    cell_set_text(cell, "device", "cuda:0");
     rows = rows_of(run, false);
     assert_string_equal(string(rows, 3, "math"), "tf32");
+    assert_string_equal(string(rows, 3, "device"), "cuda:0");
     json_decref(rows);
+    results_destroy(run);
+}
+
+/* Every row of a GPU has its own peak, that of products in its math. */
+static void a_gpu_has_columns_and_notes_of_its_own(void **state) {
+    (void)state;
+    results *run = results_create("bench", 0, NULL);
+    results_set_environment_text(run, "cpu", "Some CPU");
+    results_set_environment_text(run, "gpu", "Some GPU");
+    results_cell *cell = add_cell(run, "small", 128, "step");
+    cell_set_text(cell, "device", "cuda:0");
+    cell_set_metric_real(cell, "flops", "FLOP", 5e9);
+    cell_set_metric_real(cell, "peak_gflops", "GFLOP/s", 10);
+    cell_set_metric(cell, "device_used_bytes", "B", 3 << 20);
+    cell_set_metric(cell, "traced_step_ns", "ns", 1100000000);
+    cell_set_metric(cell, "in_launches_ns", "ns", 900000000);
+    cell_add_sample(cell, "step", "ns", 1000000000);
+    cell_set_integer(cell, "steps", 1);
+    cell_set_status(cell, RESULTS_OK, NULL);
+    const results_column columns[] = {{"time", "ns"}};
+    const char *key = "class";
+    results_value time = results_integer(1100000000);
+    breakdown_add_row(cell_add_breakdown(cell, "by_class", &key, 1, columns, 1),
+                      (const char *const[]){"matmul"}, &time);
+    json_t *rows = rows_of(run, false);
+    assert_true(number(rows, 0, "percent_of_peak") == 50);
+    assert_true(number(rows, 0, "device_used_mib") == 3);
+    json_decref(rows);
+    text out = {0};
+    view_render(run, (view_options){.format = TABLE_TERMINAL}, &out);
+    assert_non_null(strstr(text_string(&out), "bench on Some GPU"));
+    assert_non_null(strstr(text_string(&out), "rate of large products in the row's math"));
+    assert_non_null(strstr(text_string(&out), "launches take 900.000 ms one by one, the untraced "
+                                              "step 1000.000 ms: +10.0 %"));
+    text_release(&out);
     results_destroy(run);
 }
 
@@ -365,6 +404,7 @@ int main(void) {
         cmocka_unit_test(nothing_is_derived_from_a_cell_that_is_not_ok),
         cmocka_unit_test(too_few_samples_make_a_cell_incomplete),
         cmocka_unit_test(people_see_parameters_that_vary_and_csv_all),
+        cmocka_unit_test(a_gpu_has_columns_and_notes_of_its_own),
         cmocka_unit_test(an_interrupted_run_says_how_far_it_came),
         cmocka_unit_test(printed_percentages_sum_to_100),
         cmocka_unit_test(hostile_breakdowns_are_shown_without_harm),

@@ -53,7 +53,7 @@ static bench bench_create(uint64_t seed, step_pass pass, bool is_recording) {
     b.batch = 1 + draw_below(&d, 3);
     b.context = 1 + draw_below(&d, 9);
     b.p = small_model_plan(&b.config, b.batch, b.context, pass);
-    expect_ok(memory_pool_create(POOL_BYTES, &b.pool));
+    expect_ok(memory_pool_create(device_cpu(), POOL_BYTES, &b.pool));
     if (is_recording)
         memory_pool_start_recording(b.pool);
     b.shared = storage_create(b.pool);
@@ -377,8 +377,8 @@ static void running_out_of_memory_anywhere_leaks_nothing(void **state) {
         memory_pool *pool;
         executor *e;
         /* Just below as well as on the boundary of a block. */
-        expect_ok(memory_pool_create(limit - (limit < needed && limit % (2 * BLOCK_ALIGNMENT) == 0),
-                                     &pool));
+        bool is_below = limit < needed && limit % (2 * BLOCK_ALIGNMENT) == 0;
+        expect_ok(memory_pool_create(device_cpu(), limit - is_below, &pool));
         storage *shared = storage_create(pool);
         dyno_status status = executor_create(p, pool, shared, &e);
         if (status == DYNO_OK) {

@@ -77,7 +77,7 @@ static void plans_of_one_model_share_storage_and_pool(void **state) {
     plan *step = pass_plan(&config, 2, 5, &options);
     memory_pool *pool;
     executor *e;
-    expect_ok(memory_pool_create(1 << 26, &pool));
+    expect_ok(memory_pool_create(device_cpu(), 1 << 26, &pool));
     storage *shared = storage_create(pool);
     const plan *plans[] = {forward, step, forward};
     for (int i = 0; i < 3; i++) {
@@ -190,7 +190,7 @@ static void memory_runs_out_when_the_executor_is_made_and_leaves_nothing(void **
     for (int64_t limit = needed - 64; limit <= needed; limit++) {
         memory_pool *pool;
         executor *e;
-        expect_ok(memory_pool_create(limit, &pool));
+        expect_ok(memory_pool_create(device_cpu(), limit, &pool));
         storage *shared = storage_create(pool);
         dyno_status status = executor_create(p, pool, shared, &e);
         if (limit == needed) {
@@ -257,7 +257,7 @@ static void a_kernel_that_may_writes_over_its_input(void **state) {
     assert_int_equal(p->arena_bytes, MEMORY_PLAN_ALIGNMENT);
     memory_pool *pool;
     executor *e;
-    expect_ok(memory_pool_create(1 << 20, &pool));
+    expect_ok(memory_pool_create(device_cpu(), 1 << 20, &pool));
     storage *shared = storage_create(pool);
     expect_ok(executor_create(p, pool, shared, &e));
     float *x = executor_find(e, "x").data;

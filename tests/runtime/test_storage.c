@@ -48,7 +48,7 @@ static plan *make_plan(int64_t id_bytes, bool has_moment) {
 
 static memory_pool *make_pool(int64_t limit) {
     memory_pool *pool;
-    assert_int_equal(memory_pool_create(limit, &pool), DYNO_OK);
+    assert_int_equal(memory_pool_create(device_cpu(), limit, &pool), DYNO_OK);
     return pool;
 }
 

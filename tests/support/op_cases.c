@@ -268,6 +268,11 @@ static void build_update(const op_case *c, op_instance *in, draw *d) {
         n->inputs[1 + i]->role = n->outputs[i]->role = ROLE_OPTIMIZER_STATE;
 }
 
+static dtype draw_float(draw *d) {
+    static const dtype types[] = {DTYPE_F32, DTYPE_BF16, DTYPE_F16};
+    return types[draw_below(d, 3)];
+}
+
 static void build_many_updates(const op_case *c, op_instance *in, draw *d) {
     enum { MOST = 3 };
     adamw_parameter parameters[MOST];
@@ -279,7 +284,7 @@ static void build_many_updates(const op_case *c, op_instance *in, draw *d) {
     for (int i = 0; i < count; i++) {
         shape s = draw_shape(d, 0, 4);
         parameters[i] = (adamw_parameter){.weight = add_leaf(in, DTYPE_F32, s, c->fill[3]),
-                                          .gradient = add_leaf(in, DTYPE_F32, s, c->fill[4]),
+                                          .gradient = add_leaf(in, draw_float(d), s, c->fill[4]),
                                           .first_moment = add_leaf(in, DTYPE_F32, s, c->fill[5]),
                                           .second_moment = add_leaf(in, DTYPE_F32, s, c->fill[6])};
     }
@@ -304,7 +309,7 @@ static void build_norm(const op_case *c, op_instance *in, draw *d) {
     int count = 1 + (int)draw_below(d, 4);
     for (int i = 0; i < count; i++) {
         shape s = draw_shape(d, 0, SHAPE_MAX_RANK);
-        inputs[i] = add_leaf(in, DTYPE_F32, s, c->fill[0]);
+        inputs[i] = add_leaf(in, draw_float(d), s, c->fill[0]);
     }
     build_global_norm(in->g, inputs, count);
 }

@@ -33,29 +33,35 @@ step_options small_model_step(const model_config *config, int64_t batch, int64_t
     return options;
 }
 
+static void expect(dyno_status status) {
+    if (status == DYNO_OK)
+        return;
+    fprintf(stderr, "%s\n", dyno_error_message());
+    abort();
+}
+
 plan *small_model_plan(const model_config *config, int64_t batch, int64_t context, step_pass pass) {
     step_options options = small_model_step(config, batch, context, pass);
     plan *p;
-    if (step_plan_create(&options, &p) != DYNO_OK) {
-        fprintf(stderr, "%s\n", dyno_error_message());
-        abort();
-    }
+    expect(step_plan_create(&options, &p));
     return p;
 }
 
-void small_model_fill(const executor *e, storage *shared, const model_config *config,
-                      uint64_t seed) {
+void small_model_fill(executor *e, storage *shared, const model_config *config, uint64_t seed) {
     static const char *const names[] = {"tokens", "targets"};
     draw d = draw_create(seed, 1);
-    weights_init(shared, config, seed);
+    expect(weights_init(shared, config, seed));
     for (int i = 0; i < 2; i++) {
-        tensor ids = executor_find(e, names[i]);
-        for (int64_t j = 0; j < shape_elements(&ids.shape); j++)
-            ((int32_t *)ids.data)[j] = (int32_t)draw_below(&d, config->vocab);
+        tensor at = executor_find(e, names[i]);
+        int32_t *ids = executor_place(e, names[i]);
+        for (int64_t j = 0; j < shape_elements(&at.shape); j++)
+            ids[j] = (int32_t)draw_below(&d, config->vocab);
+        executor_put(e, names[i], ids);
     }
-    tensor rate = executor_find(e, "learning_rate"), step = executor_find(e, "step");
-    if (rate.data)
-        *(double *)rate.data = 1e-3;
-    if (step.data)
-        *(int64_t *)step.data = 1;
+    double rate = 1e-3;
+    int64_t step = 1;
+    if (executor_find(e, "learning_rate").data)
+        expect(executor_write(e, "learning_rate", &rate, sizeof rate));
+    if (executor_find(e, "step").data)
+        expect(executor_write(e, "step", &step, sizeof step));
 }

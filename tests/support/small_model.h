@@ -17,7 +17,6 @@ step_options small_model_step(const model_config *config, int64_t batch, int64_t
 plan *small_model_plan(const model_config *config, int64_t batch, int64_t context, step_pass pass);
 
 /* First values for weights, ids inside the vocabulary, learning rate 1e-3 and step 1. */
-void small_model_fill(const executor *e, storage *shared, const model_config *config,
-                      uint64_t seed);
+void small_model_fill(executor *e, storage *shared, const model_config *config, uint64_t seed);
 
 #endif

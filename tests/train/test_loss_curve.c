@@ -39,9 +39,10 @@ static void train(precision p, step_mode mode, float *losses) {
                                          .precision = p,
                                          .optimizer = step_default_optimizer()}};
     trainer *t;
-    if (trainer_create(&options, 1 << 28, &t) != DYNO_OK)
+    if (trainer_create(device_cpu(), &options, 1 << 28, &t) != DYNO_OK)
         fail_msg("%s", dyno_error_message());
-    weights_init(trainer_storage(t), &tiny, 1);
+    if (weights_init(trainer_storage(t), &tiny, 1) != DYNO_OK)
+        fail_msg("%s", dyno_error_message());
     for (int k = 0; k < STEPS; k++) {
         int32_t ids[ROWS + 1];
         for (int i = 0; i <= ROWS; i++)

@@ -68,9 +68,10 @@ static trainer *make(precision p, step_pass pass, double clip_norm) {
     options.pipeline.precision = p;
     options.pipeline.optimizer.clip_norm = clip_norm;
     trainer *t;
-    if (trainer_create(&options, MEMORY_LIMIT, &t) != DYNO_OK)
+    if (trainer_create(device_cpu(), &options, MEMORY_LIMIT, &t) != DYNO_OK)
         fail_msg("%s", dyno_error_message());
-    weights_init(trainer_storage(t), &tiny, 1);
+    if (weights_init(trainer_storage(t), &tiny, 1) != DYNO_OK)
+        fail_msg("%s", dyno_error_message());
     return t;
 }
 
@@ -172,7 +173,7 @@ static void only_fp16_scales_its_loss(void **state) {
 
 static void the_toy_model_has_the_policys_types(void **state) {
     (void)state;
-    const dtype low[PRECISION_COUNT] = {DTYPE_F32, DTYPE_BF16, DTYPE_F16};
+    const dtype low[PRECISION_COUNT] = {DTYPE_F32, DTYPE_BF16, DTYPE_F16, DTYPE_F32};
     precision_study full, study;
     assert_int_equal(precision_study_run(PRECISION_FP32, &full), DYNO_OK);
     for (int p = 0; p < PRECISION_COUNT; p++) {

@@ -31,9 +31,10 @@ static const int32_t ids[ROWS + 1] = {3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 19, 0};
 
 static trainer *make(step_options options) {
     trainer *t;
-    if (trainer_create(&options, MEMORY_LIMIT, &t) != DYNO_OK)
+    if (trainer_create(device_cpu(), &options, MEMORY_LIMIT, &t) != DYNO_OK)
         fail_msg("%s", dyno_error_message());
-    weights_init(trainer_storage(t), &tiny, 1);
+    if (weights_init(trainer_storage(t), &tiny, 1) != DYNO_OK)
+        fail_msg("%s", dyno_error_message());
     return t;
 }
 
@@ -55,14 +56,16 @@ static void memory_is_checked_before_it_is_taken(void **state) {
     trainer *t = make(options);
     int64_t needed = memory_account_plan(trainer_plan(t)).reserved_bytes;
     trainer_destroy(t);
-    assert_int_equal(trainer_create(&options, needed - 1, &t), DYNO_OUT_OF_MEMORY);
+    assert_int_equal(trainer_create(device_cpu(), &options, needed - 1, &t), DYNO_OUT_OF_MEMORY);
     assert_null(t);
     assert_non_null(strstr(dyno_error_message(), "'tiny' needs "));
     assert_non_null(strstr(dyno_error_message(), "use a smaller batch or context"));
-    assert_int_equal(trainer_create(&options, 0, &t), DYNO_OUT_OF_MEMORY);
-    assert_int_equal(trainer_create(&options, -1, &t), DYNO_OUT_OF_MEMORY);
-    assert_int_equal(trainer_create(&options, needed, &t), DYNO_OK); /* not a byte more */
-    weights_init(trainer_storage(t), &tiny, 1);
+    assert_int_equal(trainer_create(device_cpu(), &options, 0, &t), DYNO_OUT_OF_MEMORY);
+    assert_int_equal(trainer_create(device_cpu(), &options, -1, &t), DYNO_OUT_OF_MEMORY);
+    assert_int_equal(trainer_create(device_cpu(), &options, needed, &t),
+                     DYNO_OK); /* not a byte more */
+    if (weights_init(trainer_storage(t), &tiny, 1) != DYNO_OK)
+        fail_msg("%s", dyno_error_message());
     for (int i = 0; i < 3; i++)
         step(t, 1e-3);
     trainer_destroy(t);
@@ -73,11 +76,11 @@ static void a_model_that_cannot_be_built_is_refused(void **state) {
     (void)state;
     step_options options = small_model_step(&tiny, 0, CONTEXT, STEP_FULL);
     trainer *t;
-    assert_int_equal(trainer_create(&options, MEMORY_LIMIT, &t), DYNO_INVALID);
+    assert_int_equal(trainer_create(device_cpu(), &options, MEMORY_LIMIT, &t), DYNO_INVALID);
     assert_null(t);
     options = small_model_step(&tiny, BATCH, CONTEXT, STEP_FULL);
     options.config.heads = 5;
-    assert_int_equal(trainer_create(&options, MEMORY_LIMIT, &t), DYNO_INVALID);
+    assert_int_equal(trainer_create(device_cpu(), &options, MEMORY_LIMIT, &t), DYNO_INVALID);
     assert_null(t);
 }
 

@@ -58,6 +58,8 @@ static const char *reject(const kernel_args *args) {
 static const kernel adamw_f32 = {
     .name = "adamw_f32", .backend = BACKEND_CPU, .reject = reject, .run = run};
 
+static const kernel adamw_cuda = {.name = "adamw_cuda", .backend = BACKEND_CUDA, .reject = reject};
+
 const op op_adamw = {.name = "adamw",
                      .summary = "one AdamW update of a parameter, in place",
                      .class = OP_CLASS_OPTIMIZER,
@@ -67,7 +69,7 @@ const op op_adamw = {.name = "adamw",
                      .cost = cost,
                      .reference = reference,
                      .inplace = {1 + WEIGHT, 1 + FIRST, 1 + SECOND},
-                     .kernels = (const kernel *const[]){&adamw_f32, NULL}};
+                     .kernels = (const kernel *const[]){&adamw_f32, &adamw_cuda, NULL}};
 
 value *build_adamw(graph *g, const adamw_inputs *in, const adamw_options *options) {
     attribute items[ADAMW_ATTRIBUTES];

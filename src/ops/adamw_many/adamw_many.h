@@ -3,11 +3,17 @@
 
 #include "ops/adamw/adamw.h"
 
-/* What adamw does, to many parameters in one launch; the same bits. It can keep a copy of each
- * weight in a low type (bf16, f16) on the way, which costs a write of two bytes and no read. */
+/* What adamw does, to many parameters in one launch; the same bits. A weight is kept as
+ *
+ *   f32                          or
+ *   f32 and a low copy           the copy (bf16, f16) takes the new weight, rounded, and is not
+ * read u16 and a low copy in bf16   the two halves of an f32 weight (ops/adamw/split_weight.h)
+ *
+ * Copies in f16 round ties to even, copies in bf16 away from zero, split or not. A gradient may be
+ * f32, bf16 or f16, and is widened; all moments are f32. */
 typedef struct adamw_parameter {
-    value *weight, *gradient, *first_moment, *second_moment; /* f32, one shape */
-    value *low_copy; /* takes the new weight, rounded; NULL: there is none */
+    value *weight, *gradient, *first_moment, *second_moment; /* one shape */
+    value *low_copy;                                         /* NULL: there is none */
 } adamw_parameter;
 
 /* Parameters with a low copy come first; all copies are of one type. The result's producer has as

@@ -3,9 +3,12 @@
  *   inputs    rate, step, scale, then P times (weight, gradient, first, second), then L copies
  *   outputs   P times (weight, first, second), then L copies, all in place
  *
- * L is the attribute "low_copies"; copy i belongs to parameter i. All parameters are cut into
- * blocks of one length, and threads share the blocks: a norm's 768 weights and an embedding's
- * eight million cost what they weigh. */
+ * L is the attribute "low_copies"; copy i belongs to parameter i. The types of its operands say how
+ * a parameter is kept: a weight in u16 is the rest of one whose high half is its copy.
+ *
+ * All parameters are cut into blocks of one length, and threads share the blocks: a norm's 768
+ * weights and an embedding's eight million cost what they weigh. What is not f32 is widened a block
+ * at a time, so that one loop updates all kinds and they get the same bits. */
 #include "ops/adamw_many/adamw_many.h"
 
 #include <stdlib.h>
@@ -13,6 +16,7 @@
 #include "base/memory.h"
 #include "base/threads.h"
 #include "graph/op.h"
+#include "ops/adamw/split_weight.h"
 #include "ops/adamw/update.h"
 #include "ops/cast/convert.h"
 #include "ops/kernel.h"
@@ -21,7 +25,7 @@ enum { RATE, STEP, SCALE, SCALARS };
 enum { WEIGHT, GRADIENT, FIRST, SECOND, PER_PARAMETER }; /* inputs */
 enum { RESULTS = 3 };                                    /* outputs of a parameter */
 
-/* Elements updated, and then rounded to their low copy, while they are in the first cache. */
+/* Elements widened, updated, and rounded to their low copy while they are in the first cache. */
 enum { BLOCK = 2048, BLOCKS_PER_GRAIN = 8 };
 
 static int low_count(const attributes *list) {
@@ -57,6 +61,13 @@ static dyno_status infer(const node *n, value_type *outputs) {
                          "each parameter, and a copy for some",
                          n->input_count, (long long)low);
     RETURN_IF_FAILED(adamw_check(n, n->inputs[RATE], n->inputs[STEP], n->inputs[SCALE]));
+    for (int64_t i = 0; i < parameters; i++)
+        if (n->inputs[SCALARS + i * PER_PARAMETER + WEIGHT]->type == DTYPE_U16 &&
+            (i >= low || n->inputs[SCALARS + rest + i]->type != DTYPE_BF16))
+            return dyno_fail(DYNO_INVALID,
+                             "the weight of parameter %lld is u16, half of one, and there is no "
+                             "copy in bf16 to be the other half",
+                             (long long)i);
     for (int i = SCALARS; i < n->input_count; i++) {
         int64_t at = i - SCALARS, of = at < rest ? at / PER_PARAMETER : at - rest;
         const value *v = n->inputs[i], *weight = n->inputs[SCALARS + of * PER_PARAMETER];
@@ -71,31 +82,56 @@ static dyno_status infer(const node *n, value_type *outputs) {
     return DYNO_OK;
 }
 
-/* 14 per parameter, as adamw. Low copies are written and not read. */
+/* 14 per parameter, as adamw. Low copies of whole weights are written and not read. */
 static op_cost cost(const node *n) {
     op_cost cost = op_cost_streaming(n, 0);
     int parameters = parameter_count(n->input_count, &n->attributes);
     for (int i = 0; i < parameters; i++)
         cost.flops += 14 * (double)shape_elements(&n->outputs[i * RESULTS]->shape);
-    for (int i = SCALARS + parameters * PER_PARAMETER; i < n->input_count; i++)
-        cost.bytes_read -=
-            (double)value_stored_elements(n->inputs[i]) * dtype_bytes(n->inputs[i]->type);
+    const value *const *copies =
+        (const value *const *)n->inputs + SCALARS + parameters * PER_PARAMETER;
+    for (int i = 0; i < low_count(&n->attributes); i++)
+        if (n->inputs[SCALARS + i * PER_PARAMETER + WEIGHT]->type == DTYPE_F32)
+            cost.bytes_read -=
+                (double)value_stored_elements(copies[i]) * dtype_bytes(copies[i]->type);
     return cost;
+}
+
+static uint16_t round_to(dtype low, float weight) {
+    return low == DTYPE_BF16 ? split_weight_high(weight) : dtype_f32_to_f16(weight);
+}
+
+/* A split weight in the place of its rest: joined before the update, taken apart behind it. */
+static void join_reference(int64_t count, const double *high, const double *rest, double *joined) {
+    for (int64_t i = 0; i < count; i++)
+        joined[i] = (double)split_weight_join(dtype_f32_to_bf16((float)high[i]), (uint16_t)rest[i]);
 }
 
 static void reference(const node *n, const double *const *inputs, double *const *outputs) {
     int parameters = parameter_count(n->input_count, &n->attributes);
     int low = low_count(&n->attributes);
     for (int i = 0; i < parameters; i++) {
+        const double *const *of = inputs + SCALARS + i * PER_PARAMETER;
+        double *weight = outputs[i * RESULTS], *copy = outputs[parameters * RESULTS + i];
         int64_t count = shape_elements(&n->outputs[i * RESULTS]->shape);
-        adamw_update_reference(n, inputs[RATE][0], inputs[STEP][0], inputs[SCALE][0], count,
-                               inputs + SCALARS + i * PER_PARAMETER, outputs + i * RESULTS);
+        bool is_split = n->outputs[i * RESULTS]->type == DTYPE_U16;
+        double *joined = memory_allocate((size_t)count, sizeof *joined);
+        if (is_split)
+            join_reference(count, inputs[SCALARS + parameters * PER_PARAMETER + i], of[WEIGHT],
+                           joined);
+        const double *state[] = {is_split ? joined : of[WEIGHT], of[GRADIENT], of[FIRST],
+                                 of[SECOND]};
+        adamw_update_reference(n, inputs[RATE][0], inputs[STEP][0], inputs[SCALE][0], count, state,
+                               outputs + i * RESULTS);
         for (int64_t j = 0; i < low && j < count; j++) {
             dtype type = n->outputs[parameters * RESULTS + i]->type;
-            double held = 0; /* the kernel rounds a weight that has been rounded to f32 */
-            dtype_store(type, &held, 0, (double)(float)outputs[i * RESULTS][j]);
-            outputs[parameters * RESULTS + i][j] = dtype_load(type, &held, 0);
+            float held = (float)weight[j]; /* what the kernel rounds has been rounded to f32 */
+            uint16_t rounded = round_to(type, held);
+            copy[j] = dtype_load(type, &rounded, 0);
+            if (is_split)
+                weight[j] = split_weight_rest(held);
         }
+        free(joined);
     }
 }
 
@@ -110,18 +146,54 @@ static int64_t blocks_of(const tensor *t) {
     return (shape_elements(&t->shape) + BLOCK - 1) / BLOCK;
 }
 
+static void round_block(dtype low, int64_t count, const float *restrict weight,
+                        uint16_t *restrict copy) {
+    if (low == DTYPE_F16)
+        convert_f32_to_low(low, count, weight, copy);
+    else
+        for (int64_t i = 0; i < count; i++)
+            copy[i] = split_weight_high(weight[i]);
+}
+
+static void join_block(int64_t count, const uint16_t *restrict high, const uint16_t *restrict rest,
+                       float *restrict weight) {
+    for (int64_t i = 0; i < count; i++)
+        weight[i] = split_weight_join(high[i], rest[i]);
+}
+
+static void split_block(int64_t count, const float *restrict weight, uint16_t *restrict high,
+                        uint16_t *restrict rest) {
+    for (int64_t i = 0; i < count; i++) {
+        high[i] = split_weight_high(weight[i]);
+        rest[i] = split_weight_rest(weight[i]);
+    }
+}
+
 static void update_block(const many_context *c, int parameter, int64_t block) {
-    const tensor *in = c->args->inputs + SCALARS + parameter * PER_PARAMETER;
+    const tensor *gradient = &c->args->inputs[SCALARS + parameter * PER_PARAMETER + GRADIENT];
     const tensor *out = c->args->outputs + parameter * RESULTS;
+    const tensor *copy = &c->args->outputs[c->parameters * RESULTS + parameter];
     int64_t start = block * BLOCK, left = shape_elements(&out[0].shape) - start;
     int64_t count = left < BLOCK ? left : BLOCK;
-    float *weight = (float *)out[0].data + start;
-    adamw_update(&c->step, count, (const float *)in[GRADIENT].data + start, weight,
-                 (float *)out[1].data + start, (float *)out[2].data + start);
-    if (parameter < c->low && !c->step.is_skipped) {
-        const tensor *copy = &c->args->outputs[c->parameters * RESULTS + parameter];
-        convert_f32_to_low(copy->type, count, weight, (uint16_t *)copy->data + start);
-    }
+    bool has_copy = parameter < c->low, is_split = out[0].type == DTYPE_U16;
+    uint16_t *low = has_copy ? (uint16_t *)copy->data + start : NULL;
+    uint16_t *rest = is_split ? (uint16_t *)out[0].data + start : NULL;
+    float wide_gradient[BLOCK], wide_weight[BLOCK];
+    const float *g = wide_gradient;
+    if (gradient->type == DTYPE_F32)
+        g = (const float *)gradient->data + start;
+    else
+        convert_low_to_f32(gradient->type, count, (const uint16_t *)gradient->data + start,
+                           wide_gradient);
+    float *weight = is_split ? wide_weight : (float *)out[0].data + start;
+    if (is_split)
+        join_block(count, low, rest, weight);
+    adamw_update(&c->step, count, g, weight, (float *)out[1].data + start,
+                 (float *)out[2].data + start);
+    if (is_split)
+        split_block(count, weight, low, rest);
+    else if (has_copy)
+        round_block(copy->type, count, weight, low);
 }
 
 static void run_blocks(void *context, int64_t begin, int64_t end) {
@@ -144,30 +216,41 @@ static void run(const kernel_args *args) {
     c.first_block[0] = 0;
     for (int i = 0; i < c.parameters; i++)
         c.first_block[i + 1] = c.first_block[i] + blocks_of(&args->outputs[i * RESULTS]);
-    threads_for(c.first_block[c.parameters], BLOCKS_PER_GRAIN, run_blocks, &c);
+    if (!c.step.is_skipped)
+        threads_for(c.first_block[c.parameters], BLOCKS_PER_GRAIN, run_blocks, &c);
 }
 
 static size_t workspace_bytes(const kernel_args *args) {
     return (size_t)(parameter_count(args->input_count, args->attributes) + 1) * sizeof(int64_t);
 }
 
+static bool is_low(dtype type) { return type == DTYPE_BF16 || type == DTYPE_F16; }
+
 static const char *reject(const kernel_args *args) {
-    int copies = SCALARS + parameter_count(args->input_count, args->attributes) * PER_PARAMETER;
-    for (int i = SCALARS; i < args->input_count; i++) {
-        const tensor *t = &args->inputs[i];
+    int copies = parameter_count(args->input_count, args->attributes) * PER_PARAMETER;
+    for (int i = 0; i < args->input_count - SCALARS; i++) {
+        const tensor *t = &args->inputs[SCALARS + i];
+        int operand = i < copies ? i % PER_PARAMETER : PER_PARAMETER;
         if (!tensor_is_contiguous(t))
             return "parameters, gradients and moments must be dense";
-        if (i < copies ? t->type != DTYPE_F32 : t->type != DTYPE_BF16 && t->type != DTYPE_F16)
-            return "weights, gradients and moments must be f32, low copies bf16 or f16";
+        if (operand == PER_PARAMETER && !is_low(t->type))
+            return "low copies must be bf16 or f16";
+        if (operand < PER_PARAMETER && t->type != DTYPE_F32 &&
+            !(operand == GRADIENT && is_low(t->type)) &&
+            !(operand == WEIGHT && t->type == DTYPE_U16))
+            return "moments must be f32, weights f32 or u16, gradients f32, bf16 or f16";
     }
     return args->inputs[SCALE].type == DTYPE_F32 ? NULL : "the gradient's scale must be f32";
 }
 
-static const kernel adamw_many_f32 = {.name = "adamw_many_f32",
+static const kernel adamw_many_f32 = {.name = "adamw_many_blocks",
                                       .backend = BACKEND_CPU,
                                       .reject = reject,
                                       .workspace_bytes = workspace_bytes,
                                       .run = run};
+
+static const kernel adamw_many_cuda = {
+    .name = "adamw_many_cuda", .backend = BACKEND_CUDA, .reject = reject};
 
 const op op_adamw_many = {.name = "adamw_many",
                           .summary = "AdamW updates of many parameters and their low copies, "
@@ -180,7 +263,8 @@ const op op_adamw_many = {.name = "adamw_many",
                           .cost = cost,
                           .reference = reference,
                           .inplace_input = inplace_input,
-                          .kernels = (const kernel *const[]){&adamw_many_f32, NULL}};
+                          .kernels =
+                              (const kernel *const[]){&adamw_many_f32, &adamw_many_cuda, NULL}};
 
 value *build_adamw_many(graph *g, const adamw_parameter *parameters, int count,
                         value *learning_rate, value *step, value *gradient_scale,

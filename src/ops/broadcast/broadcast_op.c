@@ -60,6 +60,9 @@ static op_cost cost(const node *n) { return op_cost_streaming(n, 0); }
 static const kernel broadcast_copy = {
     .name = "broadcast_copy", .backend = BACKEND_CPU, .run = copy};
 
+static const kernel broadcast_cuda = {
+    .name = "broadcast_cuda", .backend = BACKEND_CUDA, .writes_strided = true};
+
 const op op_broadcast = {.name = "broadcast",
                          .summary = "dimensions of size 1 repeated; a view",
                          .class = OP_CLASS_COPY,
@@ -70,7 +73,8 @@ const op op_broadcast = {.name = "broadcast",
                          .cost = cost,
                          .reference = reference,
                          .view = view,
-                         .kernels = (const kernel *const[]){&broadcast_copy, NULL}};
+                         .kernels =
+                             (const kernel *const[]){&broadcast_copy, &broadcast_cuda, NULL}};
 
 value *build_broadcast(graph *g, value *a, const shape *s) {
     return graph_add_node(g, &op_broadcast, &a, 1, &ATTR_LIST("shape", *s), 1);

@@ -67,8 +67,24 @@ static const char *reject(const kernel_args *args) {
     return NULL;
 }
 
+static bool is_float_of_gpu(dtype type) {
+    return type == DTYPE_F32 || type == DTYPE_BF16 || type == DTYPE_F16;
+}
+
+static const char *reject_cuda(const kernel_args *args) {
+    if (!is_float_of_gpu(args->inputs[0].type) || args->inputs[1].type != DTYPE_I32 ||
+        !is_float_of_gpu(args->inputs[2].type) || !is_float_of_gpu(args->inputs[3].type))
+        return "computes from f32, bf16 and f16 with i32 targets only";
+    return tensor_is_contiguous(&args->inputs[0]) && tensor_is_contiguous(&args->inputs[1])
+               ? NULL
+               : "logits and targets must be dense";
+}
+
 static const kernel cross_entropy_gradient_f32 = {
     .name = "cross_entropy_gradient_f32", .backend = BACKEND_CPU, .reject = reject, .run = run};
+
+static const kernel cross_entropy_gradient_cuda = {
+    .name = "cross_entropy_gradient_cuda", .backend = BACKEND_CUDA, .reject = reject_cuda};
 
 const op op_cross_entropy_gradient = {
     .name = "cross_entropy_gradient",
@@ -79,4 +95,5 @@ const op op_cross_entropy_gradient = {
     .infer = infer,
     .cost = cost,
     .reference = reference,
-    .kernels = (const kernel *const[]){&cross_entropy_gradient_f32, NULL}};
+    .kernels =
+        (const kernel *const[]){&cross_entropy_gradient_f32, &cross_entropy_gradient_cuda, NULL}};

@@ -87,27 +87,40 @@ static void run(const kernel_args *args) {
     threads_for(args->inputs[0].shape.dim[0], 1, run_rows, (void *)args);
 }
 
-static const char *reject(const kernel_args *args) {
-    if (args->inputs[0].type != DTYPE_F32)
-        return "computes in f32 only";
+static const char *reject_layout(const kernel_args *args) {
     return tensor_is_contiguous(&args->inputs[0]) && tensor_is_contiguous(&args->inputs[1])
                ? NULL
                : "logits and targets must be dense";
 }
 
+static const char *reject(const kernel_args *args) {
+    return args->inputs[0].type == DTYPE_F32 ? reject_layout(args) : "computes in f32 only";
+}
+
+static const char *reject_cuda(const kernel_args *args) {
+    dtype type = args->inputs[0].type;
+    if (type != DTYPE_F32 && type != DTYPE_BF16 && type != DTYPE_F16)
+        return "logits must be f32, bf16 or f16";
+    return reject_layout(args);
+}
+
 static const kernel cross_entropy_f32 = {
     .name = "cross_entropy_f32", .backend = BACKEND_CPU, .reject = reject, .run = run};
 
-const op op_cross_entropy = {.name = "cross_entropy",
-                             .summary = "softmax cross-entropy of each row, and its log-sum-exp",
-                             .class = OP_CLASS_LOSS,
-                             .input_count = 2,
-                             .output_count = 2,
-                             .infer = infer,
-                             .gradient = gradient,
-                             .cost = cost,
-                             .reference = reference,
-                             .kernels = (const kernel *const[]){&cross_entropy_f32, NULL}};
+static const kernel cross_entropy_cuda = {
+    .name = "cross_entropy_cuda", .backend = BACKEND_CUDA, .reject = reject_cuda};
+
+const op op_cross_entropy = {
+    .name = "cross_entropy",
+    .summary = "softmax cross-entropy of each row, and its log-sum-exp",
+    .class = OP_CLASS_LOSS,
+    .input_count = 2,
+    .output_count = 2,
+    .infer = infer,
+    .gradient = gradient,
+    .cost = cost,
+    .reference = reference,
+    .kernels = (const kernel *const[]){&cross_entropy_f32, &cross_entropy_cuda, NULL}};
 
 value *build_cross_entropy(graph *g, value *logits, value *targets) {
     return graph_add_node(g, &op_cross_entropy, (value *[]){logits, targets}, 2, NULL, 0);

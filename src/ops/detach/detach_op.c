@@ -33,6 +33,6 @@ const op op_detach = {.name = "detach",
                       .cost = cost,
                       .reference = reference,
                       .view = view,
-                      .kernels = (const kernel *const[]){&detach_copy, NULL}};
+                      .kernels = (const kernel *const[]){&detach_copy, &copy_cuda, NULL}};
 
 value *build_detach(graph *g, value *a) { return graph_add_node(g, &op_detach, &a, 1, NULL, 0); }

@@ -27,6 +27,8 @@ static op_cost cost(const node *n) { return op_cost_streaming(n, 0); }
 
 static const kernel fill_any = {.name = "fill_any", .backend = BACKEND_CPU, .run = run};
 
+static const kernel fill_cuda = {.name = "fill_cuda", .backend = BACKEND_CUDA};
+
 const op op_fill = {.name = "fill",
                     .summary = "a scalar constant",
                     .class = OP_CLASS_COPY,
@@ -35,7 +37,7 @@ const op op_fill = {.name = "fill",
                     .infer = infer,
                     .cost = cost,
                     .reference = reference,
-                    .kernels = (const kernel *const[]){&fill_any, NULL}};
+                    .kernels = (const kernel *const[]){&fill_any, &fill_cuda, NULL}};
 
 value *build_fill(graph *g, dtype type, double number) {
     return graph_add_node(

@@ -64,6 +64,9 @@ static const char *reject(const kernel_args *args) {
 static const kernel gather_rows = {
     .name = "gather_rows", .backend = BACKEND_CPU, .reject = reject, .run = run};
 
+static const kernel gather_cuda = {
+    .name = "gather_cuda", .backend = BACKEND_CUDA, .reject = reject};
+
 const op op_gather = {.name = "gather",
                       .summary = "rows of a table chosen by ids: the embedding",
                       .class = OP_CLASS_GATHER,
@@ -73,7 +76,7 @@ const op op_gather = {.name = "gather",
                       .gradient = gradient,
                       .cost = cost,
                       .reference = reference,
-                      .kernels = (const kernel *const[]){&gather_rows, NULL}};
+                      .kernels = (const kernel *const[]){&gather_rows, &gather_cuda, NULL}};
 
 value *build_gather(graph *g, value *table, value *ids) {
     return graph_add_node(g, &op_gather, (value *[]){table, ids}, 2, NULL, 0);

@@ -3,7 +3,8 @@
 
 #include "graph/graph.h"
 
-/* The Euclidean norm of all the given values together, an f32 scalar. */
+/* The Euclidean norm of all the given values together, an f32 scalar. Each value may be of another
+ * float type. */
 value *build_global_norm(graph *g, value *const *values, int count);
 
 /* What gradients of this norm are multiplied by so that it is at most `max_norm`:

@@ -2,8 +2,10 @@
 
 #include "base/threads.h"
 #include "graph/op.h"
+#include "ops/cast/convert.h"
 #include "ops/elementwise.h"
 #include "ops/global_norm/global_norm.h"
+#include "ops/global_norm/global_norm_blocks.h"
 
 static dyno_status infer(const node *n, value_type *outputs) {
     for (int i = 0; i < n->input_count; i++)
@@ -38,34 +40,43 @@ static int64_t blocks_of(const tensor *t) {
 }
 
 typedef struct norm_context {
-    const float *in;
-    int64_t elements;
+    const tensor *in;
     double *sums;
 } norm_context;
 
+static double sum_squares(int64_t n, const float *x) {
+    float lane[LANES] = {0};
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        for (int j = 0; j < LANES; j++)
+            lane[j] += x[i + j] * x[i + j];
+    for (int j = 0; i < n; i++, j++)
+        lane[j] += x[i] * x[i];
+    double sum = 0;
+    for (int j = 0; j < LANES; j++)
+        sum += lane[j];
+    return sum;
+}
+
 static void sum_blocks(void *context, int64_t begin, int64_t end) {
     const norm_context *c = context;
+    int64_t elements = shape_elements(&c->in->shape);
+    float wide[BLOCK];
     for (int64_t block = begin; block < end; block++) {
-        const float *x = c->in + block * BLOCK;
-        int64_t n = c->elements - block * BLOCK < BLOCK ? c->elements - block * BLOCK : BLOCK;
-        float lane[LANES] = {0};
-        int64_t i = 0;
-        for (; i + LANES <= n; i += LANES)
-            for (int j = 0; j < LANES; j++)
-                lane[j] += x[i + j] * x[i + j];
-        for (int j = 0; i < n; i++, j++)
-            lane[j] += x[i] * x[i];
-        double sum = 0;
-        for (int j = 0; j < LANES; j++)
-            sum += lane[j];
-        c->sums[block] = sum;
+        int64_t start = block * BLOCK, left = elements - start, n = left < BLOCK ? left : BLOCK;
+        const float *x = wide;
+        if (c->in->type == DTYPE_F32)
+            x = (const float *)c->in->data + start;
+        else
+            convert_low_to_f32(c->in->type, n, (const uint16_t *)c->in->data + start, wide);
+        c->sums[block] = sum_squares(n, x);
     }
 }
 
 static void run(const kernel_args *args) {
     double total = 0, *sums = args->workspace;
     for (int i = 0; i < args->input_count; i++) {
-        norm_context c = {args->inputs[i].data, shape_elements(&args->inputs[i].shape), sums};
+        norm_context c = {&args->inputs[i], sums};
         int64_t blocks = blocks_of(&args->inputs[i]);
         threads_for(blocks, 1, sum_blocks, &c);
         for (int64_t b = 0; b < blocks; b++)
@@ -86,7 +97,9 @@ static const char *reject(const kernel_args *args) {
     for (int i = 0; i < args->input_count; i++)
         if (!tensor_is_contiguous(&args->inputs[i]))
             return "inputs must be dense";
-    return kernel_reject_unless_f32(args);
+        else if (args->inputs[i].type == DTYPE_F64)
+            return "inputs must be f32, bf16 or f16";
+    return NULL;
 }
 
 static const kernel global_norm_f32 = {.name = "global_norm_f32",
@@ -94,6 +107,27 @@ static const kernel global_norm_f32 = {.name = "global_norm_f32",
                                        .reject = reject,
                                        .workspace_bytes = workspace_bytes,
                                        .run = run};
+
+static size_t workspace_bytes_cuda(const kernel_args *args) {
+    int64_t blocks = 0;
+    for (int i = 0; i < args->input_count; i++)
+        blocks += global_norm_blocks(shape_elements(&args->inputs[i].shape));
+    return (size_t)blocks * sizeof(double);
+}
+
+static const char *reject_cuda(const kernel_args *args) {
+    for (int i = 0; i < args->input_count; i++)
+        if (!tensor_is_contiguous(&args->inputs[i]))
+            return "inputs must be dense";
+        else if (args->inputs[i].type == DTYPE_F64)
+            return "inputs must be f32, bf16 or f16";
+    return NULL;
+}
+
+static const kernel global_norm_cuda = {.name = "global_norm_cuda",
+                                        .backend = BACKEND_CUDA,
+                                        .reject = reject_cuda,
+                                        .workspace_bytes = workspace_bytes_cuda};
 
 const op op_global_norm = {.name = "global_norm",
                            .summary = "Euclidean norm of all inputs together",
@@ -103,7 +137,8 @@ const op op_global_norm = {.name = "global_norm",
                            .infer = infer,
                            .cost = cost,
                            .reference = reference,
-                           .kernels = (const kernel *const[]){&global_norm_f32, NULL}};
+                           .kernels =
+                               (const kernel *const[]){&global_norm_f32, &global_norm_cuda, NULL}};
 
 value *build_global_norm(graph *g, value *const *values, int count) {
     return graph_add_node(g, &op_global_norm, values, count, NULL, 0);

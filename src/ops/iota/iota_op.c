@@ -29,6 +29,8 @@ static op_cost cost(const node *n) { return op_cost_streaming(n, 0); }
 
 static const kernel iota_i32 = {.name = "iota_i32", .backend = BACKEND_CPU, .run = run};
 
+static const kernel iota_cuda = {.name = "iota_cuda", .backend = BACKEND_CUDA};
+
 const op op_iota = {.name = "iota",
                     .summary = "0, 1, 2, ... as integers",
                     .class = OP_CLASS_COPY,
@@ -37,7 +39,7 @@ const op op_iota = {.name = "iota",
                     .infer = infer,
                     .cost = cost,
                     .reference = reference,
-                    .kernels = (const kernel *const[]){&iota_i32, NULL}};
+                    .kernels = (const kernel *const[]){&iota_i32, &iota_cuda, NULL}};
 
 value *build_iota(graph *g, int64_t length) {
     return graph_add_node(g, &op_iota, NULL, 0, &ATTR_INTEGER("length", length), 1);

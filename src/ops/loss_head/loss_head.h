@@ -25,6 +25,10 @@ value *build_loss_head_forward(graph *g, value *x, value *weight, value *targets
  * cores, but at least 64, below which the weights are read too often. */
 int64_t loss_head_chunk(int64_t tokens, int64_t vocab);
 
+/* On a GPU, which products of few rows do not fill: so many that their logits, kept in the type of
+ * x, take up to 256 MiB. Most models have one chunk or two then. */
+int64_t loss_head_chunk_cuda(int64_t tokens, int64_t vocab, dtype type);
+
 extern const kernel loss_head_chunked, loss_head_forward_chunked; /* loss_head_chunked.c */
 
 /* loss_head_reference.c */

@@ -1,5 +1,6 @@
 #include "graph/op.h"
 #include "ops/loss_head/loss_head.h"
+#include "ops/loss_head/loss_head_layout.h"
 
 enum { X, WEIGHT, TARGETS, DY };
 
@@ -60,6 +61,33 @@ static op_cost cost_of(const node *n, int products, double per_logit) {
 static op_cost cost(const node *n) { return cost_of(n, 3, 7); }
 static op_cost cost_forward(const node *n) { return cost_of(n, 1, 4); }
 
+static size_t workspace_bytes_cuda(const kernel_args *args) {
+    int64_t rows = args->inputs[X].shape.dim[0], vocab = args->inputs[WEIGHT].shape.dim[0];
+    int64_t chunk = attribute_integer(args->attributes, "chunk");
+    int64_t logits = loss_head_logits_bytes(chunk < rows ? chunk : rows, vocab,
+                                            dtype_bytes(args->inputs[X].type));
+    return (size_t)logits + LOSS_HEAD_PRODUCT_WORKSPACE;
+}
+
+static const char *reject_cuda(const kernel_args *args) {
+    if (dtype_bytes(args->inputs[X].type) > (int)sizeof(float))
+        return "multiplies f32, bf16 and f16 only";
+    for (int i = X; i <= TARGETS; i++)
+        if (!tensor_is_contiguous(&args->inputs[i]))
+            return "x, the weight and targets must be dense";
+    return NULL;
+}
+
+static const kernel loss_head_cuda = {.name = "loss_head_cuda",
+                                      .backend = BACKEND_CUDA,
+                                      .reject = reject_cuda,
+                                      .workspace_bytes = workspace_bytes_cuda};
+
+static const kernel loss_head_forward_cuda = {.name = "loss_head_forward_cuda",
+                                              .backend = BACKEND_CUDA,
+                                              .reject = reject_cuda,
+                                              .workspace_bytes = workspace_bytes_cuda};
+
 const op op_loss_head = {.name = "loss_head",
                          .summary = "last product, cross-entropy and their gradients, in chunks of "
                                     "tokens",
@@ -69,18 +97,19 @@ const op op_loss_head = {.name = "loss_head",
                          .infer = infer,
                          .cost = cost,
                          .reference = loss_head_reference,
-                         .kernels = (const kernel *const[]){&loss_head_chunked, NULL}};
+                         .kernels =
+                             (const kernel *const[]){&loss_head_chunked, &loss_head_cuda, NULL}};
 
-const op op_loss_head_forward = {.name = "loss_head_forward",
-                                 .summary = "last product and cross-entropy, in chunks of tokens",
-                                 .class = OP_CLASS_LOSS,
-                                 .input_count = 3,
-                                 .output_count = 1,
-                                 .infer = infer_forward,
-                                 .cost = cost_forward,
-                                 .reference = loss_head_reference,
-                                 .kernels =
-                                     (const kernel *const[]){&loss_head_forward_chunked, NULL}};
+const op op_loss_head_forward = {
+    .name = "loss_head_forward",
+    .summary = "last product and cross-entropy, in chunks of tokens",
+    .class = OP_CLASS_LOSS,
+    .input_count = 3,
+    .output_count = 1,
+    .infer = infer_forward,
+    .cost = cost_forward,
+    .reference = loss_head_reference,
+    .kernels = (const kernel *const[]){&loss_head_forward_chunked, &loss_head_forward_cuda, NULL}};
 
 value *build_loss_head(graph *g, value *x, value *weight, value *targets, value *dy, int64_t chunk,
                        dtype dx_type) {
@@ -94,12 +123,23 @@ value *build_loss_head_forward(graph *g, value *x, value *weight, value *targets
                           &ATTR_INTEGER("chunk", chunk), 1);
 }
 
+/* Chunks of even length, a multiple of `multiple`: the last one should not be a remnant. */
+static int64_t even_chunk(int64_t tokens, int64_t row_bytes, int64_t most_bytes, int64_t fewest,
+                          int64_t multiple) {
+    int64_t most = most_bytes / row_bytes / multiple * multiple;
+    most = most < fewest ? fewest : most;
+    int64_t chunks = (tokens + most - 1) / most;
+    int64_t even = ((tokens + chunks - 1) / chunks + multiple - 1) / multiple * multiple;
+    return even < tokens ? even : tokens;
+}
+
 int64_t loss_head_chunk(int64_t tokens, int64_t vocab) {
     enum { FEWEST = 64, MULTIPLE = 16, MOST_BYTES = 8 << 20 };
-    int64_t most = MOST_BYTES / (vocab * (int64_t)sizeof(float)) / MULTIPLE * MULTIPLE;
-    most = most < FEWEST ? FEWEST : most;
-    /* Chunks of even length: the last one should not be a remnant. */
-    int64_t chunks = (tokens + most - 1) / most;
-    int64_t even = ((tokens + chunks - 1) / chunks + MULTIPLE - 1) / MULTIPLE * MULTIPLE;
-    return even < tokens ? even : tokens;
+    return even_chunk(tokens, vocab * (int64_t)sizeof(float), MOST_BYTES, FEWEST, MULTIPLE);
+}
+
+int64_t loss_head_chunk_cuda(int64_t tokens, int64_t vocab, dtype type) {
+    enum { FEWEST = 256, MULTIPLE = 128, MOST_BYTES = 256 << 20 };
+    int64_t row_bytes = loss_head_row(vocab, dtype_bytes(type)) * dtype_bytes(type);
+    return even_chunk(tokens, row_bytes, MOST_BYTES, FEWEST, MULTIPLE);
 }

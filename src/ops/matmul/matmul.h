@@ -34,6 +34,26 @@ matmul_problem matmul_describe(const kernel_args *args);
 typedef gemm_offsets matmul_offsets;
 matmul_offsets matmul_batch_offsets(const kernel_args *args, int64_t batch);
 
+/* How cuBLASLt sees it: strides of A', B' and C, in that order, and the batches in two levels. */
+typedef struct matmul_strided {
+    int64_t m, n, k;
+    int64_t row[3], column[3];
+    int64_t outer, inner; /* batches */
+    int64_t outer_stride[3], inner_stride[3];
+} matmul_strided;
+
+/* False when the batches do not fold into two levels. */
+bool matmul_describe_strided(const kernel_args *args, matmul_strided *out);
+
+/* A matrix as a library takes it: rows or columns lie dense, from one to the next it is `leading`
+ * elements. False when neither does. */
+typedef struct matmul_leading {
+    bool has_dense_rows; /* else dense columns */
+    int64_t leading;
+} matmul_leading;
+bool matmul_find_leading(int64_t rows, int64_t columns, int64_t row_stride, int64_t column_stride,
+                         matmul_leading *out);
+
 /* The whole launch for gemm.h; borrows `args`. */
 gemm_problem matmul_gemm_problem(const kernel_args *args);
 
@@ -47,6 +67,10 @@ extern const kernel matmul_bf16_fma; /* AVX-512, widened while packing */
 extern const kernel matmul_bf16_portable;
 /* f16, through f32 */
 extern const kernel matmul_f16_widened;
+
+/* CUDA: f32, bf16, f16; output rows at any distance; an optional third input is added */
+extern const kernel matmul_cublas;
+enum { MATMUL_CUBLAS_WORKSPACE = 32 << 20 };
 
 /* The version of oneDNN that was found, "3.5.0"; NULL and the reason in *why otherwise. */
 const char *matmul_onednn_version(const char **why);

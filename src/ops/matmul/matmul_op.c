@@ -113,7 +113,8 @@ const op op_matmul = {.name = "matmul",
                       .reference = reference,
                       .kernels = (const kernel *const[]){
                           &matmul_onednn, &matmul_blocked, &matmul_bf16_amx, &matmul_bf16_dot,
-                          &matmul_bf16_fma, &matmul_bf16_portable, &matmul_f16_widened, NULL}};
+                          &matmul_bf16_fma, &matmul_bf16_portable, &matmul_f16_widened,
+                          &matmul_cublas, NULL}};
 
 value *build_matmul(graph *g, value *a, value *b, bool transpose_a, bool transpose_b) {
     return build_matmul_scaled(g, a, b, transpose_a, transpose_b, a->type, 1);

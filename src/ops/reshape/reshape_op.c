@@ -52,7 +52,7 @@ const op op_reshape = {.name = "reshape",
                        .cost = cost,
                        .reference = reference,
                        .view = view,
-                       .kernels = (const kernel *const[]){&reshape_copy, NULL}};
+                       .kernels = (const kernel *const[]){&reshape_copy, &copy_cuda, NULL}};
 
 value *build_reshape(graph *g, value *a, const shape *s) {
     return graph_add_node(g, &op_reshape, &a, 1, &ATTR_LIST("shape", *s), 1);

@@ -147,11 +147,24 @@ static const char *reject(const kernel_args *args) {
     return reason ? reason : reject_layout(args);
 }
 
+/* Rows are counted in 32 bits where they are told apart. */
+static const char *reject_cuda(const kernel_args *args) {
+    const tensor *x = &args->inputs[0];
+    if (x->type != DTYPE_F32 && x->type != DTYPE_BF16 && x->type != DTYPE_F16)
+        return "rotates f32, bf16 and f16 only";
+    if (shape_elements(&x->shape) / x->shape.dim[x->shape.rank - 1] > INT32_MAX)
+        return "counts no more than 2147483647 rows";
+    return reject_layout(args);
+}
+
 static const kernel rope_f32 = {
     .name = "rope_f32", .backend = BACKEND_CPU, .reject = reject, .run = run};
 
 static const kernel rope_low = {
     .name = "rope_low", .backend = BACKEND_CPU, .reject = reject_low, .run = run_low};
+
+static const kernel rope_cuda = {
+    .name = "rope_cuda", .backend = BACKEND_CUDA, .reject = reject_cuda, .writes_strided = true};
 
 const op op_rope = {.name = "rope",
                     .summary = "rotary position embedding, half-split",
@@ -162,7 +175,7 @@ const op op_rope = {.name = "rope",
                     .gradient = gradient,
                     .cost = cost,
                     .reference = reference,
-                    .kernels = (const kernel *const[]){&rope_f32, &rope_low, NULL}};
+                    .kernels = (const kernel *const[]){&rope_f32, &rope_low, &rope_cuda, NULL}};
 
 value *build_rope(graph *g, value *x, rope_table table, bool inverse) {
     return graph_add_node(g, &op_rope, (value *[]){x, table.cos, table.sin}, 3,

@@ -52,6 +52,8 @@ static op_cost cost(const node *n) { return op_cost_streaming(n, 4); }
 
 static const kernel rope_table_f64 = {.name = "rope_table_f64", .backend = BACKEND_CPU, .run = run};
 
+static const kernel rope_table_cuda = {.name = "rope_table_cuda", .backend = BACKEND_CUDA};
+
 const op op_rope_table = {.name = "rope_table",
                           .summary = "cos and sin of RoPE's angles",
                           .class = OP_CLASS_ELEMENTWISE,
@@ -60,7 +62,8 @@ const op op_rope_table = {.name = "rope_table",
                           .infer = infer,
                           .cost = cost,
                           .reference = reference,
-                          .kernels = (const kernel *const[]){&rope_table_f64, NULL}};
+                          .kernels =
+                              (const kernel *const[]){&rope_table_f64, &rope_table_cuda, NULL}};
 
 rope_table build_rope_table(graph *g, int64_t length, int64_t head_dim, double theta) {
     value *first =

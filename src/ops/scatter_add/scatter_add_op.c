@@ -66,27 +66,40 @@ static void run(const kernel_args *args) {
     threads_for(args->outputs[0].shape.dim[0], 64, run_rows, (void *)args);
 }
 
-static const char *reject(const kernel_args *args) {
-    if (args->inputs[1].type != DTYPE_F32)
-        return "adds f32 only";
+static const char *reject_layout(const kernel_args *args) {
     return tensor_is_contiguous(&args->inputs[0]) && tensor_is_contiguous(&args->inputs[1])
                ? NULL
                : "ids and rows must be dense";
 }
 
+static const char *reject(const kernel_args *args) {
+    return args->inputs[1].type == DTYPE_F32 ? reject_layout(args) : "adds f32 only";
+}
+
+static const char *reject_cuda(const kernel_args *args) {
+    dtype type = args->inputs[1].type;
+    if (type != DTYPE_F32 && type != DTYPE_BF16 && type != DTYPE_F16)
+        return "adds f32, bf16 and f16 only";
+    return reject_layout(args);
+}
+
 static const kernel scatter_add_by_rows = {
     .name = "scatter_add_by_rows", .backend = BACKEND_CPU, .reject = reject, .run = run};
 
-const op op_scatter_add = {.name = "scatter_add",
-                           .summary = "rows added into a table at ids: the embedding's gradient",
-                           .class = OP_CLASS_GATHER,
-                           .input_count = 2,
-                           .output_count = 1,
-                           .infer = infer,
-                           .gradient = gradient,
-                           .cost = cost,
-                           .reference = reference,
-                           .kernels = (const kernel *const[]){&scatter_add_by_rows, NULL}};
+static const kernel scatter_add_cuda = {
+    .name = "scatter_add_cuda", .backend = BACKEND_CUDA, .reject = reject_cuda};
+
+const op op_scatter_add = {
+    .name = "scatter_add",
+    .summary = "rows added into a table at ids: the embedding's gradient",
+    .class = OP_CLASS_GATHER,
+    .input_count = 2,
+    .output_count = 1,
+    .infer = infer,
+    .gradient = gradient,
+    .cost = cost,
+    .reference = reference,
+    .kernels = (const kernel *const[]){&scatter_add_by_rows, &scatter_add_cuda, NULL}};
 
 value *build_scatter_add(graph *g, value *ids, value *x, int64_t rows) {
     return graph_add_node(g, &op_scatter_add, (value *[]){ids, x}, 2, &ATTR_INTEGER("rows", rows),

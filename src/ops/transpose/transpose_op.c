@@ -66,6 +66,9 @@ static op_cost cost(const node *n) { return op_cost_streaming(n, 0); }
 static const kernel transpose_copy = {
     .name = "transpose_copy", .backend = BACKEND_CPU, .run = copy};
 
+static const kernel transpose_cuda = {
+    .name = "transpose_cuda", .backend = BACKEND_CUDA, .writes_strided = true};
+
 const op op_transpose = {.name = "transpose",
                          .summary = "dimensions in another order; a view",
                          .class = OP_CLASS_COPY,
@@ -76,7 +79,8 @@ const op op_transpose = {.name = "transpose",
                          .cost = cost,
                          .reference = reference,
                          .view = view,
-                         .kernels = (const kernel *const[]){&transpose_copy, NULL}};
+                         .kernels =
+                             (const kernel *const[]){&transpose_copy, &transpose_cuda, NULL}};
 
 value *build_transpose(graph *g, value *a, const shape *order) {
     return graph_add_node(g, &op_transpose, &a, 1, &ATTR_LIST("order", *order), 1);

@@ -6,8 +6,14 @@
 
 #include "runtime/device.h"
 
-/* Raised when device.h, plan.h or kernel.h change shape; the version is compared beside it. */
-enum { CUDA_MODULE_ABI = 1 };
+/* The version is compared beside it. The sizes catch a module that was built before device.h,
+ * plan.h or kernel.h changed shape; the first number is raised when they change meaning only. */
+enum {
+    CUDA_MODULE_ABI =
+        (1 << 24) + (int)(sizeof(device_functions) * 7 + sizeof(device) * 11 + sizeof(plan) * 13 +
+                          sizeof(plan_launch) * 17 + sizeof(plan_generated) * 19 +
+                          sizeof(plan_buffer) * 23 + sizeof(kernel_args) * 29 + sizeof(tensor) * 31)
+};
 
 typedef struct cuda_host {
     int abi;

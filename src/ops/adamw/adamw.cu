@@ -1,0 +1,297 @@
+/* adamw.cu - adamw and adamw_many: one kernel, so that both give the same bits.
+ *
+ * Addresses and sizes of up to MOST_TENSORS parameters go with the launch, as its arguments: a
+ * captured step replays them as they are. All parameters are cut into chunks of one length, a block
+ * for each, which finds its parameter by bisection. Blocks that come and go leave a GPU to kernels
+ * of another stream; a few that stayed would not. What all elements share (bias corrections, from a
+ * step's number and learning rate, which lie in device memory) each block computes once.
+ *
+ * How a weight is kept and the type of its gradient are the same for a whole parameter, and choose
+ * the code that its chunks run. */
+#include <string.h>
+
+#include "runtime/cuda/device_math.cuh"
+
+enum { THREADS = 256, IN_FLIGHT = 2, VECTOR = 4, MOST_TENSORS = 600 };
+enum { CHUNK = THREADS * VECTOR * IN_FLIGHT * 4 };
+
+/* How a weight is kept. SPLIT: the upper half, which is its rounding to bf16, where low copies are,
+ * and the rest where weights are. */
+enum { WEIGHT_F32, WEIGHT_AND_BF16, WEIGHT_AND_F16, WEIGHT_SPLIT };
+
+typedef struct adamw_tensor {
+    void *weight, *low; /* low: of copies and of upper halves */
+    const void *gradient;
+    float *first, *second;
+    uint64_t count : 48, kind : 8, gradient_type : 8;
+} adamw_tensor;
+
+typedef struct adamw_launch {
+    double beta1, beta2, eps, weight_decay;
+    const double *rate;
+    const int64_t *step;
+    const float *scale;
+    int tensor_count, skips_nan;
+    int32_t first_chunk[MOST_TENSORS + 1];
+    adamw_tensor tensor[MOST_TENSORS];
+} adamw_launch;
+
+static_assert(sizeof(adamw_launch) <= 32764, "what a kernel's arguments may take");
+
+/* What is the same for every element of a step; see ops/adamw/update.c. */
+typedef struct adamw_step {
+    float beta1, beta2, rest1, rest2;
+    float eps, keep, rate, inverse_root, scale;
+} adamw_step;
+
+/* By squaring: the library's power takes microseconds, and every block would wait for it. */
+static __device__ double power(double base, int64_t exponent) {
+    double result = 1;
+    for (; exponent > 0; exponent >>= 1, base *= base)
+        if (exponent & 1)
+            result *= base;
+    return result;
+}
+
+static __device__ adamw_step step_of(const adamw_launch &l) {
+    double rate = *l.rate;
+    int64_t t = *l.step;
+    return {(float)l.beta1,
+            (float)l.beta2,
+            (float)(1 - l.beta1),
+            (float)(1 - l.beta2),
+            (float)l.eps,
+            (float)(1 - rate * l.weight_decay),
+            (float)(rate / (1 - power(l.beta1, t))),
+            (float)(1 / sqrt(1 - power(l.beta2, t))),
+            *l.scale};
+}
+
+/* ---- weights in two halves; see ops/adamw/split_weight.h ---- */
+
+static __device__ __forceinline__ uint32_t quiet_bits(float weight) {
+    uint32_t bits = __float_as_uint(weight);
+    return (bits & 0x7fffffffu) > 0x7f800000u ? (bits | 0x400000u) & 0xffff0000u : bits;
+}
+
+/* Rounded to bf16, ties away from zero. */
+static __device__ __forceinline__ uint16_t upper_half(float weight) {
+    return (uint16_t)((quiet_bits(weight) + 0x8000u) >> 16);
+}
+
+static __device__ __forceinline__ uint16_t lower_half(float weight) {
+    return (uint16_t)quiet_bits(weight);
+}
+
+static __device__ __forceinline__ float joined(uint16_t upper, uint16_t lower) {
+    return __uint_as_float(((uint32_t)upper << 16) + (uint32_t)(int32_t)(int16_t)lower);
+}
+
+/* ---- N elements: what is read, and the update ---- */
+
+template <int KIND, typename G, int N> struct elements {
+    vector_of<float, N> weight, first, second;
+    vector_of<uint16_t, N> upper, lower;
+    vector_of<G, N> gradient;
+};
+
+template <typename T, int N>
+static __device__ __forceinline__ vector_of<T, N> read(const void *data, int64_t index) {
+    return *(const vector_of<T, N> *)((const T *)data + index);
+}
+
+template <typename T, int N>
+static __device__ __forceinline__ void write(void *data, int64_t index, vector_of<T, N> x) {
+    *(vector_of<T, N> *)((T *)data + index) = x;
+}
+
+template <int KIND, typename G, int N>
+static __device__ __forceinline__ void load(const adamw_tensor &p, int64_t i,
+                                            elements<KIND, G, N> *e) {
+    if (KIND == WEIGHT_SPLIT) {
+        e->upper = read<uint16_t, N>(p.low, i);
+        e->lower = read<uint16_t, N>(p.weight, i);
+    } else {
+        e->weight = read<float, N>(p.weight, i);
+    }
+    e->gradient = read<G, N>(p.gradient, i);
+    e->first = read<float, N>(p.first, i);
+    e->second = read<float, N>(p.second, i);
+}
+
+template <int KIND, typename G, int N>
+static __device__ __forceinline__ void update(const adamw_tensor &p, int64_t i, const adamw_step &u,
+                                              elements<KIND, G, N> *e) {
+#pragma unroll
+    for (int j = 0; j < N; j++) {
+        float w = KIND == WEIGHT_SPLIT ? joined(e->upper.at[j], e->lower.at[j]) : e->weight.at[j];
+        float g = to_float(e->gradient.at[j]) * u.scale;
+        float m = u.beta1 * e->first.at[j] + u.rest1 * g;
+        float v = u.beta2 * e->second.at[j] + u.rest2 * g * g;
+        w = w * u.keep - u.rate * m / (sqrtf(v) * u.inverse_root + u.eps);
+        e->first.at[j] = m;
+        e->second.at[j] = v;
+        e->weight.at[j] = w;
+        if (KIND == WEIGHT_SPLIT)
+            e->lower.at[j] = lower_half(w);
+        if (KIND == WEIGHT_SPLIT || KIND == WEIGHT_AND_BF16)
+            e->upper.at[j] = upper_half(w);
+        if (KIND == WEIGHT_AND_F16)
+            e->upper.at[j] = __half_as_ushort(__float2half_rn(w));
+    }
+    write<float, N>(p.first, i, e->first);
+    write<float, N>(p.second, i, e->second);
+    if (KIND == WEIGHT_SPLIT)
+        write<uint16_t, N>(p.weight, i, e->lower);
+    else
+        write<float, N>(p.weight, i, e->weight);
+    if (KIND != WEIGHT_F32)
+        write<uint16_t, N>(p.low, i, e->upper);
+}
+
+/* Elements [begin, end) of a parameter by one block, N at a time, N dividing their number; several
+ * vectors of each thread are on their way together. */
+template <int KIND, typename G, int N>
+static __device__ __forceinline__ void update_range(const adamw_tensor &p, int64_t begin,
+                                                    int64_t end, const adamw_step &u) {
+    enum { STEP = THREADS * N };
+    int64_t i = begin + (int64_t)threadIdx.x * N;
+#pragma unroll 1
+    for (; i + (IN_FLIGHT - 1) * STEP < end; i += IN_FLIGHT * STEP) {
+        elements<KIND, G, N> e[IN_FLIGHT];
+#pragma unroll
+        for (int k = 0; k < IN_FLIGHT; k++)
+            load(p, i + k * STEP, &e[k]);
+#pragma unroll
+        for (int k = 0; k < IN_FLIGHT; k++)
+            update(p, i + k * STEP, u, &e[k]);
+    }
+#pragma unroll 1
+    for (; i < end; i += STEP) {
+        elements<KIND, G, N> e;
+        load(p, i, &e);
+        update(p, i, u, &e);
+    }
+}
+
+template <int KIND, typename G>
+static __device__ __forceinline__ void update_chunk(const adamw_tensor &p, int64_t chunk,
+                                                    const adamw_step &u) {
+    int64_t begin = chunk * CHUNK, count = (int64_t)p.count;
+    int64_t end = begin + CHUNK < count ? begin + CHUNK : count;
+    uintptr_t addresses = (uintptr_t)p.weight | (uintptr_t)p.low | (uintptr_t)p.gradient |
+                          (uintptr_t)p.first | (uintptr_t)p.second;
+    int64_t whole = begin;
+    if (addresses % VECTOR_BYTES == 0)
+        whole = begin + (end - begin) / VECTOR * VECTOR;
+    update_range<KIND, G, VECTOR>(p, begin, whole, u);
+    update_range<KIND, G, 1>(p, whole, end, u);
+}
+
+template <int KIND>
+static __device__ __forceinline__ void update_kind(const adamw_tensor &p, int64_t chunk,
+                                                   const adamw_step &u) {
+    if (p.gradient_type == CUDA_DTYPE_F32)
+        update_chunk<KIND, float>(p, chunk, u);
+    else if (p.gradient_type == CUDA_DTYPE_BF16)
+        update_chunk<KIND, bf16>(p, chunk, u);
+    else
+        update_chunk<KIND, f16>(p, chunk, u);
+}
+
+static __global__ void __launch_bounds__(THREADS, 3)
+    update_tensors(const __grid_constant__ adamw_launch l) {
+    __shared__ adamw_step shared_step;
+    if (l.skips_nan && isnan(*l.scale))
+        return;
+    if (threadIdx.x == 0)
+        shared_step = step_of(l);
+    int32_t chunk = (int32_t)blockIdx.x;
+    int at = 0, above = l.tensor_count; /* first_chunk[at] <= chunk < first_chunk[above] */
+    while (above - at > 1) {
+        int middle = (at + above) / 2;
+        if (l.first_chunk[middle] <= chunk)
+            at = middle;
+        else
+            above = middle;
+    }
+    const adamw_tensor &p = l.tensor[at];
+    int64_t part = chunk - l.first_chunk[at];
+    __syncthreads();
+    const adamw_step u = shared_step;
+    if (p.kind == WEIGHT_SPLIT)
+        update_kind<WEIGHT_SPLIT>(p, part, u);
+    else if (p.kind == WEIGHT_AND_BF16)
+        update_kind<WEIGHT_AND_BF16>(p, part, u);
+    else if (p.kind == WEIGHT_AND_F16)
+        update_kind<WEIGHT_AND_F16>(p, part, u);
+    else
+        update_kind<WEIGHT_F32>(p, part, u);
+}
+
+/* ---- launches ---- */
+
+static void launch(adamw_launch *l, cudaStream_t stream) {
+    unsigned chunks = (unsigned)l->first_chunk[l->tensor_count];
+    update_tensors<<<chunks, THREADS, 0, stream>>>(*l);
+}
+
+static void append(adamw_launch *l, const cuda_tensor *weight, const cuda_tensor *gradient,
+                   const cuda_tensor *first, const cuda_tensor *second, const cuda_tensor *low) {
+    int at = l->tensor_count++;
+    adamw_tensor *p = &l->tensor[at];
+    p->weight = weight->data;
+    p->gradient = gradient->data;
+    p->first = (float *)first->data;
+    p->second = (float *)second->data;
+    p->low = low ? low->data : NULL;
+    int64_t count = cuda_elements(weight);
+    p->count = (uint64_t)count;
+    p->gradient_type = (uint64_t)gradient->type;
+    p->kind = !low                             ? WEIGHT_F32
+              : weight->type == CUDA_DTYPE_U16 ? WEIGHT_SPLIT
+              : low->type == CUDA_DTYPE_BF16   ? WEIGHT_AND_BF16
+                                               : WEIGHT_AND_F16;
+    l->first_chunk[at + 1] = l->first_chunk[at] + (int32_t)blocks_for(count, CHUNK);
+}
+
+static void begin(adamw_launch *l, const cuda_args *args, const cuda_tensor *rate,
+                  const cuda_tensor *step, const cuda_tensor *scale) {
+    memset(l, 0, sizeof *l);
+    l->beta1 = cuda_real(args, "beta1");
+    l->beta2 = cuda_real(args, "beta2");
+    l->eps = cuda_real(args, "eps");
+    l->weight_decay = cuda_real(args, "weight_decay");
+    l->skips_nan = (int)cuda_integer_or(args, "skips_nan", 0);
+    l->rate = (const double *)rate->data;
+    l->step = (const int64_t *)step->data;
+    l->scale = (const float *)scale->data;
+}
+
+/* Inputs: weight, gradient, first and second moment, learning rate, step, scale. Outputs lie where
+ * weight and moments do. */
+extern "C" void dyno_adamw_cuda(const cuda_args *args, cudaStream_t stream) {
+    const cuda_tensor *in = args->inputs, *out = args->outputs;
+    adamw_launch l;
+    begin(&l, args, &in[4], &in[5], &in[6]);
+    append(&l, &out[0], &in[1], &out[1], &out[2], NULL);
+    launch(&l, stream);
+}
+
+/* Inputs: learning rate, step, scale; weight, gradient and moments of each parameter; low copies of
+ * the first so many. Outputs: weight and moments of each, low copies. */
+extern "C" void dyno_adamw_many_cuda(const cuda_args *args, cudaStream_t stream) {
+    enum { SCALARS = 3, GRADIENT = 1, PER_PARAMETER = 4, RESULTS = 3 };
+    const cuda_tensor *in = args->inputs, *out = args->outputs;
+    int low = (int)cuda_integer_or(args, "low_copies", 0);
+    int parameters = (args->input_count - SCALARS - low) / PER_PARAMETER;
+    adamw_launch l;
+    for (int done = 0; done < parameters;) {
+        begin(&l, args, &in[0], &in[1], &in[2]);
+        for (; done < parameters && l.tensor_count < MOST_TENSORS; done++)
+            append(&l, &out[done * RESULTS], &in[SCALARS + done * PER_PARAMETER + GRADIENT],
+                   &out[done * RESULTS + 1], &out[done * RESULTS + 2],
+                   done < low ? &out[parameters * RESULTS + done] : NULL);
+        launch(&l, stream);
+    }
+}

@@ -1,0 +1,94 @@
+/* cross_entropy_rows.cuh - the arithmetic of one row of logits by one block, for the ops that have
+ * logits of their own.
+ *
+ * In f32 whatever the logits' type. A row may begin at any element: what lies before its first and
+ * behind its last 16 bytes is taken one by one. */
+#ifndef OPS_CROSS_ENTROPY_ROWS_CUH
+#define OPS_CROSS_ENTROPY_ROWS_CUH
+
+#include "runtime/cuda/device_math.cuh"
+
+enum { CROSS_ENTROPY_THREADS = 256 };
+
+/* sum is that of exp(x - largest). */
+typedef struct row_sums {
+    float largest, sum;
+} row_sums;
+
+/* Elements before the first that lies on 16 bytes. */
+template <typename T> static __device__ __forceinline__ int64_t row_head(const T *row, int64_t n) {
+    int64_t head = (int64_t)((0 - (uintptr_t)row) % VECTOR_BYTES / sizeof(T));
+    return head < n ? head : n;
+}
+
+/* One pass: when a larger element turns up, what was summed before is scaled to it. */
+template <int N> static __device__ __forceinline__ void fold(const float (&x)[N], row_sums *r) {
+    float largest = r->largest, sum = 0;
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        largest = fmaxf(largest, x[i]);
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        sum += __expf(x[i] - largest);
+    r->sum = r->sum * __expf(r->largest - largest) + sum;
+    r->largest = largest;
+}
+
+/* Every thread of the block gets the row's sums; `scratch` has 64 floats. */
+template <typename T>
+static __device__ row_sums cross_entropy_row_sums(const T *row, int64_t n, float *scratch) {
+    enum { N = VECTOR_BYTES / (int)sizeof(T), THREADS = CROSS_ENTROPY_THREADS, IN_FLIGHT = 4 };
+    row_sums r = {-FLT_MAX, 0}; /* finite, so that logits of -infinity count as nothing */
+    int64_t head = row_head(row, n), vectors = (n - head) / N, tail = head + vectors * N;
+    for (int64_t first = threadIdx.x; first < vectors; first += IN_FLIGHT * THREADS) {
+        float x[IN_FLIGHT][N];
+#pragma unroll
+        for (int k = 0; k < IN_FLIGHT; k++)
+            if (first + k * THREADS < vectors)
+                load_floats<T, N>(row + head + (first + k * THREADS) * N, x[k]);
+#pragma unroll
+        for (int k = 0; k < IN_FLIGHT; k++)
+            if (first + k * THREADS < vectors)
+                fold<N>(x[k], &r);
+    }
+    for (int64_t i = threadIdx.x; i < head + (n - tail); i += THREADS) {
+        const float x[1] = {to_float(row[i < head ? i : tail + i - head])};
+        fold<1>(x, &r);
+    }
+    float largest = block_reduce<larger_float, THREADS>(r.largest, scratch);
+    float scaled = r.sum * __expf(r.largest - largest);
+    return {largest, block_reduce<add_floats, THREADS>(scaled, scratch + WARP)};
+}
+
+/* Of one logit. Not p * dy - dy: where p is near 1 that would cancel. */
+static __device__ __forceinline__ float logit_gradient(float x, bool is_target, float shift,
+                                                       float factor, float dy) {
+    return (__expf(x - shift) * factor - (is_target ? 1.0f : 0.0f)) * dy;
+}
+
+/* (softmax(row) - onehot(target)) * dy, softmax being factor * exp(x - shift). `out` may be the
+ * row. */
+template <typename T>
+static __device__ void cross_entropy_row_gradient(const T *row, int64_t n, int64_t target,
+                                                  float shift, float factor, float dy, T *out) {
+    enum { N = VECTOR_BYTES / (int)sizeof(T), THREADS = CROSS_ENTROPY_THREADS };
+    bool is_alike = ((uintptr_t)row - (uintptr_t)out) % VECTOR_BYTES == 0;
+    int64_t head = is_alike ? row_head(row, n) : n, vectors = (n - head) / N;
+    int64_t tail = head + vectors * N;
+#pragma unroll 4
+    for (int64_t i = threadIdx.x; i < vectors; i += THREADS) {
+        int64_t first = head + i * N;
+        float x[N];
+        load_floats<T, N>(row + first, x);
+#pragma unroll
+        for (int j = 0; j < N; j++)
+            x[j] = logit_gradient(x[j], first + j == target, shift, factor, dy);
+        store_floats<T, N>(out + first, x);
+    }
+    for (int64_t i = threadIdx.x; i < head + (n - tail); i += THREADS) {
+        int64_t at = i < head ? i : tail + i - head;
+        out[at] = from_float<T>(logit_gradient(to_float(row[at]), at == target, shift, factor, dy));
+    }
+}
+
+#endif

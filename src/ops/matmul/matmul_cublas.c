@@ -1,0 +1,42 @@
+/* matmul_cublas.c - matmul on a GPU, by the CUDA module's products. */
+#include <assert.h>
+
+#include "ops/matmul/matmul.h"
+#include "runtime/cuda/cuda_call.h"
+#include "runtime/cuda/products.h"
+
+static_assert((int)MATMUL_CUBLAS_WORKSPACE == (int)CUDA_PRODUCT_WORKSPACE,
+              "plans hold the workspace that products are tuned with");
+
+cuda_run dyno_matmul_cublas;
+
+static cuda_matrix matrix(const cuda_tensor *t, const matmul_strided *s, int which) {
+    return (cuda_matrix){.data = t->data,
+                         .type = t->type,
+                         .row = s->row[which],
+                         .column = s->column[which],
+                         .outer = s->outer_stride[which],
+                         .inner = s->inner_stride[which]};
+}
+
+void dyno_matmul_cublas(const cuda_args *args, cudaStream_t stream) {
+    matmul_strided s;
+    if (!matmul_describe_strided((const kernel_args *)args, &s))
+        return; /* reject() refuses these */
+    bool has_addend = args->input_count == 3;
+    cuda_product p = {.m = s.m,
+                      .n = s.n,
+                      .k = s.k,
+                      .outer_batches = s.outer,
+                      .inner_batches = s.inner,
+                      .a = matrix(&args->inputs[0], &s, 0),
+                      .b = matrix(&args->inputs[1], &s, 1),
+                      .c = matrix(&args->outputs[0], &s, 2),
+                      .alpha = (float)cuda_real_or(args, "alpha", 1),
+                      .beta = has_addend ? 1 : 0,
+                      .tf32 = cuda_integer_or(args, "tf32", 0) != 0,
+                      .addend = has_addend ? args->inputs[2].data : NULL,
+                      .workspace = args->workspace,
+                      .workspace_bytes = args->workspace ? CUDA_PRODUCT_WORKSPACE : 0};
+    cuda_product_run(&p, stream);
+}

@@ -1,0 +1,214 @@
+/* cpu_device.c - the CPU as a device: memory is the process's own, and a launch is a call.
+ *
+ * Pages become resident when they are first touched and stay so, which is what makes the second
+ * step cheap: commit has nothing to do. Marks belong to the thread that sets them, because the one
+ * CPU serves executors on any number of threads. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <threads.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "base/system_memory.h"
+#include "base/units.h"
+#include "runtime/device.h"
+#include "runtime/generated.h"
+
+/* Kept free for the process itself: code, stacks, the libraries' own buffers. */
+#define PROCESS_BYTES ((int64_t)256 << 20)
+
+/* So that huge pages can back memory whole. */
+#define HUGE_PAGE_BYTES ((int64_t)2 << 20)
+
+struct program {
+    const plan *p;
+    generated_kernels *generated; /* NULL when the plan has none */
+};
+
+static void close_cpu(device *d) { (void)d; }
+
+/* ---- memory ---- */
+
+static int64_t available_bytes(device *d) {
+    (void)d;
+    int64_t available = system_memory_read().available_bytes;
+    if (available <= 0)
+        available = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
+    available -= PROCESS_BYTES;
+    return available > 0 ? available : 0;
+}
+
+static size_t whole_pages(int64_t bytes) {
+    return (size_t)((bytes + HUGE_PAGE_BYTES - 1) / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES);
+}
+
+static dyno_status reserve(device *d, int64_t bytes, void **base) {
+    (void)d;
+    *base = mmap(NULL, whole_pages(bytes), PROT_READ | PROT_WRITE,
+                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (*base == MAP_FAILED) {
+        *base = NULL;
+        return dyno_fail(DYNO_OUT_OF_MEMORY, "cannot reserve %s of address space: %s",
+                         units_bytes(bytes).text, strerror(errno));
+    }
+    madvise(*base, whole_pages(bytes), MADV_HUGEPAGE); /* a wish; small pages work too */
+    return DYNO_OK;
+}
+
+static dyno_status commit(device *d, void *base, int64_t have, int64_t want, int64_t *got) {
+    (void)d;
+    (void)base;
+    *got = want > have ? want : have;
+    return DYNO_OK;
+}
+
+static void decommit(device *d, void *base, int64_t offset, int64_t bytes, int64_t *have) {
+    (void)d;
+    (void)have; /* the pages are still ours to touch */
+    int64_t page = sysconf(_SC_PAGESIZE);
+    int64_t begin = (offset + page - 1) / page * page, end = (offset + bytes) / page * page;
+    if (begin < end)
+        madvise((char *)base + begin, (size_t)(end - begin), MADV_DONTNEED);
+}
+
+static void release(device *d, void *base, int64_t bytes, int64_t have) {
+    (void)d;
+    (void)have;
+    munmap(base, whole_pages(bytes));
+}
+
+static void clear(device *d, void *to, int64_t bytes) {
+    (void)d;
+    memset(to, 0, (size_t)bytes);
+}
+
+static void copy(device *d, void *to, const void *from, int64_t bytes) {
+    (void)d;
+    memmove(to, from, (size_t)bytes); /* may be the same place: see executor_read */
+}
+
+static dyno_status finish(device *d) {
+    (void)d;
+    return DYNO_OK;
+}
+
+/* ---- running ---- */
+
+static dyno_status program_create(device *d, const plan *p, program **out) {
+    (void)d;
+    *out = NULL;
+    generated_kernels *generated = NULL;
+    if (p->generated_count)
+        RETURN_IF_FAILED(generated_load(p, &generated));
+    *out = memory_allocate(1, sizeof **out);
+    **out = (program){.p = p, .generated = generated};
+    return DYNO_OK;
+}
+
+static void program_destroy(program *r) {
+    if (!r)
+        return;
+    generated_destroy(r->generated);
+    free(r);
+}
+
+static void launch(program *r, int index, const kernel_args *args) {
+    const plan_launch *l = &r->p->launches[index];
+    if (l->generated >= 0)
+        generated_run(r->generated, l, args);
+    else
+        l->kernel->run(args);
+}
+
+/* ---- time ---- */
+
+/* One thread's. All are in a list, so that what a thread made is found when it is gone. */
+typedef struct marks {
+    struct marks *next;
+    int64_t *ns;
+    int count, capacity;
+} marks;
+
+static marks *all_marks;
+static mtx_t marks_lock;
+static tss_t marks_key;
+static _Thread_local marks *own_marks;
+
+static void free_marks(void *leaving) {
+    mtx_lock(&marks_lock);
+    marks **at = &all_marks;
+    while (*at != leaving)
+        at = &(*at)->next;
+    *at = (*at)->next;
+    mtx_unlock(&marks_lock);
+    free(((marks *)leaving)->ns);
+    free(leaving);
+}
+
+static void make_marks_key(void) {
+    if (mtx_init(&marks_lock, mtx_plain) != thrd_success ||
+        tss_create(&marks_key, free_marks) != thrd_success)
+        abort(); /* a process that has neither is beyond help */
+}
+
+static marks *make_own_marks(void) {
+    static once_flag once = ONCE_FLAG_INIT;
+    call_once(&once, make_marks_key);
+    own_marks = memory_allocate(1, sizeof *own_marks);
+    tss_set(marks_key, own_marks);
+    mtx_lock(&marks_lock);
+    own_marks->next = all_marks;
+    all_marks = own_marks;
+    mtx_unlock(&marks_lock);
+    return own_marks;
+}
+
+/* This thread's, with room for `slot`. */
+static marks *find_marks(int slot) {
+    marks *m = own_marks ? own_marks : make_own_marks();
+    for (; m->count <= slot; m->count++) {
+        MEMORY_GROW(m->ns, m->count, m->capacity);
+        m->ns[m->count] = 0;
+    }
+    return m;
+}
+
+static void mark(device *d, int slot) {
+    (void)d;
+    int64_t *ns = &find_marks(slot)->ns[slot];
+    *ns = clock_now_ns();
+}
+
+static int64_t elapsed_ns(device *d, int from, int to) {
+    (void)d;
+    const marks *m = find_marks(from > to ? from : to);
+    return m->ns[to] - m->ns[from];
+}
+
+device *device_cpu(void) {
+    static const device_functions functions = {.close = close_cpu,
+                                               .available_bytes = available_bytes,
+                                               .reserve = reserve,
+                                               .commit = commit,
+                                               .decommit = decommit,
+                                               .release = release,
+                                               .clear = clear,
+                                               .write = copy,
+                                               .read = copy,
+                                               .finish = finish,
+                                               .program_create = program_create,
+                                               .program_destroy = program_destroy,
+                                               .launch = launch,
+                                               .mark = mark,
+                                               .elapsed_ns = elapsed_ns};
+    static device cpu = {.functions = &functions,
+                         .backend = BACKEND_CPU,
+                         .name = "cpu",
+                         .description = "the CPU",
+                         .granularity = HUGE_PAGE_BYTES};
+    return &cpu;
+}

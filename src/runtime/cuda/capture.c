@@ -1,0 +1,231 @@
+/* capture.c - a static plan's launches as one CUDA graph.
+ *
+ * Launches are enqueued on capturing streams as they would be on running ones, and the graph's
+ * edges follow: the order within a stream, and events between streams wherever hazards.h finds that
+ * two launches share memory. A plan can therefore not be captured wrongly, however it spreads its
+ * launches; it can only be slower than it might be. Products
+ * are tuned before; the mode is "relaxed" because one that is part of a larger kernel is met here
+ * for the first time, and tuned on another stream meanwhile. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/memory.h"
+#include "plan/hazards.h"
+#include "runtime/cuda/cuda_status.h"
+#include "runtime/cuda/program.h"
+
+enum { MOST_STREAMS = 16 };
+
+typedef struct capture {
+    program *r;
+    const kernel_args *args;
+    const int *mark_after;
+    int mark_count;
+    hazard_edge *edges;
+    int edge_count;
+    cudaEvent_t *is_done; /* by launch: of those that another stream waits for */
+    int stream_count;
+    cudaEvent_t *joins; /* events of join(), kept until the capture has ended */
+    int join_count, join_capacity;
+} capture;
+
+/* ---- who waits for whom ---- */
+
+static hazard_range workspace_range(const plan *p, const plan_launch *l, const kernel_args *args) {
+    uintptr_t begin = (uintptr_t)args->workspace;
+    int64_t bytes = l->workspace >= 0 && begin ? p->buffers[l->workspace].bytes : 0;
+    return (hazard_range){begin, begin + (uintptr_t)bytes, true};
+}
+
+static void find_edges(capture *c) {
+    const plan *p = c->r->p;
+    size_t total = 0;
+    for (int i = 0; i < p->launch_count; i++)
+        total += (size_t)(c->args[i].input_count + c->args[i].output_count + 1);
+    hazard_range *ranges = memory_allocate(total, sizeof *ranges), *next = ranges;
+    hazard_launch *launches = memory_allocate((size_t)p->launch_count, sizeof *launches);
+    for (int i = 0; i < p->launch_count; i++) {
+        const kernel_args *args = &c->args[i];
+        launches[i] = (hazard_launch){.stream = p->launches[i].stream, .ranges = next};
+        for (int j = 0; j < args->input_count; j++)
+            *next++ = hazard_range_of(&args->inputs[j], false);
+        for (int j = 0; j < args->output_count; j++)
+            *next++ = hazard_range_of(&args->outputs[j], true);
+        *next++ = workspace_range(p, &p->launches[i], args);
+        launches[i].range_count = (int)(next - launches[i].ranges);
+    }
+    c->edge_count = hazards_find(launches, p->launch_count, &c->edges);
+    free(ranges);
+    free(launches);
+}
+
+/* ---- streams ---- */
+
+static dyno_status make_side_streams(cuda_device *d, int count) {
+    while (d->side_stream_count < count) {
+        MEMORY_GROW(d->side_streams, d->side_stream_count, d->side_stream_capacity);
+        RETURN_IF_FAILED(
+            cuda_status(cudaStreamCreateWithFlags(&d->side_streams[d->side_stream_count],
+                                                  cudaStreamNonBlocking),
+                        "making a stream"));
+        d->side_stream_count++;
+    }
+    return DYNO_OK;
+}
+
+static cudaStream_t stream_of(const capture *c, int stream) {
+    const cuda_device *d = c->r->device;
+    return stream == 0 ? d->stream : d->side_streams[stream - 1];
+}
+
+/* `waiter` goes on when what `other` has been given so far is done. */
+static dyno_status join(capture *c, int waiter, int other) {
+    MEMORY_GROW(c->joins, c->join_count, c->join_capacity);
+    cudaEvent_t *event = &c->joins[c->join_count];
+    RETURN_IF_FAILED(
+        cuda_status(cudaEventCreateWithFlags(event, cudaEventDisableTiming), "making an event"));
+    c->join_count++;
+    cudaError_t error = cudaEventRecord(*event, stream_of(c, other));
+    if (error == cudaSuccess)
+        error = cudaStreamWaitEvent(stream_of(c, waiter), *event, 0);
+    return cuda_status(error, "joining streams");
+}
+
+static dyno_status join_all(capture *c) {
+    for (int i = 1; i < c->stream_count; i++)
+        RETURN_IF_FAILED(join(c, 0, i));
+    return DYNO_OK;
+}
+
+static dyno_status record_mark(const capture *c, int slot) {
+    cuda_device *d = c->r->device;
+    cudaEvent_t event = cuda_mark_event(d, slot);
+    if (!event)
+        return DYNO_OK; /* noted, and found at the end */
+    return cuda_status(cudaEventRecordWithFlags(event, d->stream, cudaEventRecordExternal),
+                       "recording an event in a graph");
+}
+
+/* ---- the launches ---- */
+
+static dyno_status wait_for_edges(const capture *c, int launch, int *next_edge) {
+    for (; *next_edge < c->edge_count && c->edges[*next_edge].launch == launch; ++*next_edge) {
+        cudaEvent_t event = c->is_done[c->edges[*next_edge].waits_for];
+        RETURN_IF_FAILED(cuda_status(
+            cudaStreamWaitEvent(stream_of(c, c->r->p->launches[launch].stream), event, 0),
+            "waiting for another stream"));
+    }
+    return DYNO_OK;
+}
+
+static dyno_status enqueue_all(capture *c) {
+    const plan *p = c->r->p;
+    int next_edge = 0, next_mark = 0;
+    RETURN_IF_FAILED(record_mark(c, 0));
+    for (int i = 1; i < c->stream_count; i++)
+        RETURN_IF_FAILED(join(c, i, 0));
+    for (int i = 0; i < p->launch_count; i++) {
+        cudaStream_t stream = stream_of(c, p->launches[i].stream);
+        RETURN_IF_FAILED(wait_for_edges(c, i, &next_edge));
+        program_enqueue(c->r, i, &c->args[i], stream);
+        if (c->is_done[i])
+            RETURN_IF_FAILED(
+                cuda_status(cudaEventRecord(c->is_done[i], stream), "recording an event"));
+        bool is_joined = false;
+        for (; next_mark < c->mark_count && c->mark_after[next_mark] == i; next_mark++) {
+            if (!is_joined)
+                RETURN_IF_FAILED(join_all(c));
+            is_joined = true;
+            RETURN_IF_FAILED(record_mark(c, next_mark + 1));
+        }
+    }
+    return join_all(c);
+}
+
+static dyno_status make_events(capture *c) {
+    c->is_done = memory_allocate((size_t)c->r->p->launch_count, sizeof *c->is_done);
+    for (int i = 0; i < c->edge_count; i++) {
+        cudaEvent_t *event = &c->is_done[c->edges[i].waits_for];
+        if (!*event)
+            RETURN_IF_FAILED(cuda_status(cudaEventCreateWithFlags(event, cudaEventDisableTiming),
+                                         "making an event"));
+    }
+    return DYNO_OK;
+}
+
+static dyno_status record_graph(capture *c, cudaGraph_t *graph) {
+    cuda_device *d = c->r->device;
+    RETURN_IF_FAILED(cuda_status(cudaStreamBeginCapture(d->stream, cudaStreamCaptureModeRelaxed),
+                                 "capturing a step"));
+    dyno_status status = enqueue_all(c);
+    char message[512];
+    snprintf(message, sizeof message, "%s", status == DYNO_OK ? "" : dyno_error_message());
+    cudaError_t ended = cudaStreamEndCapture(d->stream, graph);
+    if (status != DYNO_OK) { /* the capture is broken: what broke it is the reason */
+        (void)cudaGetLastError();
+        return dyno_fail(status, "%s", message);
+    }
+    if (d->failure != DYNO_OK) {
+        status = d->failure;
+        d->failure = DYNO_OK;
+        (void)cudaGetLastError();
+        return dyno_fail(status, "%s: capturing a step: %s", d->base.name, d->failure_message);
+    }
+    return cuda_status(ended, "capturing a step");
+}
+
+static dyno_status instantiate(program *r, cudaGraph_t graph) {
+    cuda_device *d = r->device;
+    RETURN_IF_FAILED(
+        cuda_status(cudaGraphInstantiate(&r->graph, graph, 0), "making a step's graph ready"));
+    RETURN_IF_FAILED(cuda_status(cudaGraphUpload(r->graph, d->stream), "uploading a step's graph"));
+    return cuda_status(cudaStreamSynchronize(d->stream), "uploading a step's graph");
+}
+
+static dyno_status count_streams(capture *c) {
+    c->stream_count = 1;
+    for (int i = 0; i < c->r->p->launch_count; i++) {
+        int stream = c->r->p->launches[i].stream;
+        if (stream < 0 || stream >= MOST_STREAMS)
+            return dyno_fail(DYNO_UNSUPPORTED, "launch %d is on stream %d; streams are 0 to %d", i,
+                             stream, MOST_STREAMS - 1);
+        if (stream >= c->stream_count)
+            c->stream_count = stream + 1;
+    }
+    return make_side_streams(c->r->device, c->stream_count - 1);
+}
+
+dyno_status cuda_program_capture(program *r, const kernel_args *args, const int *mark_after,
+                                 int mark_count) {
+    cuda_device *d = cuda_device_use(&r->device->base);
+    capture c = {.r = r, .args = args, .mark_after = mark_after, .mark_count = mark_count};
+    if (r->graph) {
+        RETURN_IF_FAILED(cuda_status(cudaGraphExecDestroy(r->graph), "destroying a graph"));
+        r->graph = NULL;
+    }
+    RETURN_IF_FAILED(count_streams(&c));
+    int64_t before = cuda_device_free_bytes(), libraries = d->footprint.libraries;
+    cudaGraph_t graph = NULL;
+    program_rehearse(r, args);
+    find_edges(&c);
+    dyno_status status = make_events(&c);
+    if (status == DYNO_OK)
+        status = record_graph(&c, &graph);
+    if (status == DYNO_OK)
+        status = instantiate(r, graph);
+    if (graph)
+        cuda_device_check(d, cudaGraphDestroy(graph), "destroying a graph");
+    for (int i = 0; i < r->p->launch_count; i++)
+        if (c.is_done[i])
+            cudaEventDestroy(c.is_done[i]);
+    for (int i = 0; i < c.join_count; i++)
+        cudaEventDestroy(c.joins[i]);
+    free(c.is_done);
+    free(c.joins);
+    free(c.edges);
+    cuda_scratch_release(d);
+    int64_t taken = before - cuda_device_free_bytes() - (d->footprint.libraries - libraries);
+    r->device_bytes += taken;
+    d->footprint.programs += taken;
+    return status;
+}

@@ -1,0 +1,28 @@
+/* kernel_list.h - the kernels of BACKEND_CUDA that the module has, by the names that plans know
+ * them under; each is a function "dyno_" and the name (cuda_call.h). */
+#ifndef RUNTIME_CUDA_KERNEL_LIST_H
+#define RUNTIME_CUDA_KERNEL_LIST_H
+
+#define FOR_EACH_CUDA_KERNEL(X)                                                                    \
+    X(matmul_cublas)                                                                               \
+    X(copy_cuda)                                                                                   \
+    X(transpose_cuda)                                                                              \
+    X(broadcast_cuda)                                                                              \
+    X(sum_cuda)                                                                                    \
+    X(mean_cuda)                                                                                   \
+    X(max_cuda)                                                                                    \
+    X(fill_cuda)                                                                                   \
+    X(iota_cuda)                                                                                   \
+    X(gather_cuda)                                                                                 \
+    X(scatter_add_cuda)                                                                            \
+    X(rope_table_cuda)                                                                             \
+    X(rope_cuda)                                                                                   \
+    X(cross_entropy_cuda)                                                                          \
+    X(cross_entropy_gradient_cuda)                                                                 \
+    X(loss_head_cuda)                                                                              \
+    X(loss_head_forward_cuda)                                                                      \
+    X(adamw_cuda)                                                                                  \
+    X(adamw_many_cuda)                                                                             \
+    X(global_norm_cuda)
+
+#endif

@@ -1,0 +1,26 @@
+/* program.h - a plan made ready for a GPU, as program.c and capture.c share it. */
+#ifndef RUNTIME_CUDA_PROGRAM_H
+#define RUNTIME_CUDA_PROGRAM_H
+
+#include <cuda.h>
+
+#include "runtime/cuda/cuda_call.h"
+#include "runtime/cuda/cuda_device.h"
+
+struct program {
+    cuda_device *device;
+    const plan *p;
+    CUmodule module;       /* NULL when nothing is generated */
+    CUfunction *generated; /* beside plan.generated */
+    cuda_run **runs;       /* by launch; NULL for generated ones */
+    cudaGraphExec_t graph; /* NULL until it is captured */
+    int64_t device_bytes;  /* of code and graph, as the device's free memory tells */
+};
+
+/* Enqueues launch `index`; failures are noted. */
+void program_enqueue(program *r, int index, const kernel_args *args, cudaStream_t stream);
+
+/* Has the plan's products tuned before it is captured; runs nothing of it. */
+void program_rehearse(program *r, const kernel_args *args);
+
+#endif

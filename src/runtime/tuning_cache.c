@@ -1,0 +1,126 @@
+#define _GNU_SOURCE
+#include "runtime/tuning_cache.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/cache.h"
+#include "base/file.h"
+#include "base/hash.h"
+#include "base/memory.h"
+#include "base/text.h"
+
+typedef struct choice {
+    char *key, *value;
+} choice;
+
+struct tuning_cache {
+    char *path; /* NULL: nothing can be written */
+    bool ends_within_line;
+    choice *choices;
+    int count, capacity;
+};
+
+static choice *find(const tuning_cache *cache, const char *key) {
+    for (int i = 0; i < cache->count; i++)
+        if (strcmp(cache->choices[i].key, key) == 0)
+            return &cache->choices[i];
+    return NULL;
+}
+
+static void keep(tuning_cache *cache, const char *key, const char *chosen) {
+    choice *known = find(cache, key);
+    if (known) {
+        free(known->value);
+        known->value = memory_copy_string(chosen);
+        return;
+    }
+    MEMORY_GROW(cache->choices, cache->count, cache->capacity);
+    cache->choices[cache->count++] = (choice){memory_copy_string(key), memory_copy_string(chosen)};
+}
+
+/* Takes one line apart in place; false when it is damaged. */
+static bool read_line(tuning_cache *cache, char *line) {
+    char *rest = strchr(line, ' ');
+    if (!rest)
+        return false;
+    *rest++ = '\0';
+    if (strcmp(line, hash_text(rest, strlen(rest)).text) != 0)
+        return false;
+    char *chosen = strchr(rest, ' ');
+    if (!chosen)
+        return false;
+    *chosen++ = '\0';
+    keep(cache, rest, chosen);
+    return true;
+}
+
+tuning_cache *tuning_cache_create(const char *file) {
+    enum { MOST_BYTES = 64 << 20 };
+    tuning_cache *cache = memory_allocate(1, sizeof *cache);
+    text path = {0};
+    bool is_usable = cache_prepare(&path, "tuned choices");
+    text_format(&path, "/%s", file);
+    char *data = NULL;
+    size_t size = 0;
+    if (is_usable && file_read_all(path.data, MOST_BYTES, &data, &size) == DYNO_OK) {
+        cache->ends_within_line = size > 0 && data[size - 1] != '\n';
+        for (char *line = data; line < data + size;) {
+            char *end = memchr(line, '\n', (size_t)(data + size - line));
+            if (!end)
+                end = data + size; /* where file_read_all put a NUL */
+            *end = '\0';
+            read_line(cache, line);
+            line = end + 1;
+        }
+    }
+    free(data);
+    if (is_usable)
+        cache->path = memory_copy_string(path.data);
+    text_release(&path);
+    return cache;
+}
+
+void tuning_cache_destroy(tuning_cache *cache) {
+    if (!cache)
+        return;
+    for (int i = 0; i < cache->count; i++) {
+        free(cache->choices[i].key);
+        free(cache->choices[i].value);
+    }
+    free(cache->choices);
+    free(cache->path);
+    free(cache);
+}
+
+const char *tuning_cache_find(const tuning_cache *cache, const char *key) {
+    const choice *known = find(cache, key);
+    return known ? known->value : NULL;
+}
+
+void tuning_cache_add(tuning_cache *cache, const char *key, const char *chosen) {
+    keep(cache, key, chosen);
+    if (!cache->path)
+        return;
+    text rest = {0}, line = {0};
+    text_format(&rest, "%s %s", key, chosen);
+    text_format(&line, "%s%s %s\n", cache->ends_within_line ? "\n" : "",
+                hash_text(rest.data, rest.length).text, rest.data);
+    int file = open(cache->path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
+    if (file < 0 || write(file, line.data, line.length) != (ssize_t)line.length) {
+        fprintf(stderr, "dyno: tuned choices are not kept in '%s': %s\n", cache->path,
+                strerror(errno));
+        free(cache->path);
+        cache->path = NULL;
+    }
+    if (file >= 0)
+        close(file);
+    cache->ends_within_line = false;
+    text_release(&rest);
+    text_release(&line);
+}

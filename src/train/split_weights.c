@@ -1,0 +1,178 @@
+#include "train/split_weights.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/threads.h"
+#include "compiler/low_copies.h"
+#include "ops/adamw/split_weight.h"
+#include "ops/cast/convert.h"
+
+typedef struct weight_label {
+    char text[sizeof((model_parameter *)0)->name + sizeof WEIGHT_REST_PREFIX];
+} weight_label;
+
+static weight_label label(const char *prefix, const model_parameter *parameter) {
+    weight_label made;
+    snprintf(made.text, sizeof made.text, "%s%s", prefix, parameter->name);
+    return made;
+}
+
+static bool has(const storage *s, const char *name) { return storage_find(s, name) != NULL; }
+
+static dyno_status not_there(const model_parameter *parameter) {
+    return dyno_fail(DYNO_INVALID,
+                     "storage has no parameter '%s', neither whole nor in halves; it belongs to "
+                     "another configuration",
+                     parameter->name);
+}
+
+/* ---- halves ---- */
+
+/* The parameter's elements in f32, and their halves. */
+typedef struct halves {
+    float *whole;
+    uint16_t *high, *rest;
+    dtype low;
+} halves;
+
+static void join_range(void *context, int64_t begin, int64_t end) {
+    const halves *h = context;
+    for (int64_t i = begin; i < end; i++)
+        h->whole[i] = split_weight_join(h->high[i], h->rest[i]);
+}
+
+static void split_range(void *context, int64_t begin, int64_t end) {
+    const halves *h = context;
+    if (h->low == DTYPE_F16) {
+        convert_f32_to_low(DTYPE_F16, end - begin, h->whole + begin, h->high + begin);
+        return;
+    }
+    for (int64_t i = begin; i < end; i++) {
+        h->high[i] = split_weight_high(h->whole[i]);
+        h->rest[i] = split_weight_rest(h->whole[i]);
+    }
+}
+
+enum { GRAIN = 16384 };
+
+/* Memory of the host for the two halves of `count` elements, and where they are in it. */
+static uint16_t *room_for_halves(int64_t count, halves *h) {
+    h->high = memory_allocate((size_t)count * 2, sizeof *h->high);
+    h->rest = h->high + count;
+    return h->high;
+}
+
+dyno_status weight_read(const storage *s, const model_parameter *parameter, float *to) {
+    int64_t count = shape_elements(&parameter->shape), bytes = count * (int64_t)sizeof(uint16_t);
+    weight_label high = label(LOW_COPY_PREFIX, parameter);
+    weight_label rest = label(WEIGHT_REST_PREFIX, parameter);
+    if (has(s, parameter->name))
+        return storage_read(s, parameter->name, to, count * (int64_t)sizeof *to);
+    if (!has(s, high.text) || !has(s, rest.text))
+        return not_there(parameter);
+    halves h = {.whole = to};
+    uint16_t *room = room_for_halves(count, &h);
+    dyno_status status = storage_read(s, high.text, h.high, bytes);
+    if (status == DYNO_OK)
+        status = storage_read(s, rest.text, h.rest, bytes);
+    if (status == DYNO_OK)
+        threads_for(count, GRAIN, join_range, &h);
+    free(room);
+    return status;
+}
+
+dyno_status weight_write(storage *s, const model_parameter *parameter, const float *from) {
+    int64_t count = shape_elements(&parameter->shape), bytes = count * (int64_t)sizeof(uint16_t);
+    weight_label high = label(LOW_COPY_PREFIX, parameter);
+    weight_label rest = label(WEIGHT_REST_PREFIX, parameter);
+    bool has_whole = has(s, parameter->name), has_rest = has(s, rest.text);
+    tensor low = storage_find_tensor(s, high.text);
+    if (!has_whole && !(low.data && has_rest))
+        return not_there(parameter);
+    if (has_whole)
+        RETURN_IF_FAILED(storage_write(s, parameter->name, from, count * (int64_t)sizeof *from));
+    if (!low.data)
+        return DYNO_OK;
+    halves h = {.whole = (float *)from, .low = low.type};
+    uint16_t *room = room_for_halves(count, &h);
+    threads_for(count, GRAIN, split_range, &h);
+    dyno_status status = storage_write(s, high.text, h.high, bytes);
+    if (status == DYNO_OK && has_rest)
+        status = storage_write(s, rest.text, h.rest, bytes);
+    free(room);
+    return status;
+}
+
+bool weight_has_copy(const storage *s, const model_parameter *parameter) {
+    return has(s, parameter->name) && has(s, label(LOW_COPY_PREFIX, parameter).text);
+}
+
+/* ---- from plan to plan ---- */
+
+struct held_weights {
+    const model_config *config;
+    float **values; /* by parameter */
+};
+
+static bool is_kept_alike(const storage *s, const plan *next, const model_parameter *parameter) {
+    weight_label rest = label(WEIGHT_REST_PREFIX, parameter);
+    return has(s, parameter->name) == (plan_find_name(next, parameter->name) != NULL) &&
+           has(s, rest.text) == (plan_find_name(next, rest.text) != NULL);
+}
+
+static dyno_status take(const storage *s, held_weights *held) {
+    for (int i = 0; i < model_parameter_count(held->config); i++) {
+        model_parameter p = model_parameter_at(held->config, i);
+        size_t bytes = (size_t)shape_elements(&p.shape) * sizeof(float);
+        held->values[i] = malloc(bytes);
+        if (!held->values[i])
+            return dyno_fail(DYNO_OUT_OF_MEMORY, "no memory to hold '%s', %zu bytes", p.name,
+                             bytes);
+        RETURN_IF_FAILED(weight_read(s, &p, held->values[i]));
+    }
+    return DYNO_OK;
+}
+
+dyno_status weights_hold(storage *s, const model_config *config, const plan *next,
+                         held_weights **out) {
+    *out = NULL;
+    bool is_alike = true;
+    int count = model_parameter_count(config);
+    for (int i = 0; i < count && is_alike; i++) {
+        model_parameter p = model_parameter_at(config, i);
+        is_alike = is_kept_alike(s, next, &p);
+    }
+    if (is_alike)
+        return DYNO_OK;
+    held_weights *held = memory_allocate(1, sizeof *held);
+    held->config = config;
+    held->values = memory_allocate((size_t)count, sizeof *held->values);
+    dyno_status status = take(s, held);
+    if (status != DYNO_OK) {
+        held_weights_destroy(held);
+        return status;
+    }
+    storage_shrink(s, 0);
+    *out = held;
+    return DYNO_OK;
+}
+
+dyno_status weights_restore(storage *s, const held_weights *held) {
+    for (int i = 0; i < model_parameter_count(held->config); i++) {
+        model_parameter p = model_parameter_at(held->config, i);
+        RETURN_IF_FAILED(weight_write(s, &p, held->values[i]));
+    }
+    return DYNO_OK;
+}
+
+void held_weights_destroy(held_weights *held) {
+    if (!held)
+        return;
+    for (int i = 0; i < model_parameter_count(held->config); i++)
+        free(held->values[i]);
+    free(held->values);
+    free(held);
+}

@@ -1,0 +1,131 @@
+/* test_tuning_cache.c - choices survive the process, damage, other processes and walls. */
+#define _GNU_SOURCE
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <setjmp.h>
+
+#include <cmocka.h>
+
+#include <sys/wait.h>
+
+#include "runtime/tuning_cache.h"
+#include "support/scratch.h"
+
+static int set_up(void **state) {
+    scratch *made = malloc(sizeof *made);
+    *made = scratch_create();
+    setenv("XDG_CACHE_HOME", made->path, 1);
+    *state = made;
+    return 0;
+}
+
+static int tear_down(void **state) {
+    unsetenv("XDG_CACHE_HOME");
+    scratch_remove(*state);
+    free(*state);
+    return 0;
+}
+
+static void add(const char *key, const char *chosen) {
+    tuning_cache *cache = tuning_cache_create("choices.txt");
+    tuning_cache_add(cache, key, chosen);
+    tuning_cache_destroy(cache);
+}
+
+static void expect(const char *key, const char *wanted) {
+    tuning_cache *cache = tuning_cache_create("choices.txt");
+    const char *found = tuning_cache_find(cache, key);
+    if (wanted) {
+        assert_non_null(found);
+        assert_string_equal(found, wanted);
+    } else {
+        assert_null(found);
+    }
+    tuning_cache_destroy(cache);
+}
+
+static void a_choice_is_found_again(void **state) {
+    (void)state;
+    expect("m1,n2", NULL);
+    add("m1,n2", "00ff");
+    add("m3,n4", "0123");
+    expect("m1,n2", "00ff");
+    expect("m3,n4", "0123");
+    add("m1,n2", "0a0a"); /* the last one counts */
+    expect("m1,n2", "0a0a");
+    expect("m1", NULL);
+}
+
+static void spoil(const scratch *made, const char *bytes, const char *mode) {
+    FILE *file = fopen(scratch_join(made, "dyno/choices.txt").text, mode);
+    assert_non_null(file);
+    fputs(bytes, file);
+    fclose(file);
+}
+
+static void damaged_lines_are_passed_over(void **state) {
+    add("first", "1111");
+    spoil(*state, "0123 no such hash\n\n   \nnothing\n", "a");
+    add("second", "2222");
+    spoil(*state, "half a li", "a"); /* a process that died within its write */
+    add("third", "3333");
+    expect("first", "1111");
+    expect("second", "2222");
+    expect("third", "3333");
+    expect("no", NULL);
+    FILE *file = fopen(scratch_join(*state, "dyno/choices.txt").text, "r+");
+    fseek(file, 34, SEEK_SET); /* within the first line's key */
+    fputc('X', file);
+    fclose(file);
+    expect("first", NULL);
+    expect("third", "3333");
+}
+
+static void processes_may_add_at_once(void **state) {
+    (void)state;
+    enum { CHILDREN = 4, EACH = 50 };
+    pid_t children[CHILDREN];
+    for (int i = 0; i < CHILDREN; i++) {
+        children[i] = fork();
+        if (children[i] == 0) {
+            tuning_cache *cache = tuning_cache_create("choices.txt");
+            for (int j = 0; j < EACH; j++) {
+                char key[32];
+                snprintf(key, sizeof key, "key-%d-%d", i, j);
+                tuning_cache_add(cache, key, key + 4);
+            }
+            _exit(0);
+        }
+    }
+    for (int i = 0; i < CHILDREN; i++)
+        waitpid(children[i], NULL, 0);
+    for (int i = 0; i < CHILDREN; i++)
+        for (int j = 0; j < EACH; j++) {
+            char key[32];
+            snprintf(key, sizeof key, "key-%d-%d", i, j);
+            expect(key, key + 4);
+        }
+}
+
+static void without_a_place_to_write_choices_last_as_long_as_the_process(void **state) {
+    (void)state;
+    setenv("XDG_CACHE_HOME", "/proc/nowhere", 1);
+    tuning_cache *cache = tuning_cache_create("choices.txt");
+    tuning_cache_add(cache, "key", "42");
+    assert_string_equal(tuning_cache_find(cache, "key"), "42");
+    tuning_cache_destroy(cache);
+    expect("key", NULL);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_choice_is_found_again, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(damaged_lines_are_passed_over, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(processes_may_add_at_once, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(
+            without_a_place_to_write_choices_last_as_long_as_the_process, set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,29 @@
+/* device_bench.h - the device that a test program runs on, opened once, and memory on it.
+ *
+ * A program's main gives device_bench_setup and _teardown to cmocka_run_group_tests. Where there is
+ * no such device every test that asks for it is skipped, with one line saying why. */
+#ifndef TESTS_SUPPORT_DEVICE_BENCH_H
+#define TESTS_SUPPORT_DEVICE_BENCH_H
+
+#include "runtime/device.h"
+
+/* $DYNO_TEST_DEVICE, "cuda" unless it is set: "cpu" tries the tests themselves without a GPU. */
+const char *device_bench_name(void);
+
+int device_bench_setup(void **state);
+int device_bench_teardown(void **state);
+
+/* The device; skips the running test when there is none. */
+device *device_bench_open(void **state);
+
+/* The first `bytes` of one range of the device's memory, the same at each call: what lies there is
+ * whatever the call before left. Fails the test when there is not that much. */
+void *device_bench_memory(device *d, int64_t bytes);
+
+/* Fails the test with the device's own message unless all went well. */
+void device_bench_finish(device *d);
+
+/* Where the files of tests/ are: $DYNO_TEST_DIR, or the directory that `built_in` names. */
+const char *test_directory(const char *built_in);
+
+#endif

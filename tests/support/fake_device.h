@@ -1,0 +1,41 @@
+/* fake_device.h - a device that is as unlike the CPU as one can be without a GPU.
+ *
+ * Its addresses cannot be touched by the host, which would crash: what they stand for lies
+ * elsewhere, and has memory only where it was committed. Work is put off until somebody waits for
+ * it, so that nothing done too early or read too soon goes unnoticed. It computes with the CPU's
+ * kernels, so that its numbers are those of the CPU to the bit. */
+#ifndef TESTS_SUPPORT_FAKE_DEVICE_H
+#define TESTS_SUPPORT_FAKE_DEVICE_H
+
+#include "runtime/device.h"
+
+enum { FAKE_GRANULARITY = 1 << 16, FAKE_MOST_RANGES = 8 };
+
+typedef struct fake_range {
+    char *shown, *real; /* NULL: this entry is free */
+    int64_t bytes;
+} fake_range;
+
+typedef struct fake_device {
+    device base; /* first: it is a device */
+    fake_range ranges[FAKE_MOST_RANGES];
+    int64_t memory_bytes;    /* that can be committed in all; may be changed at any time */
+    int64_t committed_bytes; /* now */
+    bool fails_next_finish;
+    int programs; /* alive */
+    /* How often each happened. */
+    int launches, captures, replays, finishes, commits, decommits, reads, writes, clears;
+    int waiting; /* things put off now */
+    int marks;   /* of the last replay, but the one before it all */
+    struct fake_work *work;
+    int work_capacity;
+    int64_t *mark_ns;
+    int mark_capacity;
+} fake_device;
+
+/* `can_capture`: as a GPU does, else launch by launch as the CPU. device_close ends it, and fails
+ * the test when a range or program was left. */
+fake_device *fake_device_create(int64_t memory_bytes, bool can_capture);
+static inline device *fake_device_base(fake_device *f) { return &f->base; }
+
+#endif
