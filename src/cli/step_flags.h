@@ -1,4 +1,5 @@
-/* step_flags.h - the flags that say how a step is run: mode, precision, recompute, gradients. */
+/* step_flags.h - the flags that say how a step is run: mode, precision, attention, recompute,
+ * gradients. */
 #ifndef CLI_STEP_FLAGS_H
 #define CLI_STEP_FLAGS_H
 
@@ -20,6 +21,12 @@
          "fp32",                                                                                   \
          .help = "of matrix products; norms, softmax, loss and weights stay fp32",                 \
          .choices = PRECISION_CHOICES},                                                            \
+        {"attention",                                                                              \
+         "LIST",                                                                                   \
+         FLAG_CHOICE_LIST,                                                                         \
+         "flash",                                                                                  \
+         .help = "of compiled mode; flash: the scores never exist together; naive: they do",       \
+         .choices = ATTENTION_WAY_CHOICES},                                                        \
         {"gradients",                                                                              \
          "TYPE",                                                                                   \
          FLAG_CHOICE,                                                                              \
@@ -36,6 +43,7 @@
 typedef struct step_variant {
     step_mode mode;
     precision precision;
+    attention_way attention; /* ATTENTION_NAIVE in eager mode */
     recompute_options recompute;
     gradients_type gradients;
 } step_variant;
@@ -46,7 +54,7 @@ NODISCARD dyno_status step_flags_resolve(const flags *given, step_variant **out,
 NODISCARD dyno_status step_flags_resolve_one(const flags *given, step_variant *out);
 
 void step_variant_apply(const step_variant *variant, pipeline_options *options);
-/* Sets the parameters mode, math, recompute and gradients. */
+/* Sets the parameters mode, math, attention, recompute and gradients. */
 void step_variant_describe(const step_variant *variant, results_cell *cell);
 
 #endif

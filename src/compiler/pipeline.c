@@ -12,6 +12,7 @@
 #include "compiler/lower.h"
 #include "compiler/mark_saved.h"
 #include "compiler/rematerialize.h"
+#include "compiler/swap_attention.h"
 #include "compiler/swap_loss_head.h"
 #include "graph/graph_text.h"
 #include "graph/verify.h"
@@ -60,6 +61,19 @@ dyno_status step_mode_parse(const char *name, step_mode *mode) {
     return dyno_fail(DYNO_INVALID, "there is no mode '%s'; there are eager and compiled", name);
 }
 
+static const char *const attention_names[ATTENTION_WAY_COUNT] = {"flash", "naive"};
+
+const char *attention_way_name(attention_way way) { return attention_names[way]; }
+
+dyno_status attention_way_parse(const char *name, attention_way *way) {
+    for (int i = 0; i < ATTENTION_WAY_COUNT; i++)
+        if (strcmp(name, attention_names[i]) == 0) {
+            *way = (attention_way)i;
+            return DYNO_OK;
+        }
+    return dyno_fail(DYNO_INVALID, "there is no attention '%s'; there are flash and naive", name);
+}
+
 static dyno_status run_build(graph *g, const pipeline_options *options) {
     (void)options; /* the model has built the forward; this is where it is first looked at */
     return graph_status(g);
@@ -68,6 +82,11 @@ static dyno_status run_build(graph *g, const pipeline_options *options) {
 static dyno_status run_precision(graph *g, const pipeline_options *options) {
     RETURN_IF_FAILED(precision_check(options->precision, options->target));
     return precision_apply(g, options->precision);
+}
+
+static dyno_status run_attention(graph *g, const pipeline_options *options) {
+    bool is_swapped = options->mode == STEP_COMPILED && options->attention == ATTENTION_FLASH;
+    return is_swapped ? swap_attention(g) : DYNO_OK;
 }
 
 static dyno_status run_autodiff(graph *g, const pipeline_options *options) {
@@ -135,6 +154,7 @@ dyno_status pipeline_compile(graph *g, const pipeline_options *options, plan **o
     } passes[] = {
         {"build", run_build},         /* the model's forward, as it came */
         {"precision", run_precision}, /* casts by a policy per op */
+        {"attention", run_attention}, /* compiled: one op, the scores never exist together */
         {"autodiff", run_autodiff},   /* gradients of every parameter */
         {"casts", run_casts},         /* compiled: folded; weights' low copies kept across steps */
         {"loss-head", run_loss_head}, /* compiled: in chunks, all logits never exist together */

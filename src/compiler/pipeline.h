@@ -31,6 +31,17 @@ const char *step_mode_name(step_mode mode); /* "eager" */
 #define STEP_MODE_CHOICES "eager|compiled"
 NODISCARD dyno_status step_mode_parse(const char *name, step_mode *mode);
 
+/* How compiled mode computes attention. Eager mode always has the model's own small ops. */
+typedef enum attention_way {
+    ATTENTION_FLASH, /* one op, the scores never exist together */
+    ATTENTION_NAIVE,
+    ATTENTION_WAY_COUNT
+} attention_way;
+
+const char *attention_way_name(attention_way way); /* "flash" */
+#define ATTENTION_WAY_CHOICES "flash|naive"
+NODISCARD dyno_status attention_way_parse(const char *name, attention_way *way);
+
 /* What weights' gradients are between the product that makes them and the optimizer, in compiled
  * mode. Gradients that are outputs are f32 either way. */
 typedef enum gradients_type {
@@ -46,6 +57,7 @@ NODISCARD dyno_status gradients_parse(const char *name, gradients_type *type);
 typedef struct pipeline_options {
     step_pass pass;
     step_mode mode;
+    attention_way attention;
     precision precision;
     recompute_options recompute;
     gradients_type gradients;
@@ -59,7 +71,8 @@ typedef struct pipeline_options {
 
 /* The passes' names, "build|autodiff|...", for flags. */
 #define PIPELINE_PASS_CHOICES                                                                      \
-    "build|precision|autodiff|casts|loss-head|rematerialize|recompute|optimizer|simplify|fuse"
+    "build|precision|attention|autodiff|casts|loss-head|rematerialize|recompute|optimizer|"        \
+    "simplify|fuse"
 
 /* Runs the passes on `g`, which holds the forward pass, with the verifier between them. */
 NODISCARD dyno_status pipeline_compile(graph *g, const pipeline_options *options, plan **out);

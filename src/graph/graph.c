@@ -7,8 +7,8 @@
 #include "graph/op.h"
 
 const char *op_class_name(op_class c) {
-    static const char *const names[OP_CLASS_COUNT] = {"matmul", "element-wise", "reduction", "copy",
-                                                      "gather", "loss",         "optimizer"};
+    static const char *const names[OP_CLASS_COUNT] = {
+        "matmul", "element-wise", "reduction", "copy", "gather", "loss", "optimizer", "attention"};
     return names[c];
 }
 

@@ -17,6 +17,7 @@ typedef enum op_class {
     OP_CLASS_GATHER,
     OP_CLASS_LOSS,
     OP_CLASS_OPTIMIZER,
+    OP_CLASS_ATTENTION,
     OP_CLASS_COUNT
 } op_class;
 

@@ -30,7 +30,7 @@ typedef struct kernel {
     size_t (*workspace_bytes)(const kernel_args *args);
     /* NULL for BACKEND_CUDA: the CUDA module has the function, under the kernel's name. */
     void (*run)(const kernel_args *args);
-    /* Output 0 may have any strides, 1 in the last dimension. */
+    /* Outputs may have any strides, 1 in the last dimension. */
     bool writes_strided;
 } kernel;
 

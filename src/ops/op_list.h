@@ -32,6 +32,8 @@
     X(fill)                                                                                        \
     X(iota)                                                                                        \
     X(matmul)                                                                                      \
+    X(attention)                                                                                   \
+    X(attention_gradient)                                                                          \
     X(gather)                                                                                      \
     X(scatter_add)                                                                                 \
     X(rope_table)                                                                                  \

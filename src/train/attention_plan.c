@@ -13,6 +13,7 @@ dyno_status attention_plan_naive(const attention_plan_options *options, plan **o
                                .has_loss = options->pass == STEP_BACKWARD};
     pipeline_options pipeline = {.pass = options->pass,
                                  .mode = options->mode,
+                                 .attention = ATTENTION_NAIVE,
                                  .precision = options->precision,
                                  .target = options->target};
     graph *g;

@@ -18,14 +18,18 @@
 #include "support/operand.h"
 #include "support/step_bench.h"
 
+static plan *plan_of(const step_options *options) {
+    plan *p;
+    if (step_plan_create(options, &p) != DYNO_OK)
+        fail_msg("%s", dyno_error_message());
+    return p;
+}
+
 static plan *plan_in_mode(const model_config *config, int64_t batch, int64_t context,
                           step_pass pass, step_mode mode) {
     step_options options = small_model_step(config, batch, context, pass);
     options.pipeline.mode = mode;
-    plan *p;
-    if (step_plan_create(&options, &p) != DYNO_OK)
-        fail_msg("%s", dyno_error_message());
-    return p;
+    return plan_of(&options);
 }
 
 /* Every leaf and output of both, as numbers. */
@@ -145,14 +149,38 @@ static void compiling_launches_fewer_kernels_and_keeps_the_flops(void **state) {
     (void)state;
     model_config config;
     assert_int_equal(model_config_from_preset("small", &config), DYNO_OK);
+    step_options options = small_model_step(&config, 4, 128, STEP_FULL);
+    options.pipeline.mode = STEP_COMPILED;
+    options.pipeline.attention = ATTENTION_NAIVE;
     plan *eager = plan_in_mode(&config, 4, 128, STEP_FULL, STEP_EAGER);
-    plan *compiled = plan_in_mode(&config, 4, 128, STEP_FULL, STEP_COMPILED);
+    plan *compiled = plan_of(&options);
     plan_cost a = plan_total_cost(eager, PHASE_COUNT), b = plan_total_cost(compiled, PHASE_COUNT);
     assert_true(b.launches * 2 < a.launches);
     assert_true(fabs(b.flops / a.flops - 1) < 1e-3);
     assert_true(b.bytes_read + b.bytes_written < a.bytes_read + a.bytes_written);
     plan_destroy(eager);
     plan_destroy(compiled);
+}
+
+/* Scores that the causal mask hides are not computed, and none are written. */
+static void flash_attention_saves_launches_flops_and_bytes(void **state) {
+    (void)state;
+    model_config config;
+    assert_int_equal(model_config_from_preset("small", &config), DYNO_OK);
+    plan_cost cost[ATTENTION_WAY_COUNT];
+    for (int way = 0; way < ATTENTION_WAY_COUNT; way++) {
+        step_options options = small_model_step(&config, 4, 512, STEP_FULL);
+        options.pipeline.mode = STEP_COMPILED;
+        options.pipeline.attention = (attention_way)way;
+        plan *p = plan_of(&options);
+        cost[way] = plan_total_cost(p, PHASE_COUNT);
+        plan_destroy(p);
+    }
+    const plan_cost *flash = &cost[ATTENTION_FLASH], *naive = &cost[ATTENTION_NAIVE];
+    assert_true(flash->launches < naive->launches);
+    assert_true(flash->flops < naive->flops);
+    assert_true(flash->bytes_read + flash->bytes_written <
+                0.8 * (naive->bytes_read + naive->bytes_written));
 }
 
 int main(void) {
@@ -162,6 +190,7 @@ int main(void) {
         cmocka_unit_test(recompute_changes_no_bit_of_a_compiled_step),
         cmocka_unit_test(recompute_saves_memory_in_compiled_mode),
         cmocka_unit_test(compiling_launches_fewer_kernels_and_keeps_the_flops),
+        cmocka_unit_test(flash_attention_saves_launches_flops_and_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -377,8 +377,8 @@ static void running_out_of_memory_anywhere_leaks_nothing(void **state) {
         memory_pool *pool;
         executor *e;
         /* Just below as well as on the boundary of a block. */
-        bool is_below = limit < needed && limit % (2 * BLOCK_ALIGNMENT) == 0;
-        expect_ok(memory_pool_create(device_cpu(), limit - is_below, &pool));
+        int64_t less = limit < needed && limit % (2 * BLOCK_ALIGNMENT) == 0;
+        expect_ok(memory_pool_create(device_cpu(), limit - less, &pool));
         storage *shared = storage_create(pool);
         dyno_status status = executor_create(p, pool, shared, &e);
         if (status == DYNO_OK) {

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "ops/adamw_many/adamw_many.h"
+#include "ops/attention/attention.h"
 #include "ops/broadcast/broadcast.h"
 #include "ops/cast/cast.h"
 #include "ops/cross_entropy/cross_entropy.h"
@@ -173,6 +174,31 @@ static void build_product(const op_case *c, op_instance *in, draw *d) {
     double alpha = draw_chance(d, 0.3) ? 0.125 : 1;
     value *left = add_leaf(in, type, a, c->fill[0]), *right = add_leaf(in, type, b, c->fill[1]);
     build_matmul_scaled(in->g, left, right, ta, tb, DTYPE_F32, alpha);
+}
+
+/* Without queries that see no key where finite differences are taken: their LSE is infinite. */
+static void build_attended(const op_case *c, op_instance *in, draw *d) {
+    int64_t S = draw_size(d, d->budget < 100 ? 4 : 70), K = draw_size(d, 2), G = draw_size(d, 2);
+    int64_t limit = d->is_full ? 200 : d->budget < 100 ? 4 : 90;
+    int64_t T = draw_side(d, limit), T2 = draw_side(d, limit), B = draw_size(d, 2);
+    bool is_causal = draw_chance(d, 0.5);
+    if (in->is_smooth && is_causal && T > T2)
+        T = T2;
+    static const dtype types[] = {DTYPE_F32, DTYPE_BF16, DTYPE_F16};
+    dtype type = in->is_smooth ? DTYPE_F32 : types[draw_below(d, 3)];
+    double scale = (float)(draw_uniform(d, 0.5, 1.5) / sqrt((double)S));
+    shape queries = SHAPE(B, K * G, T, S), keys = SHAPE(B, K, T2, S);
+    value *q = add_leaf(in, type, queries, c->fill[0]), *k = add_leaf(in, type, keys, c->fill[1]);
+    value *v = add_leaf(in, type, keys, c->fill[2]);
+    if (c->kind == &op_attention) {
+        build_attention_node(in->g, q, k, v, is_causal, scale);
+        return;
+    }
+    value *o = add_leaf(in, type, queries, c->fill[3]);
+    value *dy = add_leaf(in, type, queries, c->fill[4]);
+    value *lse = add_leaf(in, DTYPE_F32, SHAPE(B, K * G, T), c->fill[5]);
+    graph_add_node(in->g, c->kind, (value *[]){q, k, v, o, dy, lse}, 6,
+                   (attribute[]){ATTR_INTEGER("causal", is_causal), ATTR_REAL("scale", scale)}, 2);
 }
 
 /* Ids [...], the same with a width behind it, and how many rows the table has. */
@@ -416,6 +442,18 @@ static const op_case cases[] = {
      .ulps = 0.5,
      .per_term = 5e-7,
      .differentiable = 3},
+    {.kind = &op_attention,
+     .build = build_attended,
+     .ulps = 2,
+     .absolute = 3e-6,
+     .low_ulps = 0.6,
+     .differentiable = 7},
+    {.kind = &op_attention_gradient,
+     .build = build_attended,
+     .fill = {{0}, {0}, {0}, {0}, {0}, UNIFORM(3, 7)},
+     .ulps = 8,
+     .absolute = 3e-5,
+     .low_ulps = 0.6},
     {.kind = &op_scatter_add,
      .build = build_scattered,
      .ulps = 0.5,

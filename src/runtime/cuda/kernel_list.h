@@ -23,6 +23,10 @@
     X(loss_head_forward_cuda)                                                                      \
     X(adamw_cuda)                                                                                  \
     X(adamw_many_cuda)                                                                             \
-    X(global_norm_cuda)
+    X(global_norm_cuda)                                                                            \
+    X(attention_cuda)                                                                              \
+    X(attention_cuda_f32)                                                                          \
+    X(attention_gradient_cuda)                                                                     \
+    X(attention_gradient_cuda_f32)
 
 #endif

@@ -1,0 +1,523 @@
+/* attention_check.cu - attention's CUDA kernels on a GPU, without the rest of dyno: first against
+ * sums in double on the host, over odd and large shapes, layouts and numbers; then their times.
+ *
+ *   nvcc -O3 -std=c++17 -arch=sm_90a -Isrc bench/attention_check.cu src/ops/attention/[a-z]*.cu \
+ *       -o attention_check && ./attention_check
+ *
+ * Arguments: "check" or "time" for one half only. Exit code 1 when a check failed. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/cuda/cuda_call.h"
+
+extern "C" {
+cuda_run dyno_attention_cuda, dyno_attention_gradient_cuda;
+cuda_run dyno_attention_cuda_f32, dyno_attention_gradient_cuda_f32;
+}
+
+/* ---- what the module would give the kernels ---- */
+
+struct attributes {
+    int is_causal;
+    double scale;
+};
+extern "C" int64_t cuda_integer(const cuda_args *args, const char *) {
+    return args->attributes->is_causal;
+}
+extern "C" double cuda_real(const cuda_args *args, const char *) { return args->attributes->scale; }
+
+/* ---- numbers ---- */
+
+static uint64_t random_state = 1;
+static uint32_t next_random(void) {
+    random_state = random_state * 6364136223846793005ull + 1442695040888963407ull;
+    return (uint32_t)(random_state >> 33);
+}
+static double uniform(void) { return (next_random() + 0.5) / 2147483648.0; }
+static int below(int limit) { return (int)(next_random() % (uint32_t)limit); }
+/* Sum of uniforms: normal enough, and fast. */
+static float normal(void) {
+    double sum = -6;
+    for (int i = 0; i < 12; i++)
+        sum += uniform();
+    return (float)sum;
+}
+
+static uint16_t to_low(int type, float x) {
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    if (type == CUDA_DTYPE_BF16)
+        return (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
+    /* Normal f16 only, which is all that is drawn here; below that, zero. */
+    uint32_t sign = bits >> 16 & 0x8000u, magnitude = bits & 0x7fffffffu;
+    if (magnitude < 0x38800000u)
+        return (uint16_t)sign;
+    return (uint16_t)(sign | ((magnitude + 0xfffu + (magnitude >> 13 & 1u) - 0x38000000u) >> 13));
+}
+static float from_low(int type, uint16_t x) {
+    uint32_t bits = (uint32_t)x << 16;
+    float number;
+    if (type == CUDA_DTYPE_F16) {
+        int exponent = x >> 10 & 31, fraction = x & 1023;
+        if (exponent == 31)
+            return fraction ? NAN : x >> 15 ? -INFINITY : INFINITY;
+        float size = exponent ? ldexpf((float)(fraction + 1024), exponent - 25)
+                              : ldexpf((float)fraction, -24);
+        return x >> 15 ? -size : size;
+    }
+    memcpy(&number, &bits, sizeof number);
+    return number;
+}
+static int bytes_of(int type) { return type == CUDA_DTYPE_F32 ? 4 : 2; }
+static float load(int type, const char *at) {
+    float number;
+    uint16_t low;
+    if (type == CUDA_DTYPE_F32) {
+        memcpy(&number, at, 4);
+        return number;
+    }
+    memcpy(&low, at, 2);
+    return from_low(type, low);
+}
+static void store(int type, char *at, float x) {
+    uint16_t low = to_low(type, x);
+    memcpy(at, type == CUDA_DTYPE_F32 ? (void *)&x : (void *)&low, (size_t)bytes_of(type));
+}
+
+/* ---- operands ---- */
+
+static void expect_cuda(cudaError_t status, const char *what) {
+    if (status == cudaSuccess)
+        return;
+    printf("%s: %s\n", what, cudaGetErrorString(status));
+    exit(1);
+}
+
+/* An operand with its memory on both sides. `offset` elements lie before it. */
+typedef struct operand {
+    cuda_tensor t; /* data: on the device */
+    char *host, *device;
+    size_t bytes;
+    int64_t offset;
+} operand;
+
+static operand make_operand(int type, int rank, const int64_t *dim, const int64_t *stride,
+                            int64_t offset) {
+    operand o = {};
+    int64_t last = offset;
+    o.t.type = type;
+    o.t.shape.rank = rank;
+    for (int i = 0; i < rank; i++) {
+        o.t.shape.dim[i] = dim[i];
+        o.t.stride[i] = stride[i];
+        last += (dim[i] - 1) * stride[i];
+    }
+    o.offset = offset;
+    o.bytes = (size_t)(last + 1) * (size_t)bytes_of(type);
+    o.host = (char *)malloc(o.bytes);
+    expect_cuda(cudaMalloc(&o.device, o.bytes), "memory for an operand");
+    o.t.data = o.device + offset * bytes_of(type);
+    memset(o.host, 0xff, o.bytes); /* NaN in every type */
+    return o;
+}
+static void release(operand *o) {
+    free(o->host);
+    cudaFree(o->device);
+}
+static void send(operand *o) { cudaMemcpy(o->device, o->host, o->bytes, cudaMemcpyHostToDevice); }
+static void fetch(operand *o) { cudaMemcpy(o->host, o->device, o->bytes, cudaMemcpyDeviceToHost); }
+
+static char *element(const operand *o, int64_t b, int64_t h, int64_t row, int64_t d) {
+    const int64_t *s = o->t.stride;
+    int64_t at = o->offset + b * s[0] + h * s[1] + row * s[2] + (o->t.shape.rank > 3 ? d : 0);
+    return o->host + at * bytes_of(o->t.type);
+}
+static double number(const operand *o, int64_t b, int64_t h, int64_t row, int64_t d) {
+    return load(o->t.type, element(o, b, h, row, d));
+}
+static void fill(operand *o, double size) {
+    const int64_t *n = o->t.shape.dim;
+    for (int64_t b = 0; b < n[0]; b++)
+        for (int64_t h = 0; h < n[1]; h++)
+            for (int64_t i = 0; i < n[2]; i++)
+                for (int64_t d = 0; d < n[3]; d++)
+                    store(o->t.type, element(o, b, h, i, d), (float)(normal() * size));
+    send(o);
+}
+
+/* ---- problems ---- */
+
+/* DENSE [B,H,T,S]; TOKENS [B,T,H,S], as the model has them; PADDED: rows apart by an odd number,
+ * beginning at an odd address. */
+enum layout { DENSE, TOKENS, PADDED };
+
+typedef struct problem {
+    int B, H, K, T, T2, S, is_causal, type;
+    enum layout layout;
+    double size; /* of the numbers in Q and K; large ones give large scores */
+} problem;
+
+enum { Q, K, V, O, DO, DQ, DK, DV, OPERANDS };
+
+typedef struct instance {
+    problem p;
+    struct attributes attributes;
+    operand x[OPERANDS], lse;
+    void *workspace;
+} instance;
+
+static operand make_rows(const problem *p, int heads, int rows) {
+    int64_t S = p->S, dim[4] = {p->B, heads, rows, S};
+    int64_t row = p->layout == PADDED ? S + 3 : S;
+    int64_t dense[4] = {heads * rows * row, rows * row, row, 1};
+    int64_t tokens[4] = {rows * heads * S, S, heads * S, 1};
+    return make_operand(p->type, 4, dim, p->layout == TOKENS ? tokens : dense,
+                        p->layout == PADDED ? 1 : 0);
+}
+
+static instance make_instance(const problem *p) {
+    instance in = {};
+    in.p = *p;
+    in.attributes.is_causal = p->is_causal;
+    in.attributes.scale = 1 / sqrt((double)p->S);
+    for (int i = 0; i < OPERANDS; i++) {
+        bool is_of_keys = i == K || i == V || i == DK || i == DV;
+        in.x[i] = make_rows(p, is_of_keys ? p->K : p->H, is_of_keys ? p->T2 : p->T);
+        if (i == O || i >= DQ)
+            send(&in.x[i]);
+        else
+            fill(&in.x[i], i == Q || i == K ? p->size : 1);
+    }
+    int64_t dim[3] = {p->B, p->H, p->T}, stride[3] = {(int64_t)p->H * p->T, p->T, 1};
+    in.lse = make_operand(CUDA_DTYPE_F32, 3, dim, stride, 0);
+    expect_cuda(cudaMalloc(&in.workspace, (size_t)(p->B * p->H) * (size_t)(p->T + 256) * 8),
+                "memory for workspace");
+    return in;
+}
+static void release_instance(instance *in) {
+    for (int i = 0; i < OPERANDS; i++)
+        release(&in->x[i]);
+    release(&in->lse);
+    cudaFree(in->workspace);
+}
+
+static void run_forward(const instance *in, cudaStream_t stream) {
+    cuda_tensor inputs[3] = {in->x[Q].t, in->x[K].t, in->x[V].t};
+    cuda_tensor outputs[2] = {in->x[O].t, in->lse.t};
+    cuda_args args = {3, 2, inputs, outputs, &in->attributes, in->workspace};
+    if (in->p.type == CUDA_DTYPE_F32)
+        dyno_attention_cuda_f32(&args, stream);
+    else
+        dyno_attention_cuda(&args, stream);
+}
+static void run_backward(const instance *in, cudaStream_t stream) {
+    cuda_tensor inputs[6] = {in->x[Q].t, in->x[K].t,  in->x[V].t,
+                             in->x[O].t, in->x[DO].t, in->lse.t};
+    cuda_tensor outputs[3] = {in->x[DQ].t, in->x[DK].t, in->x[DV].t};
+    cuda_args args = {6, 3, inputs, outputs, &in->attributes, in->workspace};
+    if (in->p.type == CUDA_DTYPE_F32)
+        dyno_attention_gradient_cuda_f32(&args, stream);
+    else
+        dyno_attention_gradient_cuda(&args, stream);
+}
+
+/* ---- the same in double ---- */
+
+static double dot(const operand *x, int b, int h, int i, const operand *y, int h2, int j) {
+    double sum = 0;
+    for (int64_t d = 0; d < x->t.shape.dim[3]; d++)
+        sum += number(x, b, h, i, d) * number(y, b, h2, j, d);
+    return sum;
+}
+static bool sees(const problem *p, int i, int j) { return !p->is_causal || j <= i + p->T2 - p->T; }
+
+/* How far an output is off: the largest difference over the largest number, among rows looked at.
+ */
+typedef struct deviation {
+    double difference, size;
+} deviation;
+static void compare(deviation *d, double got, double want) {
+    double off = fabs(got - want);
+    if (!(off <= d->difference)) /* NaN stays */
+        d->difference = off;
+    if (fabs(want) > d->size)
+        d->size = fabs(want);
+}
+
+typedef struct deviations {
+    deviation of[OPERANDS], lse;
+} deviations;
+
+/* O and LSE of one query; dQ from the LSE the kernel gave. */
+static void check_query(const instance *in, int b, int h, int i, double *work, deviations *out) {
+    const problem *p = &in->p;
+    int kv = h / (p->H / p->K), S = p->S;
+    double scale = in->attributes.scale, top = -INFINITY, sum = 0, mean = 0;
+    double *s = work, *o = work + p->T2, *dq = o + S;
+    for (int j = 0; j < p->T2; j++) {
+        s[j] = sees(p, i, j) ? scale * dot(&in->x[Q], b, h, i, &in->x[K], kv, j) : -INFINITY;
+        top = fmax(top, s[j]);
+    }
+    for (int d = 0; d < S; d++)
+        o[d] = dq[d] = 0;
+    for (int j = 0; j < p->T2; j++)
+        sum += s[j] == -INFINITY ? 0 : exp(s[j] - top);
+    for (int j = 0; j < p->T2; j++)
+        for (int d = 0; d < S && s[j] != -INFINITY; d++)
+            o[d] += exp(s[j] - top) / sum * number(&in->x[V], b, kv, j, d);
+    double want = sum == 0 ? -INFINITY : top + log(sum), lse = number(&in->lse, b, h, i, 0);
+    if (want == -INFINITY && lse == -INFINITY)
+        want = lse = 0;
+    compare(&out->lse, lse, want);
+    for (int d = 0; d < S; d++) {
+        compare(&out->of[O], number(&in->x[O], b, h, i, d), o[d]);
+        mean += number(&in->x[O], b, h, i, d) * number(&in->x[DO], b, h, i, d);
+    }
+    for (int j = 0; j < p->T2; j++) {
+        if (s[j] == -INFINITY)
+            continue;
+        double weight = exp(s[j] - lse);
+        double ds = scale * weight * (dot(&in->x[DO], b, h, i, &in->x[V], kv, j) - mean);
+        for (int d = 0; d < S; d++)
+            dq[d] += ds * number(&in->x[K], b, kv, j, d);
+    }
+    for (int d = 0; d < S; d++)
+        compare(&out->of[DQ], number(&in->x[DQ], b, h, i, d), dq[d]);
+}
+
+static void check_key(const instance *in, int b, int kv, int j, double *work, deviations *out) {
+    const problem *p = &in->p;
+    int S = p->S, group = p->H / p->K;
+    double scale = in->attributes.scale, *dk = work, *dv = work + S;
+    for (int d = 0; d < S; d++)
+        dk[d] = dv[d] = 0;
+    for (int h = kv * group; h < (kv + 1) * group; h++)
+        for (int i = 0; i < p->T; i++) {
+            double lse = number(&in->lse, b, h, i, 0), mean = 0;
+            if (!sees(p, i, j) || lse == -INFINITY)
+                continue;
+            for (int d = 0; d < S; d++)
+                mean += number(&in->x[O], b, h, i, d) * number(&in->x[DO], b, h, i, d);
+            double weight = exp(scale * dot(&in->x[Q], b, h, i, &in->x[K], kv, j) - lse);
+            double ds = scale * weight * (dot(&in->x[DO], b, h, i, &in->x[V], kv, j) - mean);
+            for (int d = 0; d < S; d++) {
+                dk[d] += ds * number(&in->x[Q], b, h, i, d);
+                dv[d] += weight * number(&in->x[DO], b, h, i, d);
+            }
+        }
+    for (int d = 0; d < S; d++) {
+        compare(&out->of[DK], number(&in->x[DK], b, kv, j, d), dk[d]);
+        compare(&out->of[DV], number(&in->x[DV], b, kv, j, d), dv[d]);
+    }
+}
+
+/* Every row of small problems, some rows of large ones. */
+static void check_rows(const instance *in, int most, deviations *out) {
+    const problem *p = &in->p;
+    double *work = (double *)malloc(sizeof(double) * (size_t)(p->T2 + 2 * p->S));
+    int queries = p->B * p->H * p->T, keys = p->B * p->K * p->T2;
+    for (int n = 0; n < queries && n < most; n++) {
+        int at = queries <= most ? n : below(queries);
+        check_query(in, at / p->T / p->H, at / p->T % p->H, at % p->T, work, out);
+    }
+    for (int n = 0; n < keys && n < most; n++) {
+        int at = keys <= most ? n : below(keys);
+        check_key(in, at / p->T2 / p->K, at / p->T2 % p->K, at % p->T2, work, out);
+    }
+    free(work);
+}
+
+/* Gaps between strided rows must be what they were: 0xff. */
+static int gaps_are_whole(const operand *o) {
+    char *seen = (char *)calloc(o->bytes, 1);
+    const int64_t *n = o->t.shape.dim;
+    for (int64_t b = 0; b < n[0]; b++)
+        for (int64_t h = 0; h < n[1]; h++)
+            for (int64_t i = 0; i < n[2]; i++)
+                memset(seen + (element(o, b, h, i, 0) - o->host), 1,
+                       (size_t)(n[3] * bytes_of(o->t.type)));
+    int is_whole = 1;
+    for (size_t i = 0; i < o->bytes; i++)
+        is_whole = is_whole && (seen[i] || (unsigned char)o->host[i] == 0xff);
+    free(seen);
+    return is_whole;
+}
+
+static const char *const type_names[] = {"f64", "f32", "bf16", "f16"};
+static const char *const layout_names[] = {"dense", "tokens", "padded"};
+static const char *const operand_names[] = {"Q", "K", "V", "O", "dO", "dQ", "dK", "dV"};
+
+static void print_problem(const problem *p) {
+    printf("b%d h%d/%d n%dx%d d%d %s %s %s size %g", p->B, p->H, p->K, p->T, p->T2, p->S,
+           p->is_causal ? "causal" : "full", type_names[p->type], layout_names[p->layout], p->size);
+}
+
+static int check(const problem *p, int most_rows) {
+    instance in = make_instance(p);
+    run_forward(&in, NULL);
+    run_backward(&in, NULL);
+    expect_cuda(cudaDeviceSynchronize(), "running the kernels");
+    fetch(&in.lse);
+    deviations off = {};
+    for (int i = 0; i < OPERANDS; i++)
+        fetch(&in.x[i]);
+    check_rows(&in, most_rows, &off);
+    /* Rounding of P and dS to the type, relative to the largest number. Scores of hundreds make
+     * LSE's own rounding show, and gradients vanish but for it. */
+    double floor = 0.2 * p->size;
+    double limit = p->type == CUDA_DTYPE_F32 ? 2e-5 : p->type == CUDA_DTYPE_F16 ? 3e-3 : 1.5e-2;
+    if (p->size > 3)
+        limit *= p->type == CUDA_DTYPE_F32 ? 100 : 2;
+    int failures = 0;
+    for (int i = O; i < OPERANDS; i++) {
+        if (i == DO)
+            continue;
+        double error = off.of[i].difference / fmax(off.of[i].size, floor);
+        if (error <= limit && gaps_are_whole(&in.x[i]))
+            continue;
+        print_problem(p);
+        printf(": %s is off by %g (limit %g)%s\n", operand_names[i], error, limit,
+               gaps_are_whole(&in.x[i]) ? "" : ", and memory beside it was written");
+        failures++;
+    }
+    if (!(off.lse.difference <= 1e-5 * fmax(off.lse.size, 10))) {
+        print_problem(p);
+        printf(": LSE is off by %g of %g\n", off.lse.difference, off.lse.size);
+        failures++;
+    }
+    /* Again: the same bits. */
+    char *before[OPERANDS] = {};
+    for (int i = O; i < OPERANDS; i++) {
+        before[i] = (char *)malloc(in.x[i].bytes);
+        memcpy(before[i], in.x[i].host, in.x[i].bytes);
+    }
+    run_forward(&in, NULL);
+    run_backward(&in, NULL);
+    for (int i = O; i < OPERANDS; i++) {
+        fetch(&in.x[i]);
+        if (memcmp(before[i], in.x[i].host, in.x[i].bytes) != 0) {
+            print_problem(p);
+            printf(": %s has other bits the second time\n", operand_names[i]);
+            failures++;
+        }
+        free(before[i]);
+    }
+    release_instance(&in);
+    return failures;
+}
+
+static problem draw_problem(int round, int longest) {
+    static const int heads[] = {8,  16, 20,  32,  40,  64,  64,  72,
+                                80, 96, 100, 128, 128, 160, 192, 256};
+    static const int lengths[] = {1,  2,   3,   15,  16,  17,  63,  64,
+                                  65, 127, 128, 129, 191, 193, 256, 300};
+    static const int types[] = {CUDA_DTYPE_BF16, CUDA_DTYPE_BF16, CUDA_DTYPE_F16, CUDA_DTYPE_F32};
+    problem p = {};
+    p.S = heads[below(16)];
+    p.type = types[round % 4];
+    p.K = 1 + below(2);
+    p.H = p.K * (1 + below(3));
+    p.B = 1 + below(2);
+    do
+        p.T = below(2) ? lengths[below(16)] : 1 + below(longest);
+    while (p.T > longest);
+    do
+        p.T2 = below(3) ? p.T : below(2) ? lengths[below(16)] : 1 + below(longest);
+    while (p.T2 > longest);
+    p.is_causal = below(2);
+    p.layout = (enum layout)below(3);
+    p.size = below(6) ? 1 : 20;
+    return p;
+}
+
+static int check_all(int rounds, int longest) {
+    int failures = 0;
+    for (int round = 0; round < rounds; round++) {
+        problem p = draw_problem(round, longest);
+        failures += check(&p, 1000);
+    }
+    printf("%d drawn problems: %s\n", rounds, failures ? "FAILED" : "ok");
+    return failures;
+}
+
+/* ---- time ---- */
+
+static float milliseconds(const instance *in, void (*run)(const instance *, cudaStream_t),
+                          cudaStream_t stream) {
+    cudaEvent_t begin, end;
+    cudaEventCreate(&begin);
+    cudaEventCreate(&end);
+    float once = 0, all;
+    for (int i = 0; i < 3; i++) {
+        cudaEventRecord(begin, stream);
+        run(in, stream);
+        cudaEventRecord(end, stream);
+        cudaEventSynchronize(end);
+        cudaEventElapsedTime(&once, begin, end);
+    }
+    int reps = (int)(150 / fmax(once, 0.01));
+    reps = reps < 5 ? 5 : reps > 1000 ? 1000 : reps;
+    cudaEventRecord(begin, stream);
+    for (int i = 0; i < reps; i++)
+        run(in, stream);
+    cudaEventRecord(end, stream);
+    cudaEventSynchronize(end);
+    cudaEventElapsedTime(&all, begin, end);
+    return all / (float)reps;
+}
+
+static int time_all(void) {
+    static const struct {
+        problem p;
+        const char *goal;
+    } rows[] = {
+        {{1, 16, 16, 16384, 16384, 64, 1, CUDA_DTYPE_BF16, DENSE, 1}, "480 / 450"},
+        {{2, 16, 16, 8192, 8192, 128, 1, CUDA_DTYPE_BF16, DENSE, 1}, "620 / 520"},
+        {{2, 16, 16, 8192, 8192, 128, 0, CUDA_DTYPE_BF16, DENSE, 1}, "660 / 560"},
+        {{4, 16, 16, 4096, 4096, 128, 1, CUDA_DTYPE_BF16, DENSE, 1}, "580 / 480"},
+        {{4, 32, 32, 4096, 4096, 64, 1, CUDA_DTYPE_BF16, DENSE, 1}, "430 / 400"},
+        {{4, 32, 32, 1024, 1024, 80, 1, CUDA_DTYPE_BF16, TOKENS, 1}, "280 / 230"},
+        {{4, 12, 12, 512, 512, 64, 1, CUDA_DTYPE_BF16, TOKENS, 1}, "0.020 / 0.050 ms"},
+        {{4, 25, 25, 512, 512, 64, 1, CUDA_DTYPE_BF16, TOKENS, 1}, ""},
+        {{4, 32, 32, 512, 512, 80, 1, CUDA_DTYPE_BF16, TOKENS, 1}, ""},
+        {{4, 32, 8, 2048, 2048, 128, 1, CUDA_DTYPE_F16, TOKENS, 1}, ""},
+        {{4, 16, 16, 2048, 2048, 256, 1, CUDA_DTYPE_BF16, TOKENS, 1}, ""},
+        {{4, 12, 12, 512, 512, 64, 1, CUDA_DTYPE_F32, TOKENS, 1}, ""},
+        {{1, 16, 16, 4096, 4096, 64, 1, CUDA_DTYPE_F32, DENSE, 1}, ""},
+    };
+    cudaStream_t stream;
+    cudaStreamCreate(&stream);
+    int failures = 0;
+    printf("%-44s %10s %8s %10s %8s  goal (TFLOP/s forward / backward)\n", "case", "forward ms",
+           "TFLOP/s", "back. ms", "TFLOP/s");
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const problem *p = &rows[i].p;
+        failures += check(p, 24);
+        instance in = make_instance(p);
+        double flops = 4.0 * p->B * p->H * p->T * p->T2 * p->S / (p->is_causal ? 2 : 1);
+        float forward = milliseconds(&in, run_forward, stream);
+        float backward = milliseconds(&in, run_backward, stream);
+        char name[96];
+        snprintf(name, sizeof name, "b%d h%d/%d n%d d%d %s %s %s", p->B, p->H, p->K, p->T, p->S,
+                 p->is_causal ? "causal" : "full", type_names[p->type], layout_names[p->layout]);
+        printf("%-44s %10.4f %8.1f %10.4f %8.1f  %s\n", name, forward, flops / forward * 1e-9,
+               backward, 2.5 * flops / backward * 1e-9, rows[i].goal);
+        fflush(stdout);
+        expect_cuda(cudaGetLastError(), "timing");
+        release_instance(&in);
+    }
+    return failures;
+}
+
+int main(int argc, char **argv) {
+    const char *half = argc > 1 ? argv[1] : "";
+    int failures = 0;
+    if (strcmp(half, "time") != 0)
+        failures += argc > 3 ? check_all(atoi(argv[2]), atoi(argv[3])) : check_all(120, 300);
+    if (strcmp(half, "check") != 0)
+        failures += time_all();
+    printf(failures ? "%d FAILURES\n" : "all right\n", failures);
+    return failures != 0;
+}

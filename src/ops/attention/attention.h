@@ -1,0 +1,60 @@
+/* attention.h - exact attention that never holds the matrix of scores.
+ *
+ *   B batches, H query heads, K key/value heads (H a multiple of K: query head h reads key/value
+ *   head h / (H / K)), T queries, T2 keys, S head size
+ *
+ *   S_ij = scale * Q_i . K_j      P = softmax(S) over j      O = P V      LSE_i = log sum_j e^S_ij
+ *
+ * Causal: query i sees keys j <= i + T2 - T, so the last query sees all of them. A query that sees
+ * none has O = 0 and LSE = -infinity, and passes no gradient on. */
+#ifndef OPS_ATTENTION_H
+#define OPS_ATTENTION_H
+
+#include "graph/graph.h"
+#include "ops/kernel.h"
+
+enum { ATTENTION_MAX_HEAD_DIM = 256 };
+
+/* q [B,H,T,S], k and v [B,K,T2,S], of one type. Gives O like q; the producer's second output is
+ * LSE, f32 [B,H,T]. */
+value *build_attention_node(graph *g, value *q, value *k, value *v, bool is_causal, double scale);
+
+/* dQ, dK and dV, outputs 0 to 2 of the producer of what it returns, from what the node took
+ * and gave and the gradient of O, of q's type. */
+value *build_attention_gradient(graph *g, const node *attention, value *output_gradient);
+
+/* ---- for kernels ---- */
+
+/* Where operands stand, in both ops alike. */
+enum { ATTENTION_Q, ATTENTION_K, ATTENTION_V, ATTENTION_O, ATTENTION_DO, ATTENTION_LSE };
+
+typedef struct attention_problem {
+    int64_t batch, heads, kv_heads, queries, keys, head_dim;
+    int64_t group; /* query heads that share a key/value head */
+    bool is_causal;
+    float scale;
+} attention_problem;
+
+attention_problem attention_describe(const kernel_args *args);
+
+/* Keys that query i sees: the first so many. */
+static inline int64_t attention_visible_keys(const attention_problem *p, int64_t query) {
+    int64_t seen = p->is_causal ? query + 1 + p->keys - p->queries : p->keys;
+    return seen < 0 ? 0 : seen;
+}
+/* The first query that sees key j. */
+static inline int64_t attention_first_query(const attention_problem *p, int64_t key) {
+    int64_t first = p->is_causal ? key + p->queries - p->keys : 0;
+    return first < 0 ? 0 : first;
+}
+
+/* The reason when rows of operands are not dense or a head is too large, else NULL. */
+const char *attention_reject_layout(const kernel_args *args);
+
+extern const kernel attention_tiled, attention_gradient_tiled;
+
+void attention_reference(const node *n, const double *const *inputs, double *const *outputs);
+void attention_gradient_reference(const node *n, const double *const *inputs,
+                                  double *const *outputs);
+
+#endif

@@ -1,0 +1,57 @@
+/* attention_cuda.cuh - what the CUDA kernels of attention have in common. Symbols: attention.h. */
+#ifndef OPS_ATTENTION_ATTENTION_CUDA_CUH
+#define OPS_ATTENTION_ATTENTION_CUDA_CUH
+
+#include <stdint.h>
+
+#include "runtime/cuda/cuda_call.h"
+
+/* An operand [B, heads, rows, S]; strides in elements, that of the last dimension is 1. */
+typedef struct attention_rows {
+    void *data;
+    int64_t batch, head, row;
+} attention_rows;
+
+/* Both ops; of the forward, what has a d before it is empty. */
+typedef struct attention_call {
+    attention_rows q, k, v, o, d_o, d_q, d_k, d_v;
+    attention_rows lse; /* f32 [B, H, T]; its `row` is 1 */
+    float *mean;        /* workspace of the gradient, f32 [B, H, T]: D = rowsum(O dO) */
+    int type;           /* enum cuda_dtype */
+    int batch, heads, kv_heads, group;
+    int queries, keys, head_dim;
+    int is_causal;
+    float scale;
+    int is_aligned; /* rows of all operands begin at multiples of 16 bytes and end there */
+} attention_call;
+
+/* ---- ways to compute it; each enqueues ---- */
+
+void attention_forward_mma(const attention_call *call, cudaStream_t stream);
+void attention_backward_mma(const attention_call *call, cudaStream_t stream);
+void attention_forward_fma(const attention_call *call, cudaStream_t stream);
+void attention_backward_fma(const attention_call *call, cudaStream_t stream);
+/* call->mean from O and dO. */
+void attention_backward_means(const attention_call *call, cudaStream_t stream);
+
+/* ---- in kernels ---- */
+
+static const float LOG2_E = 1.4426950408889634f, LN_2 = 0.6931471805599453f;
+
+/* The first keys that a query sees are these many. */
+__device__ __forceinline__ int visible_keys(const attention_call &call, int query) {
+    int seen = call.is_causal ? query + 1 + call.keys - call.queries : call.keys;
+    return seen < 0 ? 0 : seen < call.keys ? seen : call.keys;
+}
+/* The first query that sees a key. */
+__device__ __forceinline__ int first_query(const attention_call &call, int key) {
+    int first = call.is_causal ? key + call.queries - call.keys : 0;
+    return first < 0 ? 0 : first;
+}
+
+template <typename NUMBER>
+__device__ __forceinline__ NUMBER *rows_of(const attention_rows &rows, int batch, int head) {
+    return (NUMBER *)rows.data + batch * rows.batch + head * rows.head;
+}
+
+#endif

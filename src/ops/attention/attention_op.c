@@ -1,0 +1,243 @@
+#include "graph/op.h"
+#include "ops/add/add.h"
+#include "ops/attention/attention.h"
+#include "ops/broadcast/broadcast.h"
+#include "ops/cast/cast.h"
+#include "ops/multiply/multiply.h"
+#include "ops/op_list.h"
+#include "ops/reshape/reshape.h"
+#include "ops/scale/scale.h"
+
+static dyno_status check_operands(const node *n) {
+    RETURN_IF_FAILED(node_require_attribute(n, "causal", ATTRIBUTE_INTEGER));
+    RETURN_IF_FAILED(node_require_attribute(n, "scale", ATTRIBUTE_REAL));
+    const value *q = n->inputs[ATTENTION_Q], *k = n->inputs[ATTENTION_K],
+                *v = n->inputs[ATTENTION_V];
+    const shape *a = &q->shape, *b = &k->shape;
+    bool fits = a->rank == 4 && b->rank == 4 && shape_equal(b, &v->shape) &&
+                a->dim[0] == b->dim[0] && a->dim[1] % b->dim[1] == 0 && a->dim[3] == b->dim[3];
+    if (!fits)
+        return dyno_fail(DYNO_INVALID,
+                         "queries are [%s], keys [%s], values [%s]; want [B,H,T,S] and twice "
+                         "[B,K,T2,S], H a multiple of K",
+                         shape_format(a).text, shape_format(b).text, shape_format(&v->shape).text);
+    if (!dtype_is_float(q->type) || k->type != q->type || v->type != q->type)
+        return dyno_fail(DYNO_INVALID, "queries are %s, keys %s, values %s; want one float type",
+                         dtype_name(q->type), dtype_name(k->type), dtype_name(v->type));
+    return DYNO_OK;
+}
+
+static value_type log_sum_exp_type(const node *n) {
+    const shape *q = &n->inputs[ATTENTION_Q]->shape;
+    return (value_type){DTYPE_F32, SHAPE(q->dim[0], q->dim[1], q->dim[2])};
+}
+
+static dyno_status infer(const node *n, value_type *outputs) {
+    RETURN_IF_FAILED(check_operands(n));
+    outputs[0] = (value_type){n->inputs[ATTENTION_Q]->type, n->inputs[ATTENTION_Q]->shape};
+    outputs[1] = log_sum_exp_type(n);
+    return DYNO_OK;
+}
+
+static dyno_status infer_gradient(const node *n, value_type *outputs) {
+    RETURN_IF_FAILED(check_operands(n));
+    const value *q = n->inputs[ATTENTION_Q], *lse = n->inputs[ATTENTION_LSE];
+    for (int i = ATTENTION_O; i <= ATTENTION_DO; i++)
+        if (!shape_equal(&n->inputs[i]->shape, &q->shape) || n->inputs[i]->type != q->type)
+            return dyno_fail(DYNO_INVALID, "O or dO is %s[%s]; want %s[%s]",
+                             dtype_name(n->inputs[i]->type),
+                             shape_format(&n->inputs[i]->shape).text, dtype_name(q->type),
+                             shape_format(&q->shape).text);
+    value_type want = log_sum_exp_type(n);
+    if (!shape_equal(&lse->shape, &want.shape) || lse->type != want.type)
+        return dyno_fail(DYNO_INVALID, "LSE is %s[%s]; want f32[%s]", dtype_name(lse->type),
+                         shape_format(&lse->shape).text, shape_format(&want.shape).text);
+    for (int i = ATTENTION_Q; i <= ATTENTION_V; i++)
+        outputs[i] = (value_type){n->inputs[i]->type, n->inputs[i]->shape};
+    return DYNO_OK;
+}
+
+/* Two products of 2 S for each score; of T queries and as many keys half the scores when causal. */
+static double forward_flops(const node *n) {
+    const shape *q = &n->inputs[ATTENTION_Q]->shape, *k = &n->inputs[ATTENTION_K]->shape;
+    double T = (double)q->dim[2], T2 = (double)k->dim[2], scores = T * T2;
+    if (attribute_integer(&n->attributes, "causal"))
+        scores = T > T2 ? T2 * T2 / 2 : scores - T * T / 2;
+    return 4 * (double)q->dim[0] * (double)q->dim[1] * scores * (double)q->dim[3];
+}
+
+static op_cost cost(const node *n) {
+    op_cost cost = op_cost_streaming(n, 0);
+    cost.flops = forward_flops(n);
+    return cost;
+}
+
+/* Five products instead of two. */
+static op_cost gradient_cost(const node *n) {
+    op_cost cost = op_cost_streaming(n, 0);
+    cost.flops = 2.5 * forward_flops(n);
+    return cost;
+}
+
+/* What a loss on LSE itself sends back, too rare for an op of its own: with P = dLSE_i / dS_ij,
+ *   dQ = scale * c P K,  attention whose values are the keys    (c: the gradient of LSE)
+ *   dK = scale * P^T c Q,  the gradient of values when c Q comes from above. */
+static void log_sum_exp_gradient(graph *g, const node *n, value *c, const bool *wanted,
+                                 value **dx) {
+    value *q = n->inputs[ATTENTION_Q], *k = n->inputs[ATTENTION_K];
+    const shape *s = &q->shape;
+    shape column = SHAPE(s->dim[0], s->dim[1], s->dim[2], 1);
+    bool is_causal = attribute_integer(&n->attributes, "causal") != 0;
+    double scale = attribute_real(&n->attributes, "scale");
+    c = build_broadcast(g, build_reshape(g, c, &column), s);
+    if (wanted[ATTENTION_Q]) {
+        value *mean_key = build_attention_node(g, q, k, k, is_causal, scale);
+        value *dq = build_multiply(g, build_cast(g, mean_key, DTYPE_F32), c);
+        dx[ATTENTION_Q] = build_cast(g, build_scale(g, dq, scale), q->type);
+    }
+    if (wanted[ATTENTION_K]) {
+        value *from_above = build_multiply(g, build_cast(g, q, DTYPE_F32), c);
+        value *dk = build_attention_gradient(g, n, build_cast(g, from_above, q->type))
+                        ->producer->outputs[2];
+        dk = build_scale(g, build_cast(g, dk, DTYPE_F32), scale);
+        dx[ATTENTION_K] = build_cast(g, dk, k->type);
+    }
+}
+
+static void gradient(graph *g, const node *n, value *const *dy, const bool *wanted, value **dx) {
+    value *through_o[3] = {0}, *through_lse[3] = {0};
+    dtype type = n->inputs[ATTENTION_Q]->type;
+    if (dy[0] && (wanted[0] || wanted[1] || wanted[2])) {
+        value *from_above = dy[0]->type == type ? dy[0] : build_cast(g, dy[0], type);
+        const node *made = build_attention_gradient(g, n, from_above)->producer;
+        for (int i = ATTENTION_Q; i <= ATTENTION_V; i++)
+            through_o[i] = made->outputs[i];
+    }
+    if (dy[1])
+        log_sum_exp_gradient(g, n, dy[1], wanted, through_lse);
+    for (int i = ATTENTION_Q; i <= ATTENTION_V; i++) {
+        if (!wanted[i])
+            continue;
+        dx[i] = through_o[i] && through_lse[i] ? build_add(g, through_o[i], through_lse[i])
+                : through_o[i]                 ? through_o[i]
+                                               : through_lse[i];
+        /* Values have no part in LSE. */
+        if (!dx[i])
+            dx[i] = build_scale(g, n->inputs[i], 0);
+    }
+}
+
+/* ---- CUDA ---- */
+
+static const char *reject_cuda(const kernel_args *args, bool is_f32) {
+    if ((args->inputs[ATTENTION_Q].type == DTYPE_F32) != is_f32)
+        return is_f32 ? "takes f32" : "takes bf16 and f16";
+    if (!(attribute_real(args->attributes, "scale") > 0))
+        return "the scale must be above 0";
+    attention_problem p = attention_describe(args);
+    int64_t most = INT32_MAX / 2;
+    if (p.queries > most || p.keys > most ||
+        p.batch * p.heads * (1 + (p.queries > p.keys ? p.queries : p.keys) / 16) > most)
+        return "there are more tiles than a grid has blocks";
+    return attention_reject_layout(args);
+}
+
+static const char *reject_low(const kernel_args *args) { return reject_cuda(args, false); }
+static const char *reject_f32(const kernel_args *args) { return reject_cuda(args, true); }
+
+/* D = rowsum(O dO). */
+static size_t gradient_workspace(const kernel_args *args) {
+    return (size_t)shape_elements(&args->inputs[ATTENTION_LSE].shape) * sizeof(float);
+}
+
+static const kernel attention_cuda = {.name = "attention_cuda",
+                                      .backend = BACKEND_CUDA,
+                                      .reject = reject_low,
+                                      .writes_strided = true};
+static const kernel attention_cuda_f32 = {.name = "attention_cuda_f32",
+                                          .backend = BACKEND_CUDA,
+                                          .reject = reject_f32,
+                                          .writes_strided = true};
+static const kernel attention_gradient_cuda = {.name = "attention_gradient_cuda",
+                                               .backend = BACKEND_CUDA,
+                                               .reject = reject_low,
+                                               .workspace_bytes = gradient_workspace,
+                                               .writes_strided = true};
+static const kernel attention_gradient_cuda_f32 = {.name = "attention_gradient_cuda_f32",
+                                                   .backend = BACKEND_CUDA,
+                                                   .reject = reject_f32,
+                                                   .workspace_bytes = gradient_workspace,
+                                                   .writes_strided = true};
+
+const op op_attention = {
+    .name = "attention",
+    .summary = "softmax(scale Q K^T) V without the matrix of scores, and its log-sum-exp",
+    .class = OP_CLASS_ATTENTION,
+    .input_count = 3,
+    .output_count = 2,
+    .infer = infer,
+    .gradient = gradient,
+    .cost = cost,
+    .reference = attention_reference,
+    .kernels =
+        (const kernel *const[]){&attention_tiled, &attention_cuda, &attention_cuda_f32, NULL}};
+
+const op op_attention_gradient = {
+    .name = "attention_gradient",
+    .summary = "attention's gradients of Q, K and V, from O, dO and the log-sum-exp",
+    .class = OP_CLASS_ATTENTION,
+    .input_count = 6,
+    .output_count = 3,
+    .infer = infer_gradient,
+    .cost = gradient_cost,
+    .reference = attention_gradient_reference,
+    .kernels = (const kernel *const[]){&attention_gradient_tiled, &attention_gradient_cuda,
+                                       &attention_gradient_cuda_f32, NULL}};
+
+value *build_attention_node(graph *g, value *q, value *k, value *v, bool is_causal, double scale) {
+    return graph_add_node(
+        g, &op_attention, (value *[]){q, k, v}, 3,
+        (attribute[]){ATTR_INTEGER("causal", is_causal), ATTR_REAL("scale", scale)}, 2);
+}
+
+value *build_attention_gradient(graph *g, const node *attention, value *output_gradient) {
+    value *const *in = attention->inputs, *const *out = attention->outputs;
+    return graph_add_node(
+        g, &op_attention_gradient,
+        (value *[]){in[ATTENTION_Q], in[ATTENTION_K], in[ATTENTION_V], out[0], output_gradient,
+                    out[1]},
+        6,
+        (attribute[]){ATTR_INTEGER("causal", attribute_integer(&attention->attributes, "causal")),
+                      ATTR_REAL("scale", attribute_real(&attention->attributes, "scale"))},
+        2);
+}
+
+attention_problem attention_describe(const kernel_args *args) {
+    const shape *q = &args->inputs[ATTENTION_Q].shape, *k = &args->inputs[ATTENTION_K].shape;
+    return (attention_problem){.batch = q->dim[0],
+                               .heads = q->dim[1],
+                               .kv_heads = k->dim[1],
+                               .queries = q->dim[2],
+                               .keys = k->dim[2],
+                               .head_dim = q->dim[3],
+                               .group = q->dim[1] / k->dim[1],
+                               .is_causal = attribute_integer(args->attributes, "causal") != 0,
+                               .scale = (float)attribute_real(args->attributes, "scale")};
+}
+
+static bool has_dense_rows(const tensor *t) {
+    int last = t->shape.rank - 1;
+    return t->stride[last] == 1 || t->shape.dim[last] == 1;
+}
+
+const char *attention_reject_layout(const kernel_args *args) {
+    dtype type = args->inputs[ATTENTION_Q].type;
+    if (type != DTYPE_F32 && type != DTYPE_BF16 && type != DTYPE_F16)
+        return "takes f32, bf16 and f16";
+    if (args->inputs[ATTENTION_Q].shape.dim[3] > ATTENTION_MAX_HEAD_DIM)
+        return "the head size is above 256";
+    for (int i = 0; i < args->input_count; i++)
+        if (!has_dense_rows(&args->inputs[i]))
+            return "rows must be dense";
+    return NULL;
+}
