@@ -69,7 +69,7 @@ fusion_read fusion_read_of(const node *n, int index, fusion_space s) {
         const node *view = v->producer;
         value *below = view->inputs[0];
         const shape *from = &below->shape, *to = &v->shape;
-        if (view->op == &op_transpose)
+        if (view->op == &op_transpose || view->op == &op_split)
             return read;
         if (view->op == &op_reshape) {
             fusion_space a = space_of_shape(from), b = space_of_shape(to);

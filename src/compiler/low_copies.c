@@ -35,21 +35,53 @@ value *low_copy_find(const graph *g, const value *parameter) {
     return NULL;
 }
 
+static value *add_copy(graph *g, const value *parameter, dtype type) {
+    value *copy = graph_add_leaf(g, ROLE_PARAMETER, type, &parameter->shape,
+                                 arena_format(g->memory, LOW_COPY_PREFIX "%s", parameter->name));
+    if (parameter->family)
+        graph_join_family(g, &copy, 1,
+                          arena_format(g->memory, LOW_COPY_PREFIX "%s", parameter->family));
+    return copy;
+}
+
+static bool is_weight(const value *v) {
+    return !v->producer && v->role == ROLE_PARAMETER && !low_copy_is(v);
+}
+
+/* The parameter's low copy, added if there is none yet; NULL when there is one of another type. */
+static value *find_or_add(graph *g, const value *parameter, dtype type) {
+    value *copy = low_copy_find(g, parameter);
+    if (!copy)
+        copy = add_copy(g, parameter, type);
+    return copy->type == type ? copy : NULL;
+}
+
+/* What stands for a weight, or for weights side by side, in `type`; NULL for anything else. The
+ * concat that lays them side by side is then one of copies. */
+static value *stand_in(graph *g, value *v, dtype type) {
+    if (is_weight(v))
+        return find_or_add(g, v, type);
+    node *concat = v->producer;
+    if (!concat || concat->op != &op_concat || rewrite_count_uses(g, v) != 1)
+        return NULL;
+    for (int i = 0; i < concat->input_count; i++)
+        if (!is_weight(concat->inputs[i]) || !find_or_add(g, concat->inputs[i], type))
+            return NULL;
+    for (int i = 0; i < concat->input_count; i++)
+        concat->inputs[i] = find_or_add(g, concat->inputs[i], type);
+    return rewrite_infer_types(concat) == DYNO_OK ? v : NULL;
+}
+
 dyno_status low_copies_bind(graph *g) {
     bool *is_dropped = memory_allocate((size_t)g->node_count, sizeof *is_dropped);
     for (int i = 0; i < g->node_count; i++) {
         const node *n = g->nodes[i];
         value *made = n->outputs[0];
-        if (n->op != &op_cast || n->inputs[0]->producer || made->is_output ||
-            n->inputs[0]->role != ROLE_PARAMETER || low_copy_is(n->inputs[0]) ||
+        if (n->op != &op_cast || made->is_output ||
             (made->type != DTYPE_BF16 && made->type != DTYPE_F16))
             continue;
-        value *copy = low_copy_find(g, n->inputs[0]);
+        value *copy = stand_in(g, n->inputs[0], made->type);
         if (!copy)
-            copy =
-                graph_add_leaf(g, ROLE_PARAMETER, made->type, &made->shape,
-                               arena_format(g->memory, LOW_COPY_PREFIX "%s", n->inputs[0]->name));
-        if (copy->type != made->type)
             continue;
         rewrite_replace(g, made, copy);
         is_dropped[i] = true;
@@ -74,6 +106,7 @@ void low_copies_split(graph *g) {
             continue;
         v->name = arena_format(g->memory, WEIGHT_REST_PREFIX "%s", v->name);
         v->type = DTYPE_U16;
+        v->family = NULL; /* only copies are multiplied, and lie side by side for that */
     }
     free(is_read);
 }

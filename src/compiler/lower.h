@@ -11,4 +11,7 @@
  * and the message says, for each kernel of the op, why it declined. */
 NODISCARD dyno_status lower_graph(const graph *g, backend target, plan **out);
 
+/* The same, with values made straight where a concat or a reshape wants them (lower_place.h). */
+NODISCARD dyno_status lower_graph_placed(const graph *g, backend target, plan **out);
+
 #endif

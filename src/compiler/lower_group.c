@@ -235,7 +235,16 @@ static int last_read(const fused_kernel *k, int operand) {
     return last;
 }
 
-/* A full output may take over a dense full operand of its type that is not read any later. */
+static bool same_rows(const fused_output *a, const fused_operand *b) {
+    bool same = a->row_rank == b->row_rank;
+    for (int i = 0; i < a->row_rank && same; i++)
+        same = a->row_dim[i] == b->row_dim[i] &&
+               (a->row_dim[i] == 1 || a->row_stride[i] == b->row_stride[i]);
+    return same;
+}
+
+/* A full output may take over an operand of its type that lies as it does and is not read any
+ * later. */
 static uint64_t overwritable(const group_builder *b, int output) {
     const fused_kernel *k = &b->k;
     const fused_member *m = &k->members[k->outputs[output].member];
@@ -247,10 +256,9 @@ static uint64_t overwritable(const group_builder *b, int output) {
         return 0;
     for (int i = 0; i < k->operand_count && i < 64; i++) {
         const fused_operand *o = &k->operands[i];
-        bool is_full = (o->column_stride == 1 || k->columns == 1) &&
-                       (k->rows == 1 || (o->row_rank == 1 && o->row_stride[0] == k->columns));
-        if (is_full && o->type == m->type && last_read(k, i) <= m->stage &&
-            tensor_is_contiguous(&b->operands[i].layout))
+        bool is_full =
+            (o->column_stride == 1 || k->columns == 1) && same_rows(&k->outputs[output], o);
+        if (is_full && o->type == m->type && last_read(k, i) <= m->stage)
             bits |= (uint64_t)1 << i;
     }
     return bits;
@@ -321,8 +329,9 @@ dyno_status lower_group(lowering *l, int begin, int end) {
     plan_operand *outputs = memory_allocate(most, sizeof *outputs);
     for (int i = 0; i < b.k.output_count; i++) {
         const value *v = b.members[b.k.outputs[i].member]->outputs[0];
-        outputs[i] = lowering_place_dense(l, v, b.members[b.count - 1]->scope, l->p->launch_count);
+        outputs[i] = lowering_place_output(l, v, b.members[b.count - 1]->scope, l->p->launch_count);
         l->placed[v->id] = outputs[i];
+        lowering_adopt_role(l, v);
         fused_output *o = &b.k.outputs[i];
         o->row_rank = describe_rows(&outputs[i].layout, o->row_dim, o->row_stride);
         o->alignment = alignment_of(outputs[i].offset);

@@ -3,6 +3,7 @@
 #define COMPILER_LOWERING_H
 
 #include "base/text.h"
+#include "compiler/lower_place.h"
 #include "graph/graph.h"
 #include "ops/kernel.h"
 #include "plan/plan.h"
@@ -14,10 +15,19 @@ typedef struct lowering {
     plan_operand *placed; /* by value id */
     text source;          /* of generated kernels */
     bool *escapes;        /* by value id: a fused value that somebody outside its group reads */
+    placement *wanted; /* by value id: where it is to be made; NULL: all in memory of their own */
+    bool *is_begun;    /* by value id: it has memory already, in which others are being made */
 } lowering;
+
+/* Whether the kernel can write outputs that lie so. */
+bool lowering_can_write(const kernel *k, const kernel_args *args);
 
 /* A dense buffer of the value's own, born at that launch. */
 plan_operand lowering_place_dense(lowering *l, const value *v, int scope, int born);
+
+/* Where the value is to be made, by a launch of that number: memory of its own, or its place in
+ * another's. */
+plan_operand lowering_place_output(lowering *l, const value *v, int scope, int born);
 
 /* A buffer made for an activation may turn out to hold, through a view, something that lives
  * longer; its role follows the longest-lived value in it. */

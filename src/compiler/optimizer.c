@@ -112,18 +112,23 @@ typedef struct update_group {
     const char *scope;
 } update_group;
 
+/* Node `position` reads `v`, and what it may share memory with. */
+static void mark_reader(const value *v, int position, int *last) {
+    const node *n = v->producer;
+    last[v->id] = position;
+    for (int i = 0; n && i < n->input_count && (n->op->shares_inputs || (n->op->view && i == 0));
+         i++)
+        mark_reader(n->inputs[i], position, last);
+}
+
 /* By value id of leaves: the position of the last node that reads it or a view of it; -1. */
 static int *find_last_readers(const graph *g) {
     int *last = memory_allocate((size_t)g->value_count, sizeof *last);
     for (int i = 0; i < g->value_count; i++)
         last[i] = -1;
     for (int i = 0; i < g->node_count; i++)
-        for (int j = 0; j < g->nodes[i]->input_count; j++) {
-            const value *v = g->nodes[i]->inputs[j];
-            while (v->producer && v->producer->op->view)
-                v = v->producer->inputs[0];
-            last[v->id] = i;
-        }
+        for (int j = 0; j < g->nodes[i]->input_count; j++)
+            mark_reader(g->nodes[i]->inputs[j], i, last);
     return last;
 }
 

@@ -11,6 +11,7 @@
 #include "compiler/low_copies.h"
 #include "compiler/lower.h"
 #include "compiler/mark_saved.h"
+#include "compiler/merge_products.h"
 #include "compiler/rematerialize.h"
 #include "compiler/swap_attention.h"
 #include "compiler/swap_loss_head.h"
@@ -77,6 +78,10 @@ dyno_status attention_way_parse(const char *name, attention_way *way) {
 static dyno_status run_build(graph *g, const pipeline_options *options) {
     (void)options; /* the model has built the forward; this is where it is first looked at */
     return graph_status(g);
+}
+
+static dyno_status run_merge_products(graph *g, const pipeline_options *options) {
+    return options->mode == STEP_COMPILED ? merge_products(g) : DYNO_OK;
 }
 
 static dyno_status run_precision(graph *g, const pipeline_options *options) {
@@ -152,8 +157,9 @@ dyno_status pipeline_compile(graph *g, const pipeline_options *options, plan **o
         const char *name;
         dyno_status (*run)(graph *g, const pipeline_options *options);
     } passes[] = {
-        {"build", run_build},         /* the model's forward, as it came */
-        {"precision", run_precision}, /* casts by a policy per op */
+        {"build", run_build},                   /* the model's forward, as it came */
+        {"merge-products", run_merge_products}, /* compiled: one product for q, k and v */
+        {"precision", run_precision},           /* casts by a policy per op */
         {"attention", run_attention}, /* compiled: one op, the scores never exist together */
         {"autodiff", run_autodiff},   /* gradients of every parameter */
         {"casts", run_casts},         /* compiled: folded; weights' low copies kept across steps */
@@ -173,8 +179,9 @@ dyno_status pipeline_compile(graph *g, const pipeline_options *options, plan **o
         if (options->dump_after && strcmp(options->dump_after, passes[i].name) == 0)
             graph_print(g, options->dump);
     }
-    RETURN_IF_FAILED(lower_graph(g, options->target, out));
-    if (options->mode == STEP_COMPILED)
-        memory_plan_apply(*out);
+    if (options->mode == STEP_EAGER)
+        return lower_graph(g, options->target, out);
+    RETURN_IF_FAILED(lower_graph_placed(g, options->target, out));
+    memory_plan_apply(*out);
     return DYNO_OK;
 }

@@ -77,7 +77,10 @@ static bool *find_loss_inputs(const graph *g) {
     bool *feeds = memory_allocate((size_t)g->value_count, sizeof *feeds);
     for (int i = g->node_count - 1; i >= 0; i--) {
         const node *n = g->nodes[i];
-        if (n->op->class == OP_CLASS_LOSS || (n->op->view && feeds[n->outputs[0]->id]))
+        bool reaches = n->op->class == OP_CLASS_LOSS;
+        for (int j = 0; j < n->output_count && n->op->view; j++)
+            reaches = reaches || feeds[n->outputs[j]->id];
+        if (reaches)
             for (int j = 0; j < n->input_count; j++)
                 feeds[n->inputs[j]->id] = true;
     }

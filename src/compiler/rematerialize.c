@@ -17,6 +17,7 @@
  * across blocks. */
 #include "compiler/rematerialize.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -44,11 +45,14 @@ static void find_owners(rematerialization *r) {
     }
     for (int i = 0; i < g->node_count; i++) {
         const node *n = g->nodes[i];
-        tensor view;
-        if (!n->op->view || !n->op->view(n, &layout[n->inputs[0]->id], &view))
-            continue;
-        layout[n->outputs[0]->id] = view;
-        r->owner[n->outputs[0]->id] = r->owner[n->inputs[0]->id];
+        for (int j = 0; n->op->view && j < n->output_count; j++) {
+            tensor view;
+            int64_t offset = 0;
+            if (!n->op->view(n, j, &layout[n->inputs[0]->id], &view, &offset))
+                continue;
+            layout[n->outputs[j]->id] = view;
+            r->owner[n->outputs[j]->id] = r->owner[n->inputs[0]->id];
+        }
     }
     free(layout);
 }
@@ -61,12 +65,18 @@ static double bytes_of(const value *v) {
     return (double)shape_elements(&v->shape) * dtype_bytes(v->type);
 }
 
+/* What there is in memory of a value: less than its elements if it repeats some, less than its
+ * owner if it is a piece of that. */
+static double stored_bytes(const rematerialization *r, const value *v) {
+    return fmin(bytes_of(r->owner[v->id]), bytes_of(v));
+}
+
 /* A product worth running twice: its result takes several times the memory of its operands. */
 static bool is_expanding_product(const rematerialization *r, const node *n) {
     enum { LEAST_EXPANSION = 3 };
     if (n->op != &op_matmul || n->outputs[0]->shape.rank < 3)
         return false;
-    double operands = bytes_of(r->owner[n->inputs[0]->id]) + bytes_of(r->owner[n->inputs[1]->id]);
+    double operands = stored_bytes(r, n->inputs[0]) + stored_bytes(r, n->inputs[1]);
     return bytes_of(n->outputs[0]) >= LEAST_EXPANSION * operands;
 }
 
@@ -77,14 +87,15 @@ static bool is_small(const value *o) {
            bytes_of(o) * LEAST_REDUCTION <= bytes_of(n->inputs[0]);
 }
 
-/* Of a cast and what it was cast from, the smaller is the one to keep. */
+/* Of a cast and what it was cast from, the smaller is the one to keep; a piece of something larger
+ * counts as the piece, its neighbours being cast as well. */
 static void hold_cast_sources(rematerialization *r) {
     for (int i = r->g->node_count - 1; i >= 0; i--) {
         const node *n = r->g->nodes[i];
         if (n->phase != PHASE_FORWARD || n->op != &op_cast || !r->is_held[n->outputs[0]->id])
             continue;
         const value *source = r->owner[n->inputs[0]->id];
-        if (bytes_of(source) < bytes_of(n->outputs[0]))
+        if (stored_bytes(r, n->inputs[0]) < bytes_of(n->outputs[0]))
             r->is_held[source->id] = true;
     }
 }

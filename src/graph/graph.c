@@ -63,6 +63,19 @@ value *graph_add_leaf(graph *g, role r, dtype type, const shape *s, const char *
     return v;
 }
 
+void graph_join_family(graph *g, value *const *leaves, int count, const char *family) {
+    const char *name = arena_copy_string(g->memory, family);
+    for (int i = 0; i < count; i++) {
+        if (leaves[i]->producer || leaves[i]->role != leaves[0]->role ||
+            leaves[i]->type != leaves[0]->type)
+            fail_graph(g, dyno_fail(DYNO_INVALID,
+                                    "family '%s': value %d is no leaf, or of another role or type "
+                                    "than the first",
+                                    family, leaves[i]->id));
+        leaves[i]->family = name;
+    }
+}
+
 value *graph_add_node(graph *g, const op *kind, value *const *inputs, int input_count,
                       const attribute *items, int attribute_count) {
     node *n = arena_allocate(g->memory, 1, sizeof *n);

@@ -30,6 +30,8 @@ typedef struct value {
     shape shape;
     role role;
     const char *name; /* NULL when nobody named it */
+    /* Leaves of one family lie side by side in memory, in their order, in every plan; NULL: alone. */
+    const char *family;
     node *producer;   /* NULL for inputs, parameters and state */
     int output_index; /* which output of its producer it is */
     bool is_output;   /* kept alive to the end of the step, for the caller to read */
@@ -70,6 +72,9 @@ NODISCARD dyno_status graph_status(const graph *g);
 
 /* A value without producer. */
 value *graph_add_leaf(graph *g, role r, dtype type, const shape *s, const char *name);
+
+/* Makes a family of leaves of one role and type. */
+void graph_join_family(graph *g, value *const *leaves, int count, const char *family);
 
 /* Adds a node at the end; its outputs' types come from the op's shape rule. Attributes are
  * copied. Returns output 0; the others are value->producer->outputs[i]. */

@@ -45,7 +45,10 @@ void graph_print(const graph *g, text *out) {
         number[i] = next++;
         text_format(out, "%s ", role_name(v->role));
         print_type(v, number[i], out);
-        text_format(out, " \"%s\"\n", v->name);
+        text_format(out, " \"%s\"", v->name);
+        if (v->family)
+            text_format(out, " in \"%s\"", v->family);
+        text_append(out, "\n");
     }
     for (int i = 0; i < g->node_count; i++) {
         const node *n = g->nodes[i];
@@ -308,7 +311,11 @@ static dyno_status parse_line(parser *p) {
     shape s;
     RETURN_IF_FAILED(parse_typed(p, p->g->value_count, &type, &s));
     RETURN_IF_FAILED(parse_quoted(p, &name));
-    graph_add_leaf(p->g, r, type, &s, name);
+    value *leaf = graph_add_leaf(p->g, r, type, &s, name);
+    if (accept(p, "in")) {
+        RETURN_IF_FAILED(parse_quoted(p, &name));
+        graph_join_family(p->g, &leaf, 1, name);
+    }
     return graph_status(p->g);
 }
 

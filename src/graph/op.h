@@ -65,9 +65,13 @@ struct op {
      * dense arrays in row-major order; bool and integers are held as doubles too. */
     void (*reference)(const node *n, const double *const *inputs, double *const *outputs);
 
-    /* For ops that may give another view of input 0's memory instead of computing: fills *view
-     * from the input's layout, or answers false, and then a kernel copies. */
-    bool (*view)(const node *n, const tensor *input, tensor *view);
+    /* For ops that may give other views of input 0's memory instead of computing: fills *view, of
+     * that output, from the input's layout, or answers false, and then a kernel copies. *offset, in
+     * elements from the input's first, comes as 0. */
+    bool (*view)(const node *n, int output, const tensor *input, tensor *view, int64_t *offset);
+
+    /* The output may be the inputs' own memory, where they lie as it wants them. */
+    bool shares_inputs;
 
     /* inplace[i] is 1 + the input whose memory output i takes over; 0: memory of its own. */
     signed char inplace[OP_MAX_OUTPUTS];

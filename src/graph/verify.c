@@ -29,10 +29,10 @@ static bool belongs_to(const graph *g, const value *v) {
 /* The node that overwrote the value, or what it may be a view of; -1 when none did. */
 static int overwritten_at(const history *seen, const value *v) {
     int position = seen->overwritten_at[v->id];
-    while (position < 0 && v->producer && v->producer->op->view) {
-        v = v->producer->inputs[0];
-        position = seen->overwritten_at[v->id];
-    }
+    const node *n = v->producer;
+    for (int i = 0; position < 0 && n && i < n->input_count; i++)
+        if (n->op->shares_inputs || (n->op->view && i == 0))
+            position = overwritten_at(seen, n->inputs[i]);
     return position;
 }
 

@@ -28,6 +28,7 @@ typedef struct builder {
     const model_config *config;
     int64_t B, T;
     int next_parameter;
+    int64_t layer; /* being built */
     /* Made once, used by every layer. */
     rope_table rope;
     attention_mask mask;
@@ -37,6 +38,13 @@ typedef struct builder {
 static value *next_parameter(builder *b) {
     model_parameter p = model_parameter_at(b->config, b->next_parameter++);
     return graph_add_leaf(b->g, ROLE_PARAMETER, DTYPE_F32, &p.shape, p.name);
+}
+
+/* Weights of products of one x, side by side, so that one product can do for all of them. */
+static void join_family(builder *b, value *const *weights, int count, const char *name) {
+    graph_join_family(
+        b->g, weights, count,
+        arena_format(b->g->memory, "model.layers.%lld.%s", (long long)b->layer, name));
 }
 
 /* y = x W^T */
@@ -93,6 +101,7 @@ static value *attention(builder *b, value *x) {
     int outer = graph_enter_scope(b->g, "attn");
     value *wq = next_parameter(b), *wk = next_parameter(b), *wv = next_parameter(b);
     value *wo = next_parameter(b);
+    join_family(b, (value *[]){wq, wk, wv}, 3, "self_attn.qkv_proj.weight");
     value *q = rotate(b, split_heads(b, linear(b, "q", x, wq), c->heads));
     value *k = rotate(b, split_heads(b, linear(b, "k", x, wk), c->kv_heads));
     value *v = split_heads(b, linear(b, "v", x, wv), c->kv_heads);
@@ -108,6 +117,7 @@ static value *swiglu(builder *b, value *x) {
     graph *g = b->g;
     int outer = graph_enter_scope(g, "mlp");
     value *wg = next_parameter(b), *wu = next_parameter(b), *wd = next_parameter(b);
+    join_family(b, (value *[]){wg, wu}, 2, "mlp.gate_up_proj.weight");
     value *gate = linear(b, "gate", x, wg), *up = linear(b, "up", x, wu);
     int inner = graph_enter_scope(g, "swiglu");
     value *silu = build_multiply(g, gate, build_sigmoid(g, gate));
@@ -137,6 +147,7 @@ static void build_layer(builder *b, int64_t index, value **x) {
     char scope[32];
     snprintf(scope, sizeof scope, "layers.%lld", (long long)index);
     int outer = graph_enter_scope(b->g, scope);
+    b->layer = index;
     *x = residual_add(b, *x, attention(b, rmsnorm(b, "attn_norm", *x)));
     *x = residual_add(b, *x, swiglu(b, rmsnorm(b, "mlp_norm", *x)));
     graph_leave_scope(b->g, outer);

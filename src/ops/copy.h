@@ -1,9 +1,13 @@
-/* copy.h - the kernel that makes a dense copy of a strided tensor of any type. */
+/* copy.h - moves elements of any type from one layout to another. */
 #ifndef OPS_COPY_H
 #define OPS_COPY_H
 
 #include "ops/kernel.h"
 
+/* Tensors of one type and shape, any strides; they share no memory. */
+void copy_tensor(const tensor *from, const tensor *to);
+
+/* Input 0 to output 0. */
 void copy_run(const kernel_args *args);
 
 /* The same on a GPU: input 0's elements in their order, whatever the two shapes. */

@@ -57,6 +57,19 @@ static void run_elements(void *context, int64_t begin, int64_t end) {
     run_row(context, offset, begin, end - begin);
 }
 
+/* Rows are written side by side. Of a strided output whose last dimension was of size 1, and so is
+ * gone, each element is a row. */
+static void separate_elements(walk *w) {
+    int rank = w->operand[0].shape.rank;
+    if (w->operand[0].stride[rank - 1] == 1 || w->operand[0].shape.dim[rank - 1] == 1)
+        return;
+    for (int i = 0; i < w->count; i++) {
+        w->operand[i].shape.dim[rank] = 1;
+        w->operand[i].stride[rank] = 1;
+        w->operand[i].shape.rank = rank + 1;
+    }
+}
+
 void elementwise_run(const kernel_args *args, elementwise_row *row) {
     walk w = {.count = 1 + args->input_count, .row = row};
     const attribute *s = attribute_find(args->attributes, "s");
@@ -65,6 +78,7 @@ void elementwise_run(const kernel_args *args, elementwise_row *row) {
     for (int i = 0; i < args->input_count; i++)
         w.operand[1 + i] = args->inputs[i];
     tensor_collapse(w.operand, w.count);
+    separate_elements(&w);
     const shape *collapsed = &w.operand[0].shape;
     int64_t inner = collapsed->dim[collapsed->rank - 1];
     if (collapsed->rank == 1) {

@@ -29,6 +29,8 @@
     X(transpose)                                                                                   \
     X(broadcast)                                                                                   \
     X(detach)                                                                                      \
+    X(split)                                                                                       \
+    X(concat)                                                                                      \
     X(fill)                                                                                        \
     X(iota)                                                                                        \
     X(matmul)                                                                                      \

@@ -22,16 +22,48 @@
  * An output takes over the buffer of an input that dies at the same launch. The two become one
  * buffer, born with the first and alive until the last use of the second. */
 
-static bool same_elements(const plan_operand *a, const plan_operand *b) {
-    return a->offset == 0 && b->offset == 0 && tensor_is_contiguous(&a->layout) &&
-           tensor_is_contiguous(&b->layout) &&
-           dtype_bytes(a->layout.type) == dtype_bytes(b->layout.type) &&
-           shape_elements(&a->layout.shape) == shape_elements(&b->layout.shape);
+static bool same_layout(const tensor *a, const tensor *b) {
+    if (!shape_equal(&a->shape, &b->shape))
+        return false;
+    for (int i = 0; i < a->shape.rank; i++)
+        if (a->shape.dim[i] != 1 && a->stride[i] != b->stride[i])
+            return false;
+    return true;
 }
 
-/* Whether output `o` of launch `index` may be written over input `i`: the kernel allows it, the
- * buffer dies here, all that reads it here reads it in the order in which the output is written,
- * and no other output has taken it over. */
+/* Whether element by element they would be the same bytes, if their buffers were one. */
+static bool same_elements(const plan_operand *a, const plan_operand *b) {
+    tensor x = a->layout, y = b->layout;
+    tensor_collapse(&x, 1);
+    tensor_collapse(&y, 1);
+    return a->offset == b->offset && dtype_bytes(x.type) == dtype_bytes(y.type) &&
+           same_layout(&x, &y);
+}
+
+/* Whether they would share no byte, as far as is easily seen: pieces of the columns of rows that
+ * lie alike. */
+static bool are_apart(const plan_operand *a, const plan_operand *b) {
+    if (a->offset > b->offset)
+        return are_apart(b, a);
+    tensor x = a->layout, y = b->layout;
+    tensor_collapse(&x, 1);
+    tensor_collapse(&y, 1);
+    int last = x.shape.rank - 1;
+    int64_t bytes = dtype_bytes(x.type), gap = b->offset - a->offset;
+    if (y.shape.rank != x.shape.rank || bytes != dtype_bytes(y.type) || x.stride[last] != 1 ||
+        y.stride[last] != 1 || gap < x.shape.dim[last] * bytes)
+        return false;
+    int64_t room = INT64_MAX; /* to the next row */
+    for (int i = 0; i < last; i++) {
+        if (x.shape.dim[i] != y.shape.dim[i] || x.stride[i] != y.stride[i])
+            return false;
+        room = x.stride[i] * bytes < room ? x.stride[i] * bytes : room;
+    }
+    return gap + y.shape.dim[last] * bytes <= room;
+}
+
+/* Whether the buffer of output `o` of launch `index` may become that of input `i`: it dies here,
+ * and wherever the launch would write over something it reads, the kernel allows it. */
 static bool can_overwrite(const plan *p, int index, int o, int i) {
     const plan_launch *l = &p->launches[index];
     const plan_operand *in = &l->inputs[i], *out = &l->outputs[o];
@@ -39,13 +71,17 @@ static bool can_overwrite(const plan *p, int index, int o, int i) {
     if (from->is_persistent || to->is_persistent || from == to || from->last_used != index ||
         to->born != index || from->bytes != to->bytes)
         return false;
-    for (int j = 0; j < l->input_count; j++)
-        if (l->inputs[j].buffer == in->buffer &&
-            (j >= 64 || !(l->overwrites[o] >> j & 1) || !same_elements(&l->inputs[j], out)))
+    for (int k = 0; k < l->output_count; k++) {
+        if (l->outputs[k].buffer == in->buffer)
             return false;
-    for (int j = 0; j < l->output_count; j++)
-        if (l->outputs[j].buffer == in->buffer || (j != o && l->outputs[j].buffer == out->buffer))
-            return false;
+        for (int j = 0; j < l->input_count && l->outputs[k].buffer == out->buffer; j++) {
+            if (l->inputs[j].buffer != in->buffer || are_apart(&l->inputs[j], &l->outputs[k]))
+                continue;
+            bool is_allowed = j < 64 && l->overwrites[k] >> j & 1;
+            if (!is_allowed || !same_elements(&l->inputs[j], &l->outputs[k]))
+                return false;
+        }
+    }
     return true;
 }
 
@@ -97,7 +133,7 @@ static void reuse_in_place(plan *p) {
                 int gone = l->outputs[o].buffer, stays = l->inputs[j].buffer;
                 merge(p, gone, stays);
                 merged[gone] = stays;
-                l->outputs[o].buffer = stays;
+                rename_launch(l, merged);
                 break;
             }
     }

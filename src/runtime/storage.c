@@ -11,10 +11,21 @@ typedef struct entry {
     block *memory;
 } entry;
 
+/* A value inside an entry that has another name: one of a family. */
+typedef struct part {
+    char *name;
+    block *memory; /* the entry's */
+    int64_t offset;
+    dtype type;
+    shape shape;
+} part;
+
 struct storage {
     memory_pool *pool;
     entry *entries;
     int count, capacity;
+    part *parts;
+    int part_count, part_capacity;
 };
 
 /* Entries outlive the plan that asked for them; this one stands in when they are released. */
@@ -28,6 +39,11 @@ storage *storage_create(memory_pool *pool) {
 
 static void release_entry(storage *s, int index) {
     entry *e = &s->entries[index];
+    for (int i = s->part_count - 1; i >= 0; i--)
+        if (s->parts[i].memory == e->memory) {
+            free(s->parts[i].name);
+            s->parts[i] = s->parts[--s->part_count];
+        }
     memory_pool_release(s->pool, &no_plan, &e->what, -1, e->memory);
     free(e->name);
     *e = s->entries[--s->count];
@@ -39,6 +55,7 @@ void storage_destroy(storage *s) {
     while (s->count)
         release_entry(s, s->count - 1);
     free(s->entries);
+    free(s->parts);
     free(s);
 }
 
@@ -47,6 +64,33 @@ static entry *find_entry(const storage *s, const char *name) {
         if (strcmp(s->entries[i].name, name) == 0)
             return &s->entries[i];
     return NULL;
+}
+
+static part *find_part(const storage *s, const char *name) {
+    for (int i = 0; i < s->part_count; i++)
+        if (strcmp(s->parts[i].name, name) == 0)
+            return &s->parts[i];
+    return NULL;
+}
+
+/* The plan's names for what lies inside entries. */
+static void add_parts(storage *s, const plan *p) {
+    for (int i = 0; i < p->name_count; i++) {
+        const plan_operand *operand = &p->names[i].operand;
+        const plan_buffer *b = &p->buffers[operand->buffer];
+        if (!b->is_persistent || strcmp(b->name, p->names[i].name) == 0)
+            continue;
+        part *there = find_part(s, p->names[i].name);
+        if (!there) {
+            MEMORY_GROW(s->parts, s->part_count, s->part_capacity);
+            there = &s->parts[s->part_count++];
+            there->name = memory_copy_string(p->names[i].name);
+        }
+        there->memory = find_entry(s, b->name)->memory;
+        there->offset = operand->offset;
+        there->type = operand->layout.type;
+        there->shape = operand->layout.shape;
+    }
 }
 
 dyno_status storage_add_plan(storage *s, const plan *p) {
@@ -78,7 +122,9 @@ dyno_status storage_add_plan(storage *s, const plan *p) {
         device *d = memory_pool_device(s->pool);
         d->functions->clear(d, memory_pool_address(s->pool, memory), b->bytes);
     }
-    if (status != DYNO_OK)
+    if (status == DYNO_OK)
+        add_parts(s, p);
+    else
         storage_shrink(s, before);
     return status;
 }
@@ -90,36 +136,44 @@ void storage_shrink(storage *s, int count) {
         release_entry(s, s->count - 1);
 }
 
-void storage_keep_parameters(storage *s, const plan *p) {
-    for (int i = s->count - 1; i >= 0; i--) {
-        const plan_operand *wanted = plan_find_name(p, s->entries[i].name);
-        if (s->entries[i].what.role != ROLE_PARAMETER || !wanted ||
-            p->buffers[wanted->buffer].bytes != s->entries[i].what.bytes)
-            release_entry(s, i);
+static bool has_parameter(const plan *p, const plan_buffer *what) {
+    for (int i = 0; i < p->buffer_count; i++) {
+        const plan_buffer *b = &p->buffers[i];
+        if (b->is_persistent && b->bytes == what->bytes && strcmp(b->name, what->name) == 0)
+            return true;
     }
+    return false;
+}
+
+void storage_keep_parameters(storage *s, const plan *p) {
+    for (int i = s->count - 1; i >= 0; i--)
+        if (s->entries[i].what.role != ROLE_PARAMETER || !has_parameter(p, &s->entries[i].what))
+            release_entry(s, i);
 }
 
 tensor storage_find_tensor(const storage *s, const char *name) {
+    const part *inside = find_part(s, name);
+    if (inside)
+        return tensor_contiguous((char *)memory_pool_address(s->pool, inside->memory) +
+                                     inside->offset,
+                                 inside->type, &inside->shape);
     const entry *e = find_entry(s, name);
     return e ? tensor_contiguous(memory_pool_address(s->pool, e->memory), e->what.type,
                                  &e->what.shape)
              : (tensor){0};
 }
 
-void *storage_find(const storage *s, const char *name) {
-    const entry *e = find_entry(s, name);
-    return e ? memory_pool_address(s->pool, e->memory) : NULL;
-}
+void *storage_find(const storage *s, const char *name) { return storage_find_tensor(s, name).data; }
 
 static dyno_status check_access(const storage *s, const char *name, int64_t bytes, void **address) {
-    const entry *e = find_entry(s, name);
+    tensor found = storage_find_tensor(s, name);
     *address = NULL;
-    if (!e)
+    if (!found.data)
         return dyno_fail(DYNO_NOT_FOUND, "there is no '%s' in storage", name);
-    if (e->what.bytes != bytes)
+    if (tensor_bytes(&found) != bytes)
         return dyno_fail(DYNO_INVALID, "'%s' is %lld bytes in storage, not %lld", name,
-                         (long long)e->what.bytes, (long long)bytes);
-    *address = memory_pool_address(s->pool, e->memory);
+                         (long long)tensor_bytes(&found), (long long)bytes);
+    *address = found.data;
     return DYNO_OK;
 }
 

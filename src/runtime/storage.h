@@ -25,8 +25,8 @@ void storage_keep_parameters(storage *s, const plan *p);
 
 device *storage_device(const storage *s);
 
-/* The address of the buffer of that name; NULL when there is none. Not for the host to touch
- * unless device_is_host(storage_device(s)). */
+/* The address of the buffer, or of the leaf inside one, of that name; NULL when there is none. Not
+ * for the host to touch unless device_is_host(storage_device(s)). */
 void *storage_find(const storage *s, const char *name);
 /* The same with type and shape, as the plan added last has them; data is NULL when there is
  * none. */

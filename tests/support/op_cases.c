@@ -8,6 +8,7 @@
 #include "ops/attention/attention.h"
 #include "ops/broadcast/broadcast.h"
 #include "ops/cast/cast.h"
+#include "ops/concat/concat.h"
 #include "ops/cross_entropy/cross_entropy.h"
 #include "ops/detach/detach.h"
 #include "ops/elementwise.h"
@@ -22,6 +23,7 @@
 #include "ops/reshape/reshape.h"
 #include "ops/rope/rope.h"
 #include "ops/scatter_add/scatter_add.h"
+#include "ops/split/split.h"
 #include "ops/transpose/transpose.h"
 
 #define UNIFORM(FROM, TO)                                                                          \
@@ -132,6 +134,37 @@ static void build_repeated(const op_case *c, op_instance *in, draw *d) {
     build_broadcast(in->g, add_any_leaf(in, from, d), &to);
 }
 
+/* Up to four pieces, equal or not. */
+static void build_pieces(const op_case *c, op_instance *in, draw *d) {
+    (void)c;
+    shape s = draw_shape(d, 1, SHAPE_MAX_RANK), sizes = {.rank = 1 + (int)draw_below(d, 4)};
+    int axis = (int)draw_below(d, s.rank);
+    s.dim[axis] = 0;
+    for (int i = 0; i < sizes.rank; i++)
+        s.dim[axis] += sizes.dim[i] = draw_size(d, 7);
+    if (draw_chance(d, 0.4)) {
+        s.dim[axis] = sizes.rank * sizes.dim[0];
+        build_split_evenly(in->g, add_any_leaf(in, s, d), axis, sizes.rank);
+    } else {
+        build_split(in->g, add_any_leaf(in, s, d), axis, &sizes);
+    }
+}
+
+static void build_joined(const op_case *c, op_instance *in, draw *d) {
+    (void)c;
+    shape s = draw_shape(d, 1, SHAPE_MAX_RANK);
+    int axis = (int)draw_below(d, s.rank), count = 1 + (int)draw_below(d, 9);
+    bool are_even = draw_chance(d, 0.4);
+    dtype type = in->is_smooth ? DTYPE_F32 : (dtype)draw_below(d, DTYPE_COUNT);
+    value *pieces[9];
+    for (int i = 0; i < count; i++) {
+        if (!are_even)
+            s.dim[axis] = draw_size(d, 7);
+        pieces[i] = add_leaf(in, type, s, (fill)INTEGERS(0, 2));
+    }
+    build_concat(in->g, pieces, count, axis);
+}
+
 static void build_same(const op_case *c, op_instance *in, draw *d) {
     (void)c;
     shape s = draw_shape(d, 0, SHAPE_MAX_RANK);
@@ -234,15 +267,17 @@ static void build_angles(const op_case *c, op_instance *in, draw *d) {
 }
 
 static void build_rotated(const op_case *c, op_instance *in, draw *d) {
-    shape s = draw_shape(d, 2, SHAPE_MAX_RANK);
-    shape table = SHAPE(s.dim[s.rank - 2], s.dim[s.rank - 1]);
+    bool has_heads = draw_chance(d, 0.5);
+    shape s = draw_shape(d, has_heads ? 3 : 2, SHAPE_MAX_RANK);
+    shape table = SHAPE(s.dim[s.rank - (has_heads ? 3 : 2)], s.dim[s.rank - 1]);
     s.dim[s.rank - 1] *= 2;
     static const dtype types[] = {DTYPE_F32, DTYPE_BF16, DTYPE_F16};
     dtype type = in->is_smooth ? DTYPE_F32 : types[draw_below(d, 3)];
     value *x = add_leaf(in, type, s, c->fill[0]);
     value *cosine = add_leaf(in, DTYPE_F32, table, c->fill[1]);
     value *sine = add_leaf(in, DTYPE_F32, table, c->fill[2]);
-    build_rope(in->g, x, (rope_table){cosine, sine}, draw_chance(d, 0.5));
+    int64_t heads = has_heads ? 1 + draw_below(d, s.dim[s.rank - 2]) : 0;
+    build_rope_heads(in->g, x, (rope_table){cosine, sine}, draw_chance(d, 0.5), heads);
 }
 
 static void build_loss(const op_case *c, op_instance *in, draw *d) {
@@ -428,6 +463,8 @@ static const op_case cases[] = {
     {.kind = &op_transpose, .build = build_other_order, .differentiable = 1},
     {.kind = &op_broadcast, .build = build_repeated, .differentiable = 1},
     {.kind = &op_detach, .build = build_same},
+    {.kind = &op_split, .build = build_pieces, .differentiable = 1},
+    {.kind = &op_concat, .build = build_joined, .differentiable = 0x1ff},
     {.kind = &op_fill, .build = build_constant},
     {.kind = &op_iota, .build = build_counting},
     {.kind = &op_gather, .build = build_lookup, .differentiable = 1},

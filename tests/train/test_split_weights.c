@@ -100,9 +100,11 @@ static void expect_same_training(const step_options *a, const step_options *b) {
 
 static int count_leaves(const plan *p, const char *prefix) {
     int count = 0;
-    for (int i = 0; i < p->buffer_count; i++)
-        count += p->buffers[i].is_persistent && p->buffers[i].role == ROLE_PARAMETER &&
-                 strncmp(p->buffers[i].name, prefix, strlen(prefix)) == 0;
+    for (int i = 0; i < p->name_count; i++) {
+        const plan_buffer *b = &p->buffers[p->names[i].operand.buffer];
+        count += b->is_persistent && b->role == ROLE_PARAMETER &&
+                 strncmp(p->names[i].name, prefix, strlen(prefix)) == 0;
+    }
     return count;
 }
 

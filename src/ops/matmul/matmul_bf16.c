@@ -27,7 +27,8 @@ static void run(const kernel_args *args, gemm_method method) {
                                        .backend = BACKEND_CPU,                                     \
                                        .reject = NAME##_reject,                                    \
                                        .workspace_bytes = NAME##_bytes,                            \
-                                       .run = NAME##_run};
+                                       .run = NAME##_run,                                          \
+                                       .writes_strided = true};
 
 KERNEL(amx, GEMM_AMX)
 KERNEL(dot, GEMM_AVX512_BF16)

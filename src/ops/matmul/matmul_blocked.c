@@ -19,4 +19,5 @@ const kernel matmul_blocked = {.name = "matmul_blocked",
                                .backend = BACKEND_CPU,
                                .reject = kernel_reject_unless_f32,
                                .workspace_bytes = workspace_bytes,
-                               .run = run};
+                               .run = run,
+                               .writes_strided = true};

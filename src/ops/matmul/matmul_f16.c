@@ -21,8 +21,9 @@ static widened widen(const kernel_args *args) {
     const tensor *given[PARTS] = {&args->inputs[0], &args->inputs[1], &args->outputs[0]};
     widened w = {0};
     for (int i = 0; i < PARTS; i++) {
-        w.operand[i] = tensor_contiguous(NULL, DTYPE_F32, &given[i]->shape);
-        size_t bytes = given[i]->type == DTYPE_F32 ? 0 : (size_t)tensor_bytes(&w.operand[i]);
+        bool is_wide = given[i]->type == DTYPE_F32; /* C may be */
+        w.operand[i] = is_wide ? *given[i] : tensor_contiguous(NULL, DTYPE_F32, &given[i]->shape);
+        size_t bytes = is_wide ? 0 : (size_t)tensor_bytes(&w.operand[i]);
         w.offset[i + 1] = w.offset[i] + (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     }
     return w;
@@ -76,4 +77,5 @@ const kernel matmul_f16_widened = {.name = "matmul_f16_widened",
                                    .backend = BACKEND_CPU,
                                    .reject = reject,
                                    .workspace_bytes = workspace_bytes,
-                                   .run = run};
+                                   .run = run,
+                                   .writes_strided = true};

@@ -14,5 +14,8 @@ static void run(const kernel_args *args) {
     gemm_run_by(GEMM_ONEDNN, &p, NULL);
 }
 
-const kernel matmul_onednn = {
-    .name = "matmul_onednn", .backend = BACKEND_CPU, .reject = reject, .run = run};
+const kernel matmul_onednn = {.name = "matmul_onednn",
+                              .backend = BACKEND_CPU,
+                              .reject = reject,
+                              .run = run,
+                              .writes_strided = true};

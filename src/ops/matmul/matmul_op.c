@@ -141,13 +141,13 @@ matmul_problem matmul_describe(const kernel_args *args) {
                         .m = c->shape.dim[rank - 2],
                         .n = c->shape.dim[rank - 1],
                         .k = a->shape.dim[rank - 1 - ta],
-                        .ldc = c->shape.dim[rank - 1],
                         .row_a = a->stride[rank - 2 + ta],
                         .column_a = a->stride[rank - 1 - ta],
                         .row_b = b->stride[rank - 2 + tb],
                         .column_b = b->stride[rank - 1 - tb]};
     for (int i = 0; i < rank - 2; i++)
         p.batches *= c->shape.dim[i];
+    p.ldc = p.m == 1 ? p.n : c->stride[rank - 2];
     /* A dimension of size 1 is walked by no stride; let it not stand in the way. */
     int64_t row_a = p.m == 1 ? p.k * p.column_a : p.row_a;
     int64_t column_a = p.k == 1 && p.row_a != 1 ? 1 : p.column_a;

@@ -25,7 +25,8 @@ static void reference(const node *n, const double *const *inputs, double *const 
     memcpy(outputs[0], inputs[0], (size_t)shape_elements(&n->outputs[0]->shape) * sizeof(double));
 }
 
-static bool view(const node *n, const tensor *input, tensor *out) {
+static bool view(const node *n, int output, const tensor *input, tensor *out, int64_t *offset) {
+    (void)output, (void)offset;
     return tensor_view_reshape(input, &n->outputs[0]->shape, out);
 }
 

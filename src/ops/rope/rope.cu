@@ -1,6 +1,9 @@
 /* rope.cu - a thread has the same few columns of several rows at one position: cos and sin are read
  * once for all of them, and the rows are on their way together. Rows may lie anywhere, where they
- * are read and where they are written; [B, T, H, D] in memory is as good as [B, H, T, D]. */
+ * are read and where they are written; [B, T, H, D] in memory is as good as [B, H, T, D].
+ *
+ * y may be x: a thread has read both halves of its columns before it writes them. Heads that are
+ * not to be rotated are then left alone; else a second launch moves them. */
 #include "runtime/cuda/device_math.cuh"
 
 enum { THREADS = 128, ROWS = 4, MOST_OUTER = CUDA_MAX_RANK - 2, MOST_GRID_Y = 65535 };
@@ -13,20 +16,30 @@ typedef struct rope_rows {
     fast_divisor by[MOST_OUTER];
     int64_t from[MOST_OUTER], to[MOST_OUTER];
     int64_t from_position, to_position;
+    int64_t from_start, to_start; /* of the first row */
+    bool is_copy;
 } rope_rows;
 
-static rope_rows describe(const cuda_tensor *x, const cuda_tensor *y) {
-    int position = x->shape.rank - 2;
+/* Heads [first_head, end_head) of each position; where there is no dimension of heads, both are 0.
+ */
+static rope_rows describe(const cuda_tensor *x, const cuda_tensor *y, int64_t first_head,
+                          int64_t end_head) {
+    int last_dim = x->shape.rank - 1, heads = end_head ? last_dim - 1 : -1;
+    int position = end_head ? last_dim - 2 : last_dim - 1;
     rope_rows r = {};
     r.count = 1;
     r.length = x->shape.dim[position];
-    r.half = x->shape.dim[position + 1] / 2;
+    r.half = x->shape.dim[last_dim] / 2;
     r.from_position = x->stride[position];
     r.to_position = y->stride[position];
+    if (end_head) {
+        r.from_start = first_head * x->stride[heads];
+        r.to_start = first_head * y->stride[heads];
+    }
     int64_t dim[MOST_OUTER];
-    for (int i = 0; i < position; i++) {
-        int64_t size = x->shape.dim[i];
-        if (size == 1)
+    for (int i = 0; i < last_dim; i++) {
+        int64_t size = i == heads ? end_head - first_head : x->shape.dim[i];
+        if (size == 1 || i == position)
             continue;
         int last = r.rank - 1;
         bool is_mergeable =
@@ -71,9 +84,8 @@ static __device__ __forceinline__ void load_table(const float *from, float (&to)
 
 template <typename T, int N>
 static __global__ void __launch_bounds__(THREADS)
-    rotate(const __grid_constant__ rope_rows r, const T *__restrict__ x,
-           const float *__restrict__ cosine, const float *__restrict__ sine, float sign,
-           T *__restrict__ y) {
+    rotate(const __grid_constant__ rope_rows r, const T *x, const float *__restrict__ cosine,
+           const float *__restrict__ sine, float sign, T *y) {
     int64_t pieces = r.half / N;
     int64_t index = (int64_t)blockIdx.x * THREADS + threadIdx.x;
     int64_t position = index / pieces, column = (index - position * pieces) * N;
@@ -82,8 +94,8 @@ static __global__ void __launch_bounds__(THREADS)
     float c[N], s[N];
     load_table<N>(cosine + position * r.half + column, c);
     load_table<N>(sine + position * r.half + column, s);
-    const T *from_here = x + position * r.from_position + column;
-    T *to_here = y + position * r.to_position + column;
+    const T *from_here = x + r.from_start + position * r.from_position + column;
+    T *to_here = y + r.to_start + position * r.to_position + column;
     for (int64_t first = (int64_t)blockIdx.y * ROWS; first < r.count;
          first += (int64_t)gridDim.y * ROWS) {
         float low[ROWS][N], high[ROWS][N];
@@ -103,8 +115,9 @@ static __global__ void __launch_bounds__(THREADS)
 #pragma unroll
                 for (int j = 0; j < N; j++) {
                     float turn = sign * s[j];
-                    turned_low[j] = low[i][j] * c[j] - high[i][j] * turn;
-                    turned_high[j] = high[i][j] * c[j] + low[i][j] * turn;
+                    float a = low[i][j], b = high[i][j];
+                    turned_low[j] = r.is_copy ? a : a * c[j] - b * turn;
+                    turned_high[j] = r.is_copy ? b : b * c[j] + a * turn;
                 }
                 store_floats<T, N>(to_here + to[i], turned_low);
                 store_floats<T, N>(to_here + to[i] + r.half, turned_high);
@@ -123,10 +136,13 @@ static void launch(const cuda_args *args, const rope_rows *r, cudaStream_t strea
         (T *)args->outputs[0].data);
 }
 
-template <typename T> static void launch_type(const cuda_args *args, cudaStream_t stream) {
+template <typename T>
+static void launch_heads(const cuda_args *args, int64_t first, int64_t end, bool is_copy,
+                         cudaStream_t stream) {
     enum { N = VECTOR_BYTES / (int)sizeof(T) };
-    rope_rows r = describe(&args->inputs[0], &args->outputs[0]);
-    int64_t steps = r.half | r.from_position | r.to_position;
+    rope_rows r = describe(&args->inputs[0], &args->outputs[0], first, end);
+    r.is_copy = is_copy;
+    int64_t steps = r.half | r.from_position | r.to_position | r.from_start | r.to_start;
     for (int i = 0; i < r.rank; i++)
         steps |= r.from[i] | r.to[i];
     bool fits = is_aligned(args->inputs[0].data, steps * (int64_t)sizeof(T)) &&
@@ -136,6 +152,15 @@ template <typename T> static void launch_type(const cuda_args *args, cudaStream_
         launch<T, N>(args, &r, stream);
     else
         launch<T, 1>(args, &r, stream);
+}
+
+template <typename T> static void launch_type(const cuda_args *args, cudaStream_t stream) {
+    const cuda_tensor *x = &args->inputs[0], *y = &args->outputs[0];
+    int64_t rotated = cuda_integer_or(args, "heads", 0);
+    launch_heads<T>(args, 0, rotated, false, stream);
+    int64_t heads = rotated ? x->shape.dim[x->shape.rank - 2] : 0;
+    if (rotated < heads && x->data != y->data)
+        launch_heads<T>(args, rotated, heads, true, stream);
 }
 
 extern "C" void dyno_rope_cuda(const cuda_args *args, cudaStream_t stream) {

@@ -15,5 +15,8 @@ rope_table build_rope_table(graph *g, int64_t length, int64_t head_dim, double t
 
 /* `inverse` rotates back, which is also the gradient. */
 value *build_rope(graph *g, value *x, rope_table table, bool inverse);
+/* The same for x[..., T, H, D], as products of all heads lie: of each position's H rows the first
+ * `heads` are rotated, the others pass. 0 heads: as above. */
+value *build_rope_heads(graph *g, value *x, rope_table table, bool inverse, int64_t heads);
 
 #endif

@@ -1,96 +1,92 @@
+#include <string.h>
+
 #include "base/threads.h"
 #include "graph/op.h"
 #include "ops/cast/convert.h"
 #include "ops/kernel.h"
 #include "ops/rope/rope.h"
 
+/* The attribute "heads": x is [..., T, H, D], and only the first so many of H are rotated; without
+ * it x is [..., T, D]. */
+static int64_t rotated_heads(const attributes *list) {
+    const attribute *heads = attribute_find(list, "heads");
+    return heads ? heads->integer : 0;
+}
+
+/* How rows of D follow one another: H of each position, of which some are rotated. */
+typedef struct row_order {
+    int64_t positions, heads, rotated, half;
+} row_order;
+
+static row_order order_of(const shape *x, const attributes *list) {
+    int64_t rotated = rotated_heads(list);
+    int last = x->rank - 1;
+    return rotated ? (row_order){x->dim[last - 2], x->dim[last - 1], rotated, x->dim[last] / 2}
+                   : (row_order){x->dim[last - 1], 1, 1, x->dim[last] / 2};
+}
+
 static dyno_status infer(const node *n, value_type *outputs) {
     RETURN_IF_FAILED(node_require_attribute(n, "inverse", ATTRIBUTE_INTEGER));
     const shape *x = &n->inputs[0]->shape;
+    bool has_heads = attribute_find(&n->attributes, "heads") != NULL;
+    if (has_heads)
+        RETURN_IF_FAILED(node_require_attribute(n, "heads", ATTRIBUTE_INTEGER));
+    int position = x->rank - 2 - has_heads;
     for (int i = 1; i < 3; i++) {
         const shape *table = &n->inputs[i]->shape;
-        if (x->rank < 2 || table->rank != 2 || table->dim[0] != x->dim[x->rank - 2] ||
+        if (position < 0 || table->rank != 2 || table->dim[0] != x->dim[position] ||
             2 * table->dim[1] != x->dim[x->rank - 1] || n->inputs[i]->type != DTYPE_F32)
             return dyno_fail(DYNO_INVALID, "x is [%s] and a table %s[%s]; it must be f32[T, D/2]",
                              shape_format(x).text, dtype_name(n->inputs[i]->type),
                              shape_format(table).text);
     }
+    int64_t rotated = rotated_heads(&n->attributes);
+    if (has_heads && (rotated < 1 || rotated > x->dim[x->rank - 2]))
+        return dyno_fail(DYNO_INVALID, "%lld heads are to be rotated, x [%s] has %lld",
+                         (long long)rotated, shape_format(x).text, (long long)x->dim[x->rank - 2]);
     outputs[0] = (value_type){n->inputs[0]->type, *x};
     return DYNO_OK;
 }
 
 static void gradient(graph *g, const node *n, value *const *dy, const bool *wanted, value **dx) {
     if (wanted[0])
-        dx[0] = build_rope(g, dy[0], (rope_table){n->inputs[1], n->inputs[2]},
-                           !attribute_integer(&n->attributes, "inverse"));
+        dx[0] = build_rope_heads(g, dy[0], (rope_table){n->inputs[1], n->inputs[2]},
+                                 !attribute_integer(&n->attributes, "inverse"),
+                                 rotated_heads(&n->attributes));
 }
 
-/* Two products and a sum for each element. */
-static op_cost cost(const node *n) { return op_cost_streaming(n, 3); }
+/* Two products and a sum for each element that is rotated. */
+static op_cost cost(const node *n) {
+    row_order order = order_of(&n->inputs[0]->shape, &n->attributes);
+    return op_cost_streaming(n, 3 * (double)order.rotated / (double)order.heads);
+}
 
 static void reference(const node *n, const double *const *inputs, double *const *outputs) {
     const shape *s = &n->inputs[0]->shape;
-    int64_t length = s->dim[s->rank - 2], half = s->dim[s->rank - 1] / 2;
+    row_order o = order_of(s, &n->attributes);
     double sign = attribute_integer(&n->attributes, "inverse") ? -1 : 1;
-    for (int64_t row = 0; row < shape_elements(s) / (2 * half); row++)
-        for (int64_t j = 0; j < half; j++) {
-            const double *x = inputs[0] + row * 2 * half;
-            double *y = outputs[0] + row * 2 * half;
-            double c = inputs[1][row % length * half + j];
-            double sine = sign * inputs[2][row % length * half + j];
-            y[j] = x[j] * c - x[j + half] * sine;
-            y[j + half] = x[j + half] * c + x[j] * sine;
+    for (int64_t row = 0; row < shape_elements(s) / (2 * o.half); row++)
+        for (int64_t j = 0; j < o.half; j++) {
+            const double *x = inputs[0] + row * 2 * o.half;
+            double *y = outputs[0] + row * 2 * o.half;
+            int64_t table = row / o.heads % o.positions * o.half + j;
+            bool passes = row % o.heads >= o.rotated;
+            double c = passes ? 1 : inputs[1][table];
+            double sine = passes ? 0 : sign * inputs[2][table];
+            y[j] = x[j] * c - x[j + o.half] * sine;
+            y[j + o.half] = x[j + o.half] * c + x[j] * sine;
         }
 }
 
-static void rotate_row(int64_t half, const float *restrict x, const float *restrict c,
-                       const float *restrict s, float sign, float *restrict y) {
+/* y may be x: no iteration reads what another writes. */
+static void rotate_row(int64_t half, const float *x, const float *c, const float *s, float sign,
+                       float *y) {
+#pragma omp simd
     for (int64_t j = 0; j < half; j++) {
-        float sine = sign * s[j];
-        y[j] = x[j] * c[j] - x[j + half] * sine;
-        y[j + half] = x[j + half] * c[j] + x[j] * sine;
+        float sine = sign * s[j], a = x[j], b = x[j + half];
+        y[j] = a * c[j] - b * sine;
+        y[j + half] = b * c[j] + a * sine;
     }
-}
-
-/* Of a row of the dimensions outside the last, in elements. */
-static int64_t row_offset(const tensor *x, int64_t row) {
-    int64_t offset = 0;
-    for (int d = x->shape.rank - 2; d >= 0; d--) {
-        offset += row % x->shape.dim[d] * x->stride[d];
-        row /= x->shape.dim[d];
-    }
-    return offset;
-}
-
-/* From `row`, at position *t, to the next. Divisions only where a sequence ends. */
-static inline void step_row(const tensor *x, int64_t row, int64_t *t, int64_t *offset) {
-    int sequence = x->shape.rank - 2;
-    *offset += x->stride[sequence];
-    if (++*t == x->shape.dim[sequence]) {
-        *t = 0;
-        *offset = row_offset(x, row + 1);
-    }
-}
-
-static void run_rows(void *context, int64_t begin, int64_t end) {
-    const kernel_args *args = context;
-    const tensor *x = &args->inputs[0];
-    const shape *s = &x->shape;
-    int64_t length = s->dim[s->rank - 2], half = s->dim[s->rank - 1] / 2;
-    const float *cosine = args->inputs[1].data, *sine = args->inputs[2].data;
-    float sign = attribute_integer(args->attributes, "inverse") ? -1.0f : 1.0f;
-    int64_t t = begin % length, offset = row_offset(x, begin);
-    for (int64_t row = begin; row < end; row++) {
-        int64_t table = t * half;
-        rotate_row(half, (const float *)x->data + offset, cosine + table, sine + table, sign,
-                   (float *)args->outputs[0].data + row * 2 * half);
-        step_row(x, row, &t, &offset);
-    }
-}
-
-static void run(const kernel_args *args) {
-    const shape *s = &args->inputs[0].shape;
-    threads_for(shape_elements(s) / s->dim[s->rank - 1], 64, run_rows, (void *)args);
 }
 
 /* A row in a low type: rotated in f32 and rounded once, in pieces that fit the stack. */
@@ -108,24 +104,49 @@ static void rotate_low_row(dtype type, int64_t half, const uint16_t *x, const fl
     }
 }
 
-static void run_low_rows(void *context, int64_t begin, int64_t end) {
+/* Of a row of the dimensions outside the last, in bytes. */
+static int64_t row_offset(const tensor *x, int64_t row) {
+    int64_t offset = 0;
+    for (int d = x->shape.rank - 2; d >= 0; d--) {
+        offset += row % x->shape.dim[d] * x->stride[d];
+        row /= x->shape.dim[d];
+    }
+    return offset * dtype_bytes(x->type);
+}
+
+static void run_rows(void *context, int64_t begin, int64_t end) {
     const kernel_args *args = context;
-    const tensor *x = &args->inputs[0];
-    const shape *s = &x->shape;
-    int64_t length = s->dim[s->rank - 2], half = s->dim[s->rank - 1] / 2;
+    const tensor *x = &args->inputs[0], *y = &args->outputs[0];
+    row_order o = order_of(&x->shape, args->attributes);
     const float *cosine = args->inputs[1].data, *sine = args->inputs[2].data;
     float sign = attribute_integer(args->attributes, "inverse") ? -1.0f : 1.0f;
-    int64_t t = begin % length, offset = row_offset(x, begin);
+    int inner = x->shape.rank - 2, bytes = dtype_bytes(x->type);
+    const char *from = NULL;
+    char *to = NULL;
     for (int64_t row = begin; row < end; row++) {
-        rotate_low_row(x->type, half, (const uint16_t *)x->data + offset, cosine + t * half,
-                       sine + t * half, sign, (uint16_t *)args->outputs[0].data + row * 2 * half);
-        step_row(x, row, &t, &offset);
+        if (row == begin || row % x->shape.dim[inner] == 0) { /* divisions only where one ends */
+            from = (const char *)x->data + row_offset(x, row);
+            to = (char *)y->data + row_offset(y, row);
+        }
+        int64_t table = row / o.heads % o.positions * o.half;
+        if (row % o.heads >= o.rotated) {
+            if (to != from)
+                memcpy(to, from, (size_t)(2 * o.half * bytes));
+        } else if (x->type == DTYPE_F32) {
+            rotate_row(o.half, (const float *)(const void *)from, cosine + table, sine + table,
+                       sign, (float *)(void *)to);
+        } else {
+            rotate_low_row(x->type, o.half, (const uint16_t *)(const void *)from, cosine + table,
+                           sine + table, sign, (uint16_t *)(void *)to);
+        }
+        from += x->stride[inner] * bytes;
+        to += y->stride[inner] * bytes;
     }
 }
 
-static void run_low(const kernel_args *args) {
+static void run(const kernel_args *args) {
     const shape *s = &args->inputs[0].shape;
-    threads_for(shape_elements(s) / s->dim[s->rank - 1], 64, run_low_rows, (void *)args);
+    threads_for(shape_elements(s) / s->dim[s->rank - 1], 64, run_rows, (void *)args);
 }
 
 static const char *reject_layout(const kernel_args *args) {
@@ -157,14 +178,25 @@ static const char *reject_cuda(const kernel_args *args) {
     return reject_layout(args);
 }
 
-static const kernel rope_f32 = {
-    .name = "rope_f32", .backend = BACKEND_CPU, .reject = reject, .run = run};
+static const kernel rope_f32 = {.name = "rope_f32",
+                                .backend = BACKEND_CPU,
+                                .reject = reject,
+                                .run = run,
+                                .writes_strided = true,
+                                .overwrites_input = true};
 
-static const kernel rope_low = {
-    .name = "rope_low", .backend = BACKEND_CPU, .reject = reject_low, .run = run_low};
+static const kernel rope_low = {.name = "rope_low",
+                                .backend = BACKEND_CPU,
+                                .reject = reject_low,
+                                .run = run,
+                                .writes_strided = true,
+                                .overwrites_input = true};
 
-static const kernel rope_cuda = {
-    .name = "rope_cuda", .backend = BACKEND_CUDA, .reject = reject_cuda, .writes_strided = true};
+static const kernel rope_cuda = {.name = "rope_cuda",
+                                 .backend = BACKEND_CUDA,
+                                 .reject = reject_cuda,
+                                 .writes_strided = true,
+                                 .overwrites_input = true};
 
 const op op_rope = {.name = "rope",
                     .summary = "rotary position embedding, half-split",
@@ -178,6 +210,12 @@ const op op_rope = {.name = "rope",
                     .kernels = (const kernel *const[]){&rope_f32, &rope_low, &rope_cuda, NULL}};
 
 value *build_rope(graph *g, value *x, rope_table table, bool inverse) {
-    return graph_add_node(g, &op_rope, (value *[]){x, table.cos, table.sin}, 3,
-                          &ATTR_INTEGER("inverse", inverse), 1);
+    return build_rope_heads(g, x, table, inverse, 0);
+}
+
+value *build_rope_heads(graph *g, value *x, rope_table table, bool inverse, int64_t heads) {
+    return graph_add_node(
+        g, &op_rope, (value *[]){x, table.cos, table.sin}, 3,
+        (attribute[]){ATTR_INTEGER("inverse", inverse), ATTR_INTEGER("heads", heads)},
+        heads ? 2 : 1);
 }

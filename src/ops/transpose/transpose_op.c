@@ -47,7 +47,8 @@ static void reference(const node *n, const double *const *inputs, double *const 
     }
 }
 
-static bool view(const node *n, const tensor *input, tensor *out) {
+static bool view(const node *n, int output, const tensor *input, tensor *out, int64_t *offset) {
+    (void)output, (void)offset;
     *out = tensor_view_transpose(input, attribute_list(&n->attributes, "order")->dim);
     return true;
 }
