@@ -69,6 +69,7 @@ void step_variant_describe(const step_variant *variant, results_cell *cell) {
     cell_set_text(cell, "math", precision_name(variant->precision));
     cell_set_text(cell, "attention", attention_way_name(variant->attention));
     cell_set_text(cell, "recompute", recompute_format(&variant->recompute).text);
-    bool are_low = variant->mode == STEP_COMPILED && variant->gradients == GRADIENTS_LOW;
+    bool are_low = variant->mode == STEP_COMPILED && variant->gradients == GRADIENTS_LOW &&
+                   precision_low_type(variant->precision) != DTYPE_F32;
     cell_set_text(cell, "gradients", precision_name(are_low ? variant->precision : PRECISION_FP32));
 }

@@ -8,11 +8,22 @@
 #include "plan/scope.h"
 
 static void add_step(results_cell *cell, const plan *p, const step_times *times) {
+    char together[64] = "";
     cell_add_sample(cell, "step", "ns", times->total_ns);
-    for (int i = 0; i < PHASE_COUNT; i++)
-        if (times->phase_ns[i] && plan_total_cost(p, (phase)i).launches &&
-            plan_total_cost(p, (phase)i).launches != p->launch_count)
+    for (int i = 0; i < PHASE_COUNT; i++) {
+        int launches = plan_total_cost(p, (phase)i).launches;
+        if (!launches || launches == p->launch_count)
+            continue;
+        if (times->phase_ns[i]) {
             cell_add_sample(cell, phase_name((phase)i), "ns", times->phase_ns[i]);
+        } else {
+            size_t used = strlen(together);
+            snprintf(together + used, sizeof together - used, "%s%s", used ? "+" : "",
+                     phase_name((phase)i));
+        }
+    }
+    if (times->together_ns)
+        cell_add_sample(cell, together, "ns", times->together_ns);
 }
 
 dyno_status timing_run(executor *e, const plan *p, const timing_options *options,

@@ -18,8 +18,9 @@ typedef struct timing_options {
 
 /* Adds the metric first_step_ns, which has all that happens once in it (on a GPU: choosing
  * products, taking the launches down), and the series "warmup" (apart, never averaged) and "step",
- * and "forward", "backward", "optimizer" for the phases the plan has and the executor tells apart,
- * all in ns. DYNO_INTERRUPTED when asked to stop: the samples so far are there. */
+ * and "forward", "backward", "optimizer" for the phases the plan has, or "backward+optimizer" where
+ * the executor does not tell them apart, all in ns. DYNO_INTERRUPTED when asked to stop: the
+ * samples so far are there. */
 NODISCARD dyno_status timing_run(executor *e, const plan *p, const timing_options *options,
                                  results_cell *cell);
 

@@ -11,7 +11,7 @@
 
 #include <stdint.h>
 
-enum { BLOCK_ALIGNMENT = 64 };
+enum { BLOCK_ALIGNMENT = 256 };
 
 typedef struct block_allocator block_allocator;
 typedef struct block block;

@@ -8,7 +8,7 @@
  * milliseconds, so each order is tried, until one reaches the bytes alive at the peak, below
  * which nothing can go, and the smallest arena is kept.
  *
- * Buffers are aligned to a cache line and not to a page: large buffers that all begin at the
+ * Buffers are aligned to a few cache lines and not to a page: large buffers that all begin at the
  * same place of a page would meet in the same cache sets. */
 #include "plan/memory_plan.h"
 

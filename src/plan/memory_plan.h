@@ -7,8 +7,8 @@
 
 #include "plan/plan.h"
 
-/* Every buffer begins on a cache line, which is also the widest vector. */
-enum { MEMORY_PLAN_ALIGNMENT = 64 };
+/* Every buffer begins where a GPU likes its memory to begin; no vector or cache line is wider. */
+enum { MEMORY_PLAN_ALIGNMENT = 256 };
 
 /* Makes a finished plan static: merges buffers where a launch may write over what it is the last
  * to read, then sets the offset of each transient buffer and the size of the arena. Merging

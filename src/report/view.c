@@ -98,26 +98,30 @@ static void add_gap(const bench_view *view, int count) {
 }
 
 static void add_phase_rows(const bench_view *view, const results_cell *cell) {
-    static const char *const phases[] = {"forward", "backward", "optimizer"};
+    static const char *const phases[] = {"forward", "backward", "optimizer", "backward+optimizer"};
+    enum { BACKWARD = 1, BOTH = 3 };
     const results_series *whole = whole_pass(cell);
     const results_value *pass = cell_find_parameter(cell, "pass");
     const char *pass_name = pass && pass->kind == RESULTS_TEXT ? pass->text : "";
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i <= BOTH; i++) {
         const results_series *phase = cell_find_series(cell, phases[i]);
         bool is_the_pass = strcmp(phases[i], pass_name) == 0;
         if (!phase || phase == whole || is_the_pass || phase->count != whole->count)
             continue;
-        text label = {0}, flops = {0};
-        if (strcmp(pass_name, "forward+backward") != 0 || i != 1)
+        text label = {0}, name = {0};
+        if (strcmp(pass_name, "forward+backward") != 0 || i != BACKWARD)
             text_format(&label, "%s: ", pass_name);
         text_append(&label, phases[i]);
-        text_format(&flops, "%s_flops", phases[i]);
+        text_format(&name, "%s_flops", phases[i]);
+        double flops =
+            i == BOTH ? view_metric(cell, "backward_flops") + view_metric(cell, "optimizer_flops")
+                      : view_metric(cell, text_string(&name));
         add_leading(view, cell, text_string(&label));
         table_add_text(view->table, results_status_name(RESULTS_OK));
         table_add_empty(view->table);
-        add_timing(view, cell, phase, (double)NAN, view_metric(cell, text_string(&flops)));
+        add_timing(view, cell, phase, (double)NAN, flops);
         text_release(&label);
-        text_release(&flops);
+        text_release(&name);
     }
 }
 

@@ -63,8 +63,9 @@ struct device {
 };
 
 /* "cpu", "cuda", "cuda:N", or "auto": what the environment's DYNO_DEVICE says, else a GPU if there
- * is one that works, else the CPU. Anything else is DYNO_INVALID; a GPU that is not there DYNO_UNSUPPORTED, with the reason (no module, no driver,
- * a driver too old, no such number, a chip too old). On failure *out is NULL. */
+ * is one that works, else the CPU. Anything else is DYNO_INVALID; a GPU that is not there
+ * DYNO_UNSUPPORTED, with the reason (no module, no driver, a driver too old, no such number, a chip
+ * too old). On failure *out is NULL. */
 NODISCARD dyno_status device_open(const char *name, device **out);
 void device_close(device *d);
 

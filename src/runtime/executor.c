@@ -350,10 +350,10 @@ static step_times read_times(const executor *e, int64_t total_ns) {
         times.phase_ns[e->stretches[i].phase] += ns;
         rest -= ns;
     }
-    phase last = told < e->stretch_count ? e->stretches[told].phase
-                 : told                  ? e->stretches[told - 1].phase
-                                         : PHASE_FORWARD;
-    times.phase_ns[last] += rest;
+    if (told < e->stretch_count)
+        times.together_ns = rest;
+    else
+        times.phase_ns[told ? e->stretches[told - 1].phase : PHASE_FORWARD] += rest;
     return times;
 }
 

@@ -224,8 +224,12 @@ static void an_op_that_no_kernel_runs_is_named_with_every_kernels_reason(void **
     expect_unsupported(product, BACKEND_CPU, "matmul_onednn: ");
     expect_unsupported(product, BACKEND_CPU, "; matmul_blocked: computes in f32 only; ");
     expect_unsupported(product, BACKEND_CUDA,
-                       "no cuda kernel runs matmul in scope "
-                       "'layers.1.head' (it has none)");
+                       "no cuda kernel runs matmul in scope 'layers.1.head' (matmul_cublas: ");
+    expect_unsupported("graph g\n"
+                       "input %0 f32[4] \"x\"\n"
+                       "%1 f32[4] activation = exp %0 @forward layers.1.head\n",
+                       BACKEND_CUDA,
+                       "no cuda kernel runs exp in scope 'layers.1.head' (it has none)");
     expect_unsupported("graph g\n"
                        "input %0 f32[1] \"x\"\n"
                        "%1 f32[9] activation = broadcast %0 {shape=[9]} @optimizer\n"

@@ -14,6 +14,8 @@
 
 enum { LIVE = 40, EVENTS = 4000 };
 
+enum { UNIT = BLOCK_ALIGNMENT };
+
 static int64_t rounded(int64_t bytes) {
     return bytes == 0 ? BLOCK_ALIGNMENT
                       : (bytes + BLOCK_ALIGNMENT - 1) / BLOCK_ALIGNMENT * BLOCK_ALIGNMENT;
@@ -115,13 +117,13 @@ static void neighbours_that_are_free_become_one(void **state) {
         block_allocator *a = block_allocator_create();
         block *parts[3];
         for (int j = 0; j < 3; j++)
-            parts[j] = block_allocate(a, 64);
-        block *wall = block_allocate(a, 64);
+            parts[j] = block_allocate(a, UNIT);
+        block *wall = block_allocate(a, UNIT);
         for (int j = 0; j < 3; j++)
             block_release(a, parts[orders[i][j]]);
-        block *whole = block_allocate(a, 3 * 64);
+        block *whole = block_allocate(a, 3 * UNIT);
         assert_int_equal(block_offset(whole), 0);
-        assert_int_equal(block_allocator_high_water(a), 4 * 64);
+        assert_int_equal(block_allocator_high_water(a), 4 * UNIT);
         block_release(a, wall);
         block_allocator_destroy(a);
     }
@@ -130,7 +132,7 @@ static void neighbours_that_are_free_become_one(void **state) {
 static void the_smallest_hole_that_fits_is_taken_and_the_lowest_of_equals(void **state) {
     (void)state;
     block_allocator *a = block_allocator_create();
-    static const int64_t sizes[] = {256, 64, 128, 64, 192, 64, 128, 64};
+    static const int64_t sizes[] = {4 * UNIT, UNIT, 2 * UNIT, UNIT, 3 * UNIT, UNIT, 2 * UNIT, UNIT};
     block *blocks[8];
     int64_t offsets[8];
     for (int i = 0; i < 8; i++) {
@@ -139,12 +141,12 @@ static void the_smallest_hole_that_fits_is_taken_and_the_lowest_of_equals(void *
     }
     for (int i = 0; i < 8; i += 2)
         block_release(a, blocks[i]);
-    assert_int_equal(block_offset(block_allocate(a, 100)), offsets[2]);
-    assert_int_equal(block_offset(block_allocate(a, 128)), offsets[6]);
-    assert_int_equal(block_offset(block_allocate(a, 65)), offsets[4]);
-    assert_int_equal(block_offset(block_allocate(a, 1)), offsets[4] + 128);
-    assert_int_equal(block_offset(block_allocate(a, 200)), offsets[0]);
-    assert_int_equal(block_offset(block_allocate(a, 1)), offsets[7] + 64);
+    assert_int_equal(block_offset(block_allocate(a, UNIT + 1)), offsets[2]);
+    assert_int_equal(block_offset(block_allocate(a, 2 * UNIT)), offsets[6]);
+    assert_int_equal(block_offset(block_allocate(a, UNIT + 1)), offsets[4]);
+    assert_int_equal(block_offset(block_allocate(a, 1)), offsets[4] + 2 * UNIT);
+    assert_int_equal(block_offset(block_allocate(a, 3 * UNIT + 1)), offsets[0]);
+    assert_int_equal(block_offset(block_allocate(a, 1)), offsets[7] + UNIT);
     block_allocator_destroy(a);
 }
 
@@ -152,10 +154,10 @@ static void the_smallest_hole_that_fits_is_taken_and_the_lowest_of_equals(void *
 static void the_end_of_the_range_grows_in_place(void **state) {
     (void)state;
     block_allocator *a = block_allocator_create();
-    block *low = block_allocate(a, 64), *high = block_allocate(a, 64);
+    block *low = block_allocate(a, UNIT), *high = block_allocate(a, UNIT);
     block_release(a, high);
-    assert_int_equal(block_offset(block_allocate(a, 1000)), 64);
-    assert_int_equal(block_allocator_high_water(a), 64 + 1024);
+    assert_int_equal(block_offset(block_allocate(a, 15 * UNIT + 1)), UNIT);
+    assert_int_equal(block_allocator_high_water(a), UNIT + 16 * UNIT);
     block_release(a, low);
     block_allocator_destroy(a);
     block_allocator_destroy(NULL);

@@ -97,7 +97,7 @@ static void expect_foretold(const bench *b) {
     int alive = 0;
     int64_t peak = peak_in_blocks(b->p, &alive), measured = memory_pool_peak_taken_bytes(b->pool);
     assert_int_equal(measured, peak);
-    assert_in_range(measured - account.peak_bytes, 0, 63 * alive);
+    assert_in_range(measured - account.peak_bytes, 0, (BLOCK_ALIGNMENT - 1) * alive);
     assert_int_equal(memory_pool_reserved_bytes(b->pool), account.reserved_bytes);
 }
 
@@ -377,8 +377,8 @@ static void running_out_of_memory_anywhere_leaks_nothing(void **state) {
         memory_pool *pool;
         executor *e;
         /* Just below as well as on the boundary of a block. */
-        expect_ok(
-            memory_pool_create(device_cpu(), limit - (limit < needed && limit % 128 == 0), &pool));
+        int64_t less = limit < needed && limit % (2 * BLOCK_ALIGNMENT) == 0;
+        expect_ok(memory_pool_create(device_cpu(), limit - less, &pool));
         storage *shared = storage_create(pool);
         dyno_status status = executor_create(p, pool, shared, &e);
         if (status == DYNO_OK) {

@@ -25,9 +25,11 @@ struct program {
     int mark_count;
 };
 
+typedef enum work_kind { WORK_LAUNCH, WORK_REPLAY, WORK_CLEAR, WORK_WRITE, WORK_MARK } work_kind;
+
 /* One thing put off. Only what its kind needs is set. */
 typedef struct fake_work {
-    enum { WORK_LAUNCH, WORK_REPLAY, WORK_CLEAR, WORK_WRITE, WORK_MARK } kind;
+    work_kind kind;
     program *code;
     int index; /* launch or slot */
     kernel_args args;
@@ -50,7 +52,7 @@ static char *real_address(const fake_device *f, const void *shown) {
 
 /* ---- putting off and doing ---- */
 
-static fake_work *put_off(fake_device *f, int kind) {
+static fake_work *put_off(fake_device *f, work_kind kind) {
     MEMORY_GROW(f->work, f->waiting, f->work_capacity);
     fake_work *w = &f->work[f->waiting++];
     memset(w, 0, sizeof *w);

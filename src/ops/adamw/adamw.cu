@@ -8,11 +8,10 @@
  *
  * How a weight is kept and the type of its gradient are the same for a whole parameter, and choose
  * the code that its chunks run. */
-#include <string.h>
-
 #include "runtime/cuda/device_math.cuh"
 
-enum { THREADS = 256, IN_FLIGHT = 2, VECTOR = 4, MOST_TENSORS = 600 };
+enum { THREADS = 256, IN_FLIGHT = 2, VECTOR = 4 };
+enum { FEW_TENSORS = 32, MOST_TENSORS = 600 };
 enum { CHUNK = THREADS * VECTOR * IN_FLIGHT * 4 };
 
 /* How a weight is kept. SPLIT: the upper half, which is its rounding to bf16, where low copies are,
@@ -26,17 +25,23 @@ typedef struct adamw_tensor {
     uint64_t count : 48, kind : 8, gradient_type : 8;
 } adamw_tensor;
 
-typedef struct adamw_launch {
+typedef struct adamw_scalars {
     double beta1, beta2, eps, weight_decay;
     const double *rate;
     const int64_t *step;
     const float *scale;
-    int tensor_count, skips_nan;
-    int32_t first_chunk[MOST_TENSORS + 1];
-    adamw_tensor tensor[MOST_TENSORS];
-} adamw_launch;
+    int skips_nan;
+} adamw_scalars;
 
-static_assert(sizeof(adamw_launch) <= 32764, "what a kernel's arguments may take");
+/* Arguments are copied at every launch; those of few parameters should not be of many. */
+template <int MOST> struct adamw_launch {
+    adamw_scalars scalars;
+    int tensor_count;
+    int32_t first_chunk[MOST + 1];
+    adamw_tensor tensor[MOST];
+};
+
+static_assert(sizeof(adamw_launch<MOST_TENSORS>) <= 32764, "what a kernel's arguments may take");
 
 /* What is the same for every element of a step; see ops/adamw/update.c. */
 typedef struct adamw_step {
@@ -53,7 +58,7 @@ static __device__ double power(double base, int64_t exponent) {
     return result;
 }
 
-static __device__ adamw_step step_of(const adamw_launch &l) {
+static __device__ adamw_step step_of(const adamw_scalars &l) {
     double rate = *l.rate;
     int64_t t = *l.step;
     return {(float)l.beta1,
@@ -199,13 +204,14 @@ static __device__ __forceinline__ void update_kind(const adamw_tensor &p, int64_
         update_chunk<KIND, f16>(p, chunk, u);
 }
 
+template <int MOST>
 static __global__ void __launch_bounds__(THREADS, 3)
-    update_tensors(const __grid_constant__ adamw_launch l) {
+    update_tensors(const __grid_constant__ adamw_launch<MOST> l) {
     __shared__ adamw_step shared_step;
-    if (l.skips_nan && isnan(*l.scale))
+    if (l.scalars.skips_nan && isnan(*l.scalars.scale))
         return;
     if (threadIdx.x == 0)
-        shared_step = step_of(l);
+        shared_step = step_of(l.scalars);
     int32_t chunk = (int32_t)blockIdx.x;
     int at = 0, above = l.tensor_count; /* first_chunk[at] <= chunk < first_chunk[above] */
     while (above - at > 1) {
@@ -231,67 +237,83 @@ static __global__ void __launch_bounds__(THREADS, 3)
 
 /* ---- launches ---- */
 
-static void launch(adamw_launch *l, cudaStream_t stream) {
-    unsigned chunks = (unsigned)l->first_chunk[l->tensor_count];
-    update_tensors<<<chunks, THREADS, 0, stream>>>(*l);
+/* A parameter's operands; low is NULL where there is no copy. */
+typedef struct adamw_operands {
+    const cuda_tensor *weight, *gradient, *first, *second, *low;
+} adamw_operands;
+
+static adamw_tensor tensor_of(const adamw_operands *o) {
+    adamw_tensor p = {};
+    p.weight = o->weight->data;
+    p.low = o->low ? o->low->data : NULL;
+    p.gradient = o->gradient->data;
+    p.first = (float *)o->first->data;
+    p.second = (float *)o->second->data;
+    p.count = (uint64_t)cuda_elements(o->weight);
+    p.kind = !o->low                             ? WEIGHT_F32
+             : o->weight->type == CUDA_DTYPE_U16 ? WEIGHT_SPLIT
+             : o->low->type == CUDA_DTYPE_BF16   ? WEIGHT_AND_BF16
+                                                 : WEIGHT_AND_F16;
+    p.gradient_type = (uint64_t)o->gradient->type;
+    return p;
 }
 
-static void append(adamw_launch *l, const cuda_tensor *weight, const cuda_tensor *gradient,
-                   const cuda_tensor *first, const cuda_tensor *second, const cuda_tensor *low) {
-    int at = l->tensor_count++;
-    adamw_tensor *p = &l->tensor[at];
-    p->weight = weight->data;
-    p->gradient = gradient->data;
-    p->first = (float *)first->data;
-    p->second = (float *)second->data;
-    p->low = low ? low->data : NULL;
-    int64_t count = cuda_elements(weight);
-    p->count = (uint64_t)count;
-    p->gradient_type = (uint64_t)gradient->type;
-    p->kind = !low                             ? WEIGHT_F32
-              : weight->type == CUDA_DTYPE_U16 ? WEIGHT_SPLIT
-              : low->type == CUDA_DTYPE_BF16   ? WEIGHT_AND_BF16
-                                               : WEIGHT_AND_F16;
-    l->first_chunk[at + 1] = l->first_chunk[at] + (int32_t)blocks_for(count, CHUNK);
+static adamw_scalars scalars_of(const cuda_args *args, const cuda_tensor *rate,
+                                const cuda_tensor *step, const cuda_tensor *scale) {
+    adamw_scalars s = {};
+    s.beta1 = cuda_real(args, "beta1");
+    s.beta2 = cuda_real(args, "beta2");
+    s.eps = cuda_real(args, "eps");
+    s.weight_decay = cuda_real(args, "weight_decay");
+    s.rate = (const double *)rate->data;
+    s.step = (const int64_t *)step->data;
+    s.scale = (const float *)scale->data;
+    s.skips_nan = (int)cuda_integer_or(args, "skips_nan", 0);
+    return s;
 }
 
-static void begin(adamw_launch *l, const cuda_args *args, const cuda_tensor *rate,
-                  const cuda_tensor *step, const cuda_tensor *scale) {
-    memset(l, 0, sizeof *l);
-    l->beta1 = cuda_real(args, "beta1");
-    l->beta2 = cuda_real(args, "beta2");
-    l->eps = cuda_real(args, "eps");
-    l->weight_decay = cuda_real(args, "weight_decay");
-    l->skips_nan = (int)cuda_integer_or(args, "skips_nan", 0);
-    l->rate = (const double *)rate->data;
-    l->step = (const int64_t *)step->data;
-    l->scale = (const float *)scale->data;
+/* Parameters of adamw_many from `first` on, as many as there are or fit: how many these are.
+ * Inputs: learning rate, step, scale; weight, gradient and moments of each parameter; low copies
+ * of the first so many. Outputs, in place: weight and moments of each, low copies. */
+template <int MOST>
+static int launch_many(const cuda_args *args, int first, int parameters, int low,
+                       cudaStream_t stream) {
+    enum { SCALARS = 3, GRADIENT = 1, PER_PARAMETER = 4, RESULTS = 3 };
+    const cuda_tensor *in = args->inputs, *out = args->outputs;
+    adamw_launch<MOST> l = {};
+    l.scalars = scalars_of(args, &in[0], &in[1], &in[2]);
+    for (; first + l.tensor_count < parameters && l.tensor_count < MOST; l.tensor_count++) {
+        int at = l.tensor_count, i = first + at;
+        adamw_operands o = {&out[i * RESULTS], &in[SCALARS + i * PER_PARAMETER + GRADIENT],
+                            &out[i * RESULTS + 1], &out[i * RESULTS + 2],
+                            i < low ? &out[parameters * RESULTS + i] : NULL};
+        l.tensor[at] = tensor_of(&o);
+        l.first_chunk[at + 1] =
+            l.first_chunk[at] + (int32_t)blocks_for((int64_t)l.tensor[at].count, CHUNK);
+    }
+    update_tensors<<<(unsigned)l.first_chunk[l.tensor_count], THREADS, 0, stream>>>(l);
+    return l.tensor_count;
+}
+
+extern "C" void dyno_adamw_many_cuda(const cuda_args *args, cudaStream_t stream) {
+    enum { SCALARS = 3, PER_PARAMETER = 4 };
+    int low = (int)cuda_integer_or(args, "low_copies", 0);
+    int parameters = (args->input_count - SCALARS - low) / PER_PARAMETER;
+    for (int done = 0; done < parameters;)
+        done += parameters <= FEW_TENSORS
+                    ? launch_many<FEW_TENSORS>(args, done, parameters, low, stream)
+                    : launch_many<MOST_TENSORS>(args, done, parameters, low, stream);
 }
 
 /* Inputs: weight, gradient, first and second moment, learning rate, step, scale. Outputs lie where
  * weight and moments do. */
 extern "C" void dyno_adamw_cuda(const cuda_args *args, cudaStream_t stream) {
     const cuda_tensor *in = args->inputs, *out = args->outputs;
-    adamw_launch l;
-    begin(&l, args, &in[4], &in[5], &in[6]);
-    append(&l, &out[0], &in[1], &out[1], &out[2], NULL);
-    launch(&l, stream);
-}
-
-/* Inputs: learning rate, step, scale; weight, gradient and moments of each parameter; low copies of
- * the first so many. Outputs: weight and moments of each, low copies. */
-extern "C" void dyno_adamw_many_cuda(const cuda_args *args, cudaStream_t stream) {
-    enum { SCALARS = 3, GRADIENT = 1, PER_PARAMETER = 4, RESULTS = 3 };
-    const cuda_tensor *in = args->inputs, *out = args->outputs;
-    int low = (int)cuda_integer_or(args, "low_copies", 0);
-    int parameters = (args->input_count - SCALARS - low) / PER_PARAMETER;
-    adamw_launch l;
-    for (int done = 0; done < parameters;) {
-        begin(&l, args, &in[0], &in[1], &in[2]);
-        for (; done < parameters && l.tensor_count < MOST_TENSORS; done++)
-            append(&l, &out[done * RESULTS], &in[SCALARS + done * PER_PARAMETER + GRADIENT],
-                   &out[done * RESULTS + 1], &out[done * RESULTS + 2],
-                   done < low ? &out[parameters * RESULTS + done] : NULL);
-        launch(&l, stream);
-    }
+    adamw_operands o = {&out[0], &in[1], &out[1], &out[2], NULL};
+    adamw_launch<FEW_TENSORS> l = {};
+    l.scalars = scalars_of(args, &in[4], &in[5], &in[6]);
+    l.tensor[0] = tensor_of(&o);
+    l.tensor_count = 1;
+    l.first_chunk[1] = (int32_t)blocks_for((int64_t)l.tensor[0].count, CHUNK);
+    update_tensors<<<(unsigned)l.first_chunk[1], THREADS, 0, stream>>>(l);
 }

@@ -161,17 +161,18 @@ static dyno_status record_graph(capture *c, cudaGraph_t *graph) {
     char message[512];
     snprintf(message, sizeof message, "%s", status == DYNO_OK ? "" : dyno_error_message());
     cudaError_t ended = cudaStreamEndCapture(d->stream, graph);
-    if (status != DYNO_OK) { /* the capture is broken: what broke it is the reason */
-        (void)cudaGetLastError();
-        return dyno_fail(status, "%s", message);
-    }
-    if (d->failure != DYNO_OK) {
+    if (status == DYNO_OK && d->failure != DYNO_OK) { /* of a launch */
         status = d->failure;
-        d->failure = DYNO_OK;
-        (void)cudaGetLastError();
-        return dyno_fail(status, "%s: capturing a step: %s", d->base.name, d->failure_message);
+        snprintf(message, sizeof message, "%.500s", d->failure_message);
     }
-    return cuda_status(ended, "capturing a step");
+    d->failure = DYNO_OK;
+    if (status == DYNO_OK)
+        return cuda_status(ended, "capturing a step");
+    (void)cudaGetLastError();
+    if (*graph)
+        cudaGraphDestroy(*graph);
+    *graph = NULL;
+    return dyno_fail(status, "%s: capturing a step: %s", d->base.name, message);
 }
 
 static dyno_status instantiate(program *r, cudaGraph_t graph) {
@@ -199,6 +200,8 @@ dyno_status cuda_program_capture(program *r, const kernel_args *args, const int 
                                  int mark_count) {
     cuda_device *d = cuda_device_use(&r->device->base);
     capture c = {.r = r, .args = args, .mark_after = mark_after, .mark_count = mark_count};
+    if (d->failure != DYNO_OK) /* of earlier work, not of this */
+        return d->base.functions->finish(&d->base);
     if (r->graph) {
         RETURN_IF_FAILED(cuda_status(cudaGraphExecDestroy(r->graph), "destroying a graph"));
         r->graph = NULL;
@@ -210,6 +213,9 @@ dyno_status cuda_program_capture(program *r, const kernel_args *args, const int 
     find_edges(&c);
     dyno_status status = make_events(&c);
     if (status == DYNO_OK)
+        status = record_graph(&c, &graph);
+    /* A library may do at its first use what a capture forbids. It has been used now. */
+    if (status != DYNO_OK && !graph)
         status = record_graph(&c, &graph);
     if (status == DYNO_OK)
         status = instantiate(r, graph);

@@ -29,11 +29,18 @@ int64_t cuda_memory_available(device *d) {
 
 static int64_t round_up(int64_t bytes, int64_t unit) { return (bytes + unit - 1) / unit * unit; }
 
+/* No more addresses than there could ever be memory for. */
+static int64_t reserved_bytes(const cuda_device *d, int64_t bytes) {
+    int64_t asked = round_up(bytes > 0 ? bytes : 1, d->base.granularity);
+    int64_t most = round_up(d->memory_bytes, d->base.granularity);
+    return asked < most ? asked : most;
+}
+
 dyno_status cuda_memory_reserve(device *d, int64_t bytes, void **base) {
     cuda_device *c = cuda_device_use(d);
     *base = NULL;
     CUdeviceptr address = 0;
-    size_t size = (size_t)round_up(bytes > 0 ? bytes : 1, d->granularity);
+    size_t size = (size_t)reserved_bytes(c, bytes);
     RETURN_IF_FAILED(cuda_status_of_driver(
         cuda_driver()->address_reserve(&address, size, (size_t)c->page_bytes, 0, 0),
         "reserving addresses on the GPU"));
@@ -77,32 +84,42 @@ static CUresult allow_access(const cuda_device *d, CUdeviceptr at, int64_t bytes
     return cuda_driver()->memory_set_access(at, (size_t)bytes, &access, 1);
 }
 
+/* All of [have, end) or nothing. */
+static CUresult map_granules(cuda_device *d, CUdeviceptr base, int64_t have, int64_t end) {
+    int64_t granule = d->base.granularity, mapped = have;
+    CUresult result = CUDA_SUCCESS;
+    while (mapped < end && result == CUDA_SUCCESS) {
+        result = map_granule(d, base + (CUdeviceptr)mapped);
+        if (result == CUDA_SUCCESS)
+            mapped += granule;
+    }
+    if (result == CUDA_SUCCESS)
+        result = allow_access(d, base + (CUdeviceptr)have, end - have);
+    if (result != CUDA_SUCCESS)
+        unmap(d, base, have, mapped);
+    return result;
+}
+
 dyno_status cuda_memory_commit(device *d, void *base, int64_t have, int64_t want, int64_t *got) {
     cuda_device *c = cuda_device_use(d);
     *got = have;
-    int64_t end = round_up(want, d->granularity), at = have;
+    int64_t end = round_up(want, d->granularity), available = cuda_device_free_bytes();
     if (end <= have)
         return DYNO_OK;
-    CUdeviceptr start = (CUdeviceptr)(uintptr_t)base;
-    CUresult result = CUDA_SUCCESS;
-    for (; at < end && result == CUDA_SUCCESS; at += d->granularity)
-        result = map_granule(c, start + (CUdeviceptr)at);
-    if (result != CUDA_SUCCESS)
-        at -= d->granularity; /* the one that failed is not there */
-    else
-        result = allow_access(c, start + (CUdeviceptr)have, end - have);
+    CUresult result = end - have > available
+                          ? CUDA_ERROR_OUT_OF_MEMORY /* known without trying granule by granule */
+                          : map_granules(c, (CUdeviceptr)(uintptr_t)base, have, end);
     if (result == CUDA_SUCCESS) {
         *got = end;
         c->committed_bytes += end - have;
         return DYNO_OK;
     }
-    unmap(c, start, have, at);
     (void)cudaGetLastError();
     if (result == CUDA_ERROR_OUT_OF_MEMORY)
-        return dyno_fail(
-            DYNO_OUT_OF_MEMORY, "out of memory: %s has no %s more (%s are free, %s are taken here)",
-            d->name, units_bytes(end - have).text, units_bytes(cuda_device_free_bytes()).text,
-            units_bytes(c->committed_bytes).text);
+        return dyno_fail(DYNO_OUT_OF_MEMORY,
+                         "out of memory: %s has no %s more (%s are free, %s are taken here)",
+                         d->name, units_bytes(end - have).text, units_bytes(available).text,
+                         units_bytes(c->committed_bytes).text);
     return cuda_status_of_driver(result, "taking memory on the GPU");
 }
 
@@ -119,8 +136,8 @@ void cuda_memory_decommit(device *d, void *base, int64_t offset, int64_t bytes, 
 
 static void free_range(cuda_device *d, void *base, int64_t bytes, int64_t have) {
     unmap(d, (CUdeviceptr)(uintptr_t)base, 0, have);
-    int64_t reserved = round_up(bytes > 0 ? bytes : 1, d->base.granularity);
-    if (cuda_driver()->address_free((CUdeviceptr)(uintptr_t)base, (size_t)reserved) != CUDA_SUCCESS)
+    size_t size = (size_t)reserved_bytes(d, bytes);
+    if (cuda_driver()->address_free((CUdeviceptr)(uintptr_t)base, size) != CUDA_SUCCESS)
         cuda_device_note(d, DYNO_IO, "giving addresses back to the GPU failed");
 }
 

@@ -225,6 +225,12 @@ static void second_round(const products *p, const product_plan *chosen, const pr
     qsort(finalists, (size_t)count, sizeof *finalists, compare_candidates);
 }
 
+/* A product that is done before its launch is over is as fast by any algorithm. */
+static bool is_worth_timing(const problem *k) {
+    double flops = 2.0 * (double)k->m * (double)k->n * (double)k->k * (double)k->batches;
+    return flops > 8e6;
+}
+
 /* Times nothing of other streams' along: what runs there is waited for, unless it is captured, when
  * it does not run. */
 static void quiet(cuda_device *d) {
@@ -245,15 +251,15 @@ dyno_status product_choose(cuda_device *d, products *p, product_plan *chosen) {
     if (!is_cached && status == DYNO_OK) {
         chosen->algorithm = found[0].algo;
         product_operands operands;
-        quiet(d);
         /* Without room to time in, the library's first choice is taken, for this time. */
-        if (count > 1 && make_operands(d, p, &chosen->key, &operands) == DYNO_OK)
-            timed = first_round(p, chosen, &operands, found, count, tried);
+        if (count > 1 && is_worth_timing(&chosen->key)) {
+            quiet(d);
+            if (make_operands(d, p, &chosen->key, &operands) == DYNO_OK)
+                timed = first_round(p, chosen, &operands, found, count, tried);
+        }
         if (timed > 0) {
             second_round(p, chosen, &operands, tried, timed < FINALISTS ? timed : FINALISTS);
             chosen->algorithm = *tried[0].algorithm;
-        }
-        if (timed > 0 || count == 1) {
             text digits = {0};
             write_hexadecimal(&digits, &chosen->algorithm);
             tuning_cache_add(p->cache, key.data, digits.data);

@@ -1,0 +1,358 @@
+/* test_executor_device.c - steps on a device whose memory the host cannot touch compute there what
+ * they compute on the CPU. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <setjmp.h>
+
+#include <cmocka.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "measure/timing.h"
+#include "plan/memory_account.h"
+#include "support/fake_device.h"
+#include "support/small_model.h"
+#include "train/attention_plan.h"
+
+enum { POOL_BYTES = 1 << 26, BATCH = 2, CONTEXT = 5, ROWS = BATCH * CONTEXT };
+
+static const model_config tiny = {.name = "tiny",
+                                  .d_model = 16,
+                                  .d_ff = 24,
+                                  .layers = 2,
+                                  .heads = 4,
+                                  .kv_heads = 2,
+                                  .head_dim = 4,
+                                  .vocab = 20,
+                                  .norm_eps = 1e-5,
+                                  .rope_theta = 10000};
+
+static void expect_ok(dyno_status status) {
+    if (status != DYNO_OK)
+        fail_msg("%s", dyno_error_message());
+}
+
+static void expect_failure(dyno_status status, dyno_status wanted, const char *part) {
+    assert_int_equal(status, wanted);
+    if (!strstr(dyno_error_message(), part))
+        fail_msg("'%s' lacks '%s'", dyno_error_message(), part);
+}
+
+typedef struct bench {
+    device *d;
+    plan *p;
+    memory_pool *pool;
+    storage *shared;
+    executor *e;
+} bench;
+
+static bench bench_create(device *d, step_pass pass, step_mode mode, precision math) {
+    step_options options = small_model_step(&tiny, BATCH, CONTEXT, pass);
+    options.pipeline.mode = mode;
+    options.pipeline.precision = math;
+    bench b = {.d = d};
+    expect_ok(step_plan_create(&options, &b.p));
+    expect_ok(memory_pool_create(d, POOL_BYTES, &b.pool));
+    b.shared = storage_create(b.pool);
+    expect_ok(executor_create(b.p, b.pool, b.shared, &b.e));
+    small_model_fill(b.e, b.shared, &tiny, 3);
+    return b;
+}
+
+static void bench_destroy(bench *b) {
+    executor_destroy(b->e);
+    storage_destroy(b->shared);
+    memory_pool_destroy(b->pool);
+    plan_destroy(b->p);
+}
+
+static void expect_same_numbers(const bench *a, const bench *b) {
+    for (int i = 0; i < a->p->name_count; i++) {
+        const char *name = a->p->names[i].name;
+        tensor x = executor_find(a->e, name), y = executor_find(b->e, name);
+        int64_t bytes = tensor_bytes(&x);
+        assert_int_equal(bytes, tensor_bytes(&y));
+        char *one = memory_allocate((size_t)bytes + 1, 2), *other = one + bytes;
+        expect_ok(executor_read(a->e, name, one, bytes));
+        expect_ok(executor_read(b->e, name, other, bytes));
+        if (memcmp(one, other, (size_t)bytes) != 0)
+            fail_msg("'%s' is not the same", name);
+        free(one);
+    }
+}
+
+static void steps_compute_the_same_on_every_device(void **state) {
+    (void)state;
+    for (int way = 0; way < STEP_PASS_COUNT * STEP_MODE_COUNT * 2 * 2; way++) {
+        step_pass pass = (step_pass)(way % STEP_PASS_COUNT);
+        step_mode mode = (step_mode)(way / STEP_PASS_COUNT % STEP_MODE_COUNT);
+        precision math =
+            way / STEP_PASS_COUNT / STEP_MODE_COUNT % 2 ? PRECISION_BF16 : PRECISION_FP32;
+        bool can_capture = way >= STEP_PASS_COUNT * STEP_MODE_COUNT * 2;
+        fake_device *f = fake_device_create(POOL_BYTES, can_capture);
+        bench a = bench_create(device_cpu(), pass, mode, math);
+        bench b = bench_create(fake_device_base(f), pass, mode, math);
+        for (int step = 0; step < 3; step++) {
+            expect_ok(executor_run(a.e, NULL, NULL));
+            expect_ok(executor_run(b.e, NULL, NULL));
+            expect_same_numbers(&a, &b);
+        }
+        bool is_replayed = can_capture && mode == STEP_COMPILED;
+        assert_int_equal(f->captures, is_replayed);
+        assert_int_equal(f->replays, is_replayed ? 3 : 0);
+        assert_int_equal(f->launches, is_replayed ? 0 : 3 * b.p->launch_count);
+        bench_destroy(&a);
+        bench_destroy(&b);
+        device_close(fake_device_base(f));
+    }
+}
+
+/* A trace needs every launch by itself, and so does a recording of memory. */
+static void a_step_that_is_looked_into_is_not_replayed(void **state) {
+    (void)state;
+    fake_device *f = fake_device_create(POOL_BYTES, true);
+    bench a = bench_create(device_cpu(), STEP_FULL, STEP_COMPILED, PRECISION_FP32);
+    bench b = bench_create(fake_device_base(f), STEP_FULL, STEP_COMPILED, PRECISION_FP32);
+    trace *t = trace_create(b.p->launch_count);
+    static const bool is_traced[] = {true, false, true, false};
+    int replays = 0, launches = 0;
+    for (int i = 0; i < 4; i++) {
+        step_times times;
+        expect_ok(executor_run(a.e, NULL, NULL));
+        expect_ok(executor_run(b.e, is_traced[i] ? t : NULL, &times));
+        replays += !is_traced[i];
+        launches += is_traced[i] ? b.p->launch_count : 0;
+        assert_int_equal(f->captures, i > 0);
+        assert_int_equal(f->replays, replays);
+        assert_int_equal(f->launches, launches);
+        int64_t sum = 0;
+        for (int j = 0; j < PHASE_COUNT; j++) {
+            assert_int_equal(times.phase_ns[j] > 0, j <= PHASE_OPTIMIZER);
+            sum += times.phase_ns[j];
+        }
+        assert_int_equal(sum, times.total_ns);
+        int64_t before = t->step_begin_ns;
+        for (int j = 0; is_traced[i] && j < b.p->launch_count; j++) {
+            assert_true(before <= t->begin_ns[j] && t->begin_ns[j] <= t->end_ns[j]);
+            before = t->end_ns[j];
+        }
+        assert_true(before <= t->step_end_ns);
+        expect_same_numbers(&a, &b);
+    }
+    memory_pool_start_recording(b.pool);
+    expect_ok(executor_run(b.e, NULL, NULL));
+    assert_int_equal(f->replays, replays);
+    trace_destroy(t);
+    bench_destroy(&a);
+    bench_destroy(&b);
+    device_close(fake_device_base(f));
+}
+
+/* Updates in the midst of the backward would cost a replayed step a mark each. */
+static void phases_that_take_turns_are_told_apart_only_where_it_costs_nothing(void **state) {
+    (void)state;
+    for (int can_capture = 0; can_capture < 2; can_capture++) {
+        fake_device *f = fake_device_create(POOL_BYTES, can_capture);
+        bench b = bench_create(fake_device_base(f), STEP_FULL, STEP_COMPILED, PRECISION_FP32);
+        executor_destroy(b.e);
+        int n = b.p->launch_count;
+        for (int i = n / 3; i < n; i++)
+            b.p->launches[i].phase = i % 2 ? PHASE_BACKWARD : PHASE_OPTIMIZER;
+        b.p->launches[n / 3].phase = PHASE_BACKWARD;
+        expect_ok(executor_create(b.p, b.pool, b.shared, &b.e));
+        step_times times;
+        expect_ok(executor_run(b.e, NULL, &times));
+        assert_true(times.phase_ns[PHASE_FORWARD] > 0);
+        assert_int_equal(times.phase_ns[PHASE_BACKWARD] > 0, !can_capture);
+        assert_int_equal(times.phase_ns[PHASE_OPTIMIZER] > 0, !can_capture);
+        assert_int_equal(times.together_ns > 0, can_capture);
+        assert_int_equal(times.total_ns, times.phase_ns[PHASE_FORWARD] +
+                                             times.phase_ns[PHASE_BACKWARD] +
+                                             times.phase_ns[PHASE_OPTIMIZER] + times.together_ns);
+        if (can_capture)
+            assert_int_equal(f->marks, 1);
+        results *run = results_create("bench", 0, NULL);
+        results_cell *cell = results_add_cell(run);
+        expect_ok(timing_run(b.e, b.p, &(timing_options){.steps = 2}, cell));
+        assert_int_equal(cell_find_series(cell, "forward")->count, 2);
+        assert_int_equal(cell_find_series(cell, "backward") != NULL, !can_capture);
+        assert_int_equal(cell_find_series(cell, "backward+optimizer") != NULL, can_capture);
+        results_destroy(run);
+        bench_destroy(&b);
+        device_close(fake_device_base(f));
+    }
+}
+
+static void what_is_written_during_a_step_is_for_the_next(void **state) {
+    (void)state;
+    for (int mode = 0; mode < STEP_MODE_COUNT; mode++) {
+        fake_device *f = fake_device_create(POOL_BYTES, true);
+        bench a = bench_create(device_cpu(), STEP_FULL, (step_mode)mode, PRECISION_FP32);
+        bench b = bench_create(fake_device_base(f), STEP_FULL, (step_mode)mode, PRECISION_FP32);
+        int32_t ids[ROWS];
+        for (int step = 0; step < 3; step++) {
+            expect_ok(executor_run(a.e, NULL, NULL));
+            expect_ok(executor_start(b.e, NULL));
+            assert_true(f->waiting > 0);
+            for (int i = 0; i < ROWS; i++)
+                ids[i] = (i + 3 * step) % (int)tiny.vocab;
+            expect_ok(executor_write(a.e, "tokens", ids, sizeof ids));
+            expect_ok(executor_write(b.e, "tokens", ids, sizeof ids));
+            memset(ids, 0, sizeof ids);
+            expect_ok(executor_finish(b.e, NULL));
+            expect_ok(executor_finish(b.e, NULL)); /* nothing more to wait for */
+            expect_same_numbers(&a, &b);
+        }
+        expect_ok(executor_start(b.e, NULL)); /* destroyed with a step under way */
+        bench_destroy(&a);
+        bench_destroy(&b);
+        device_close(fake_device_base(f));
+    }
+}
+
+static void a_device_that_breaks_down_fails_the_step(void **state) {
+    (void)state;
+    for (int mode = 0; mode < STEP_MODE_COUNT; mode++) {
+        fake_device *f = fake_device_create(POOL_BYTES, true);
+        bench b = bench_create(fake_device_base(f), STEP_BACKWARD, (step_mode)mode, PRECISION_FP32);
+        int64_t taken = memory_pool_taken_bytes(b.pool);
+        f->fails_next_finish = true;
+        step_times times;
+        expect_failure(executor_run(b.e, NULL, &times), DYNO_UNSUPPORTED, "broke down");
+        assert_null(executor_find(b.e, "loss").data);
+        float loss;
+        expect_failure(executor_read(b.e, "loss", &loss, sizeof loss), DYNO_NOT_FOUND, "'loss'");
+        assert_int_equal(memory_pool_taken_bytes(b.pool), taken);
+        expect_ok(executor_run(b.e, NULL, NULL));
+        expect_ok(executor_read(b.e, "loss", &loss, sizeof loss));
+        expect_failure(executor_read(b.e, "loss", &loss, 2), DYNO_INVALID, "is 4 bytes");
+        bench_destroy(&b);
+        device_close(fake_device_base(f));
+    }
+}
+
+static void a_plan_for_another_backend_is_refused(void **state) {
+    (void)state;
+    plan *p = small_model_plan(&tiny, BATCH, CONTEXT, STEP_FORWARD);
+    p->backend = BACKEND_CUDA;
+    memory_pool *pool;
+    expect_ok(memory_pool_create(device_cpu(), POOL_BYTES, &pool));
+    storage *s = storage_create(pool);
+    executor *e;
+    expect_failure(executor_create(p, pool, s, &e), DYNO_INVALID, "cannot run on device cpu");
+    assert_null(e);
+    assert_int_equal(storage_count(s), 0);
+    storage_destroy(s);
+    memory_pool_destroy(pool);
+    plan_destroy(p);
+}
+
+/* Wherever the device has no more, in whichever launch, the next that fits goes on. */
+static void a_device_without_memory_fails_one_cell_and_serves_the_next(void **state) {
+    (void)state;
+    plan *large = small_model_plan(&tiny, 20, 20, STEP_FULL);
+    plan *small = small_model_plan(&tiny, 1, 2, STEP_FULL);
+    int64_t needed = memory_account_plan(large).reserved_bytes;
+    int failures = 0;
+    for (int64_t memory = 4 * FAKE_GRANULARITY; memory < needed; memory += FAKE_GRANULARITY) {
+        fake_device *f = fake_device_create(memory, true);
+        memory_pool *pool;
+        expect_ok(memory_pool_create(fake_device_base(f), POOL_BYTES, &pool));
+        storage *shared = storage_create(pool);
+        executor *e;
+        dyno_status status = executor_create(large, pool, shared, &e);
+        if (status == DYNO_OK) {
+            small_model_fill(e, shared, &tiny, 1);
+            status = executor_run(e, NULL, NULL);
+            failures++;
+        }
+        assert_int_equal(status, DYNO_OUT_OF_MEMORY);
+        assert_non_null(strstr(dyno_error_message(), "but the device has no more"));
+        executor_destroy(e);
+        storage_keep_parameters(shared, small);
+        memory_pool_trim(pool);
+        expect_ok(executor_create(small, pool, shared, &e));
+        small_model_fill(e, shared, &tiny, 1);
+        expect_ok(executor_run(e, NULL, NULL));
+        executor_destroy(e);
+        storage_destroy(shared);
+        memory_pool_destroy(pool);
+        device_close(fake_device_base(f));
+    }
+    assert_true(failures > 3);
+    plan_destroy(large);
+    plan_destroy(small);
+}
+
+static void steps_on_a_device_are_timed_and_broken_down(void **state) {
+    (void)state;
+    for (int mode = 0; mode < STEP_MODE_COUNT; mode++) {
+        fake_device *f = fake_device_create(POOL_BYTES, true);
+        bench b = bench_create(fake_device_base(f), STEP_FULL, (step_mode)mode, PRECISION_FP32);
+        results *run = results_create("bench", 0, NULL);
+        results_cell *cell = results_add_cell(run);
+        timing_options options = {.warmup = 2, .steps = 3};
+        expect_ok(timing_run(b.e, b.p, &options, cell));
+        static const char *const series[] = {"step", "forward", "backward", "optimizer"};
+        for (int i = 0; i < 4; i++)
+            assert_int_equal(cell_find_series(cell, series[i])->count, 3);
+        assert_true(results_number(&cell_find_metric(cell, "first_step_ns")->value) ==
+                    results_series_at(cell_find_series(cell, "warmup"), 0));
+        expect_ok(timing_break_down(b.e, b.p, &options, cell));
+        const results_breakdown *table = cell_find_breakdown(cell, "by_kernel");
+        double in_launches = 0;
+        for (int64_t i = 0; i < table->row_count; i++)
+            if (table->rows[i].keys[0][0] != '(')
+                in_launches += results_number(&table->rows[i].values[0]);
+        double told = results_number(&cell_find_metric(cell, "in_launches_ns")->value);
+        assert_true(in_launches > 0 && told - 1 <= in_launches && in_launches <= told + 1);
+        results_destroy(run);
+        bench_destroy(&b);
+        device_close(fake_device_base(f));
+    }
+}
+
+static void attention_alone_runs_on_every_device(void **state) {
+    (void)state;
+    for (int mode = 0; mode < STEP_MODE_COUNT; mode++) {
+        attention_plan_options options = {.shape = {2, 6, 2, 2, 4},
+                                          .is_causal = true,
+                                          .pass = STEP_BACKWARD,
+                                          .mode = (step_mode)mode};
+        fake_device *f = fake_device_create(POOL_BYTES, true);
+        device *devices[] = {device_cpu(), fake_device_base(f)};
+        bench b[2];
+        for (int i = 0; i < 2; i++) {
+            b[i].d = devices[i];
+            expect_ok(attention_plan_naive(&options, &b[i].p));
+            expect_ok(memory_pool_create(b[i].d, POOL_BYTES, &b[i].pool));
+            b[i].shared = storage_create(b[i].pool);
+            expect_ok(executor_create(b[i].p, b[i].pool, b[i].shared, &b[i].e));
+            expect_ok(attention_fill(b[i].e, 4));
+            expect_ok(executor_run(b[i].e, NULL, NULL));
+        }
+        expect_same_numbers(&b[0], &b[1]);
+        bench_destroy(&b[0]);
+        bench_destroy(&b[1]);
+        device_close(fake_device_base(f));
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(steps_compute_the_same_on_every_device),
+        cmocka_unit_test(a_step_that_is_looked_into_is_not_replayed),
+        cmocka_unit_test(phases_that_take_turns_are_told_apart_only_where_it_costs_nothing),
+        cmocka_unit_test(what_is_written_during_a_step_is_for_the_next),
+        cmocka_unit_test(a_device_that_breaks_down_fails_the_step),
+        cmocka_unit_test(a_plan_for_another_backend_is_refused),
+        cmocka_unit_test(a_device_without_memory_fails_one_cell_and_serves_the_next),
+        cmocka_unit_test(steps_on_a_device_are_timed_and_broken_down),
+        cmocka_unit_test(attention_alone_runs_on_every_device),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
