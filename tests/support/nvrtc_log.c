@@ -41,7 +41,7 @@ bool nvrtc_log(const char *source, const char *chip, text *log) {
         return false;
     char architecture[64];
     snprintf(architecture, sizeof architecture, "--gpu-architecture=%s", chip);
-    const char *options[] = {architecture, "--std=c++17", "--fmad=false", "--prec-div=false",
+    const char *options[] = {architecture, "--std=c++17", "--fmad=false",
                              "--ptxas-options=-v"};
     void *program;
     assert_int_equal(l.create(&program, source, "kernels.cu", 0, NULL, NULL), 0);
