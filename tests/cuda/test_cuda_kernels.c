@@ -209,7 +209,8 @@ static void run_round(device *d, const round_options *o) {
             if (!is_known)
                 continue;
         }
-        islands[count++] = island_add(g, c, &random, o->is_turned, o->special);
+        islands[count] = island_add(g, c, &random, o->is_turned, o->special);
+        islands[count++]->e.is_on_tensor_cores = d->backend == BACKEND_CUDA;
     }
     if (graph_status(g) != DYNO_OK)
         fail_msg("%s", dyno_error_message());
