@@ -190,7 +190,9 @@ static void it_says_how_time_grows(void **state) {
 
 static void what_cannot_be_is_refused(void **state) {
     (void)state;
-    dyno_expect(2, "'flash' is not one of naive", "attention --impl flash");
+    dyno_expect(2, "'fast' is not one of naive", "attention --impl fast");
+    dyno_expect(1, "head size is 257, the kernels stop at 256",
+                "attention --impl flash --head-dim 257");
     dyno_expect(2, "--seq: 0 is outside 1 to", "attention --seq 0");
     dyno_expect(2, "--head-dim: 0 is outside 1 to", "attention --head-dim 0");
     dyno_expect(2, "--mode: 'fast' is not one of eager", "attention --mode fast");
