@@ -194,24 +194,24 @@ static __device__ __forceinline__ void load_round(const adamw_tensor &p, int64_t
         load(p, i + k * THREADS * VECTOR, &e[k]);
 }
 
-/* What all elements share, when all threads of the block have come by; false: nothing is to be
- * done. */
-static __device__ __forceinline__ bool wait_for_step(const adamw_step *shared_step, bool skips_nan,
-                                                     adamw_step *u) {
+/* What all elements share; false: nothing is to be done. All threads of the block call it. */
+static __device__ __forceinline__ bool find_step(const adamw_scalars &l, adamw_step *shared_step,
+                                                 adamw_step *u) {
+    compute_step(l, shared_step);
     __syncthreads();
     *u = *shared_step;
-    return !skips_nan || !isnan(u->scale);
+    return !l.skips_nan || !isnan(u->scale);
 }
 
 template <int KIND, typename G>
 static __device__ __forceinline__ void update_rounds(const adamw_tensor &p, int64_t begin,
-                                                     int rounds, const adamw_step *shared_step,
-                                                     bool skips_nan) {
+                                                     int rounds, const adamw_scalars &l,
+                                                     adamw_step *shared_step) {
     int64_t i = begin + (int64_t)threadIdx.x * VECTOR;
     elements<KIND, G, VECTOR> e[IN_FLIGHT];
     load_round(p, i, e);
     adamw_step u;
-    if (!wait_for_step(shared_step, skips_nan, &u))
+    if (!find_step(l, shared_step, &u))
         return;
 #pragma unroll 1
     for (;;) {
@@ -240,18 +240,18 @@ static __device__ __forceinline__ void update_range(const adamw_tensor &p, int64
 /* The last chunk of a parameter is short, and those of one that is not aligned take longer. */
 template <int KIND, typename G>
 static __device__ __forceinline__ void update_chunk(const adamw_tensor &p, int64_t chunk,
-                                                    int rounds, const adamw_step *shared_step,
-                                                    bool skips_nan) {
+                                                    int rounds, const adamw_scalars &l,
+                                                    adamw_step *shared_step) {
     int64_t length = (int64_t)rounds * ROUND, begin = chunk * length, count = (int64_t)p.count;
     uintptr_t addresses = (uintptr_t)p.weight | (uintptr_t)p.low | (uintptr_t)p.gradient |
                           (uintptr_t)p.first | (uintptr_t)p.second;
     bool is_aligned = addresses % VECTOR_BYTES == 0;
     if (is_aligned && begin + length <= count) {
-        update_rounds<KIND, G>(p, begin, rounds, shared_step, skips_nan);
+        update_rounds<KIND, G>(p, begin, rounds, l, shared_step);
         return;
     }
     adamw_step u;
-    if (!wait_for_step(shared_step, skips_nan, &u))
+    if (!find_step(l, shared_step, &u))
         return;
     int64_t end = begin + length < count ? begin + length : count;
     int64_t whole = is_aligned ? begin + (end - begin) / VECTOR * VECTOR : begin;
@@ -261,20 +261,20 @@ static __device__ __forceinline__ void update_chunk(const adamw_tensor &p, int64
 
 template <int KIND>
 static __device__ __forceinline__ void update_kind(const adamw_tensor &p, int64_t chunk, int rounds,
-                                                   const adamw_step *shared_step, bool skips_nan) {
+                                                   const adamw_scalars &l,
+                                                   adamw_step *shared_step) {
     if (p.gradient_type == CUDA_DTYPE_F32)
-        update_chunk<KIND, float>(p, chunk, rounds, shared_step, skips_nan);
+        update_chunk<KIND, float>(p, chunk, rounds, l, shared_step);
     else if (p.gradient_type == CUDA_DTYPE_BF16)
-        update_chunk<KIND, bf16>(p, chunk, rounds, shared_step, skips_nan);
+        update_chunk<KIND, bf16>(p, chunk, rounds, l, shared_step);
     else
-        update_chunk<KIND, f16>(p, chunk, rounds, shared_step, skips_nan);
+        update_chunk<KIND, f16>(p, chunk, rounds, l, shared_step);
 }
 
 template <int MOST>
 static __global__ void __launch_bounds__(THREADS, 3)
     update_tensors(const __grid_constant__ adamw_launch<MOST> l) {
-    __shared__ adamw_step u;
-    compute_step(l.scalars, &u);
+    __shared__ adamw_step shared_step;
     int32_t chunk = (int32_t)blockIdx.x;
     int at = 0, above = l.tensor_count; /* first_chunk[at] <= chunk < first_chunk[above] */
     while (above - at > 1) {
@@ -286,15 +286,14 @@ static __global__ void __launch_bounds__(THREADS, 3)
     }
     const adamw_tensor &p = l.tensor[at];
     int64_t part = chunk - l.first_chunk[at];
-    bool skips_nan = l.scalars.skips_nan;
     if (p.kind == WEIGHT_SPLIT)
-        update_kind<WEIGHT_SPLIT>(p, part, l.rounds, &u, skips_nan);
+        update_kind<WEIGHT_SPLIT>(p, part, l.rounds, l.scalars, &shared_step);
     else if (p.kind == WEIGHT_AND_BF16)
-        update_kind<WEIGHT_AND_BF16>(p, part, l.rounds, &u, skips_nan);
+        update_kind<WEIGHT_AND_BF16>(p, part, l.rounds, l.scalars, &shared_step);
     else if (p.kind == WEIGHT_AND_F16)
-        update_kind<WEIGHT_AND_F16>(p, part, l.rounds, &u, skips_nan);
+        update_kind<WEIGHT_AND_F16>(p, part, l.rounds, l.scalars, &shared_step);
     else
-        update_kind<WEIGHT_F32>(p, part, l.rounds, &u, skips_nan);
+        update_kind<WEIGHT_F32>(p, part, l.rounds, l.scalars, &shared_step);
 }
 
 /* ---- launches ---- */
