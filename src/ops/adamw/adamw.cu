@@ -4,15 +4,20 @@
  * captured step replays them as they are. All parameters are cut into chunks of one length, a block
  * for each, which finds its parameter by bisection. Blocks that come and go leave a GPU to kernels
  * of another stream; a few that stayed would not. What all elements share (bias corrections, from a
- * step's number and learning rate, which lie in device memory) each block computes once.
+ * step's number and learning rate, which lie in device memory) each block computes once, while its
+ * first elements are on their way.
  *
  * How a weight is kept and the type of its gradient are the same for a whole parameter, and choose
  * the code that its chunks run. */
+#include <string.h>
+
 #include "runtime/cuda/device_math.cuh"
 
 enum { THREADS = 256, IN_FLIGHT = 2, VECTOR = 4 };
 enum { FEW_TENSORS = 32, MOST_TENSORS = 600 };
-enum { CHUNK = THREADS * VECTOR * IN_FLIGHT * 4 };
+/* A round is what a block has on its way at a time. So many blocks come and go many times on every
+ * GPU, and the last of them do not keep it waiting; more of them would only start more often. */
+enum { ROUND = THREADS * VECTOR * IN_FLIGHT, MOST_ROUNDS = 4, ENOUGH_BLOCKS = 8192 };
 
 /* How a weight is kept. SPLIT: the upper half, which is its rounding to bf16, where low copies are,
  * and the rest where weights are. */
@@ -36,7 +41,7 @@ typedef struct adamw_scalars {
 /* Arguments are copied at every launch; those of few parameters should not be of many. */
 template <int MOST> struct adamw_launch {
     adamw_scalars scalars;
-    int tensor_count;
+    int tensor_count, rounds; /* rounds: of a chunk */
     int32_t first_chunk[MOST + 1];
     adamw_tensor tensor[MOST];
 };
@@ -58,18 +63,21 @@ static __device__ double power(double base, int64_t exponent) {
     return result;
 }
 
-static __device__ adamw_step step_of(const adamw_scalars &l) {
-    double rate = *l.rate;
-    int64_t t = *l.step;
-    return {(float)l.beta1,
-            (float)l.beta2,
-            (float)(1 - l.beta1),
-            (float)(1 - l.beta2),
-            (float)l.eps,
-            (float)(1 - rate * l.weight_decay),
-            (float)(rate / (1 - power(l.beta1, t))),
-            (float)(1 / sqrt(1 - power(l.beta2, t))),
-            *l.scale};
+/* Two threads share the work, which is a chain of slow operations. */
+static __device__ void compute_step(const adamw_scalars &l, adamw_step *u) {
+    if (threadIdx.x == 0) {
+        double rate = *l.rate;
+        u->beta1 = (float)l.beta1;
+        u->beta2 = (float)l.beta2;
+        u->rest1 = (float)(1 - l.beta1);
+        u->rest2 = (float)(1 - l.beta2);
+        u->eps = (float)l.eps;
+        u->scale = *l.scale;
+        u->keep = (float)(1 - rate * l.weight_decay);
+        u->rate = (float)(rate / (1 - power(l.beta1, *l.step)));
+    } else if (threadIdx.x == WARP) {
+        u->inverse_root = (float)(1 / sqrt(1 - power(l.beta2, *l.step)));
+    }
 }
 
 /* ---- weights in two halves; see ops/adamw/split_weight.h ---- */
@@ -94,20 +102,44 @@ static __device__ __forceinline__ float joined(uint16_t upper, uint16_t lower) {
 
 /* ---- N elements: what is read, and the update ---- */
 
+/* Within an ulp, as the quotient it is for is within two: a step's last digits. Exact ones take
+ * longer than the memory that they wait for. */
+static __device__ __forceinline__ float approximate_root(float x) {
+    float root;
+    asm("sqrt.approx.f32 %0, %1;" : "=f"(root) : "f"(x));
+    return root;
+}
+
 template <int KIND, typename G, int N> struct elements {
     vector_of<float, N> weight, first, second;
     vector_of<uint16_t, N> upper, lower;
     vector_of<G, N> gradient;
 };
 
+/* The word that has as many bytes. */
+template <int BYTES> struct word_of;
+template <> struct word_of<16> { typedef uint4 type; };
+template <> struct word_of<8> { typedef uint2 type; };
+template <> struct word_of<4> { typedef unsigned type; };
+template <> struct word_of<2> { typedef unsigned short type; };
+
+/* What is read here is not read again before the next step, nor is what is written: other data had
+ * better stay in the L2 cache. */
 template <typename T, int N>
 static __device__ __forceinline__ vector_of<T, N> read(const void *data, int64_t index) {
-    return *(const vector_of<T, N> *)((const T *)data + index);
+    typedef typename word_of<sizeof(T) * N>::type word;
+    word bits = __ldcs((const word *)((const T *)data + index));
+    vector_of<T, N> x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
 }
 
 template <typename T, int N>
 static __device__ __forceinline__ void write(void *data, int64_t index, vector_of<T, N> x) {
-    *(vector_of<T, N> *)((T *)data + index) = x;
+    typedef typename word_of<sizeof(T) * N>::type word;
+    word bits;
+    memcpy(&bits, &x, sizeof x);
+    __stcs((word *)((T *)data + index), bits);
 }
 
 template <int KIND, typename G, int N>
@@ -133,7 +165,7 @@ static __device__ __forceinline__ void update(const adamw_tensor &p, int64_t i, 
         float g = to_float(e->gradient.at[j]) * u.scale;
         float m = u.beta1 * e->first.at[j] + u.rest1 * g;
         float v = u.beta2 * e->second.at[j] + u.rest2 * g * g;
-        w = w * u.keep - u.rate * m / (sqrtf(v) * u.inverse_root + u.eps);
+        w = w * u.keep - __fdividef(u.rate * m, approximate_root(v) * u.inverse_root + u.eps);
         e->first.at[j] = m;
         e->second.at[j] = v;
         e->weight.at[j] = w;
@@ -154,64 +186,95 @@ static __device__ __forceinline__ void update(const adamw_tensor &p, int64_t i, 
         write<uint16_t, N>(p.low, i, e->upper);
 }
 
-/* Elements [begin, end) of a parameter by one block, N at a time, N dividing their number; several
- * vectors of each thread are on their way together. */
+template <int KIND, typename G>
+static __device__ __forceinline__ void load_round(const adamw_tensor &p, int64_t i,
+                                                  elements<KIND, G, VECTOR> (&e)[IN_FLIGHT]) {
+#pragma unroll
+    for (int k = 0; k < IN_FLIGHT; k++)
+        load(p, i + k * THREADS * VECTOR, &e[k]);
+}
+
+/* What all elements share; false: nothing is to be done. All threads of the block call it. */
+static __device__ __forceinline__ bool find_step(const adamw_scalars &l, adamw_step *shared_step,
+                                                 adamw_step *u) {
+    compute_step(l, shared_step);
+    __syncthreads();
+    *u = *shared_step;
+    return !l.skips_nan || !isnan(u->scale);
+}
+
+template <int KIND, typename G>
+static __device__ __forceinline__ void update_rounds(const adamw_tensor &p, int64_t begin,
+                                                     int rounds, const adamw_scalars &l,
+                                                     adamw_step *shared_step) {
+    int64_t i = begin + (int64_t)threadIdx.x * VECTOR;
+    elements<KIND, G, VECTOR> e[IN_FLIGHT];
+    load_round(p, i, e);
+    adamw_step u;
+    if (!find_step(l, shared_step, &u))
+        return;
+#pragma unroll 1
+    for (;;) {
+#pragma unroll
+        for (int k = 0; k < IN_FLIGHT; k++)
+            update(p, i + k * THREADS * VECTOR, u, &e[k]);
+        if (--rounds == 0)
+            return;
+        i += ROUND;
+        load_round(p, i, e);
+    }
+}
+
+/* Elements [begin, end) by one block, N at a time, N dividing their number. */
 template <int KIND, typename G, int N>
 static __device__ __forceinline__ void update_range(const adamw_tensor &p, int64_t begin,
                                                     int64_t end, const adamw_step &u) {
-    enum { STEP = THREADS * N };
-    int64_t i = begin + (int64_t)threadIdx.x * N;
 #pragma unroll 1
-    for (; i + (IN_FLIGHT - 1) * STEP < end; i += IN_FLIGHT * STEP) {
-        elements<KIND, G, N> e[IN_FLIGHT];
-#pragma unroll
-        for (int k = 0; k < IN_FLIGHT; k++)
-            load(p, i + k * STEP, &e[k]);
-#pragma unroll
-        for (int k = 0; k < IN_FLIGHT; k++)
-            update(p, i + k * STEP, u, &e[k]);
-    }
-#pragma unroll 1
-    for (; i < end; i += STEP) {
+    for (int64_t i = begin + (int64_t)threadIdx.x * N; i < end; i += THREADS * N) {
         elements<KIND, G, N> e;
         load(p, i, &e);
         update(p, i, u, &e);
     }
 }
 
+/* The last chunk of a parameter is short, and those of one that is not aligned take longer. */
 template <int KIND, typename G>
 static __device__ __forceinline__ void update_chunk(const adamw_tensor &p, int64_t chunk,
-                                                    const adamw_step &u) {
-    int64_t begin = chunk * CHUNK, count = (int64_t)p.count;
-    int64_t end = begin + CHUNK < count ? begin + CHUNK : count;
+                                                    int rounds, const adamw_scalars &l,
+                                                    adamw_step *shared_step) {
+    int64_t length = (int64_t)rounds * ROUND, begin = chunk * length, count = (int64_t)p.count;
     uintptr_t addresses = (uintptr_t)p.weight | (uintptr_t)p.low | (uintptr_t)p.gradient |
                           (uintptr_t)p.first | (uintptr_t)p.second;
-    int64_t whole = begin;
-    if (addresses % VECTOR_BYTES == 0)
-        whole = begin + (end - begin) / VECTOR * VECTOR;
+    bool is_aligned = addresses % VECTOR_BYTES == 0;
+    if (is_aligned && begin + length <= count) {
+        update_rounds<KIND, G>(p, begin, rounds, l, shared_step);
+        return;
+    }
+    adamw_step u;
+    if (!find_step(l, shared_step, &u))
+        return;
+    int64_t end = begin + length < count ? begin + length : count;
+    int64_t whole = is_aligned ? begin + (end - begin) / VECTOR * VECTOR : begin;
     update_range<KIND, G, VECTOR>(p, begin, whole, u);
     update_range<KIND, G, 1>(p, whole, end, u);
 }
 
 template <int KIND>
-static __device__ __forceinline__ void update_kind(const adamw_tensor &p, int64_t chunk,
-                                                   const adamw_step &u) {
+static __device__ __forceinline__ void update_kind(const adamw_tensor &p, int64_t chunk, int rounds,
+                                                   const adamw_scalars &l,
+                                                   adamw_step *shared_step) {
     if (p.gradient_type == CUDA_DTYPE_F32)
-        update_chunk<KIND, float>(p, chunk, u);
+        update_chunk<KIND, float>(p, chunk, rounds, l, shared_step);
     else if (p.gradient_type == CUDA_DTYPE_BF16)
-        update_chunk<KIND, bf16>(p, chunk, u);
+        update_chunk<KIND, bf16>(p, chunk, rounds, l, shared_step);
     else
-        update_chunk<KIND, f16>(p, chunk, u);
+        update_chunk<KIND, f16>(p, chunk, rounds, l, shared_step);
 }
 
 template <int MOST>
 static __global__ void __launch_bounds__(THREADS, 3)
     update_tensors(const __grid_constant__ adamw_launch<MOST> l) {
     __shared__ adamw_step shared_step;
-    if (l.scalars.skips_nan && isnan(*l.scalars.scale))
-        return;
-    if (threadIdx.x == 0)
-        shared_step = step_of(l.scalars);
     int32_t chunk = (int32_t)blockIdx.x;
     int at = 0, above = l.tensor_count; /* first_chunk[at] <= chunk < first_chunk[above] */
     while (above - at > 1) {
@@ -223,16 +286,14 @@ static __global__ void __launch_bounds__(THREADS, 3)
     }
     const adamw_tensor &p = l.tensor[at];
     int64_t part = chunk - l.first_chunk[at];
-    __syncthreads();
-    const adamw_step u = shared_step;
     if (p.kind == WEIGHT_SPLIT)
-        update_kind<WEIGHT_SPLIT>(p, part, u);
+        update_kind<WEIGHT_SPLIT>(p, part, l.rounds, l.scalars, &shared_step);
     else if (p.kind == WEIGHT_AND_BF16)
-        update_kind<WEIGHT_AND_BF16>(p, part, u);
+        update_kind<WEIGHT_AND_BF16>(p, part, l.rounds, l.scalars, &shared_step);
     else if (p.kind == WEIGHT_AND_F16)
-        update_kind<WEIGHT_AND_F16>(p, part, u);
+        update_kind<WEIGHT_AND_F16>(p, part, l.rounds, l.scalars, &shared_step);
     else
-        update_kind<WEIGHT_F32>(p, part, u);
+        update_kind<WEIGHT_F32>(p, part, l.rounds, l.scalars, &shared_step);
 }
 
 /* ---- launches ---- */
@@ -272,6 +333,18 @@ static adamw_scalars scalars_of(const cuda_args *args, const cuda_tensor *rate,
     return s;
 }
 
+template <int MOST> static void launch(adamw_launch<MOST> *l, cudaStream_t stream) {
+    int64_t total = 0;
+    for (int i = 0; i < l->tensor_count; i++)
+        total += (int64_t)l->tensor[i].count;
+    int64_t rounds = total / ((int64_t)ROUND * ENOUGH_BLOCKS);
+    l->rounds = (int)(rounds < 1 ? 1 : rounds < MOST_ROUNDS ? rounds : MOST_ROUNDS);
+    for (int i = 0; i < l->tensor_count; i++)
+        l->first_chunk[i + 1] = l->first_chunk[i] + (int32_t)blocks_for((int64_t)l->tensor[i].count,
+                                                                        (int64_t)l->rounds * ROUND);
+    update_tensors<<<(unsigned)l->first_chunk[l->tensor_count], THREADS, 0, stream>>>(*l);
+}
+
 /* Parameters of adamw_many from `first` on, as many as there are or fit: how many these are.
  * Inputs: learning rate, step, scale; weight, gradient and moments of each parameter; low copies
  * of the first so many. Outputs, in place: weight and moments of each, low copies. */
@@ -288,10 +361,8 @@ static int launch_many(const cuda_args *args, int first, int parameters, int low
                             &out[i * RESULTS + 1], &out[i * RESULTS + 2],
                             i < low ? &out[parameters * RESULTS + i] : NULL};
         l.tensor[at] = tensor_of(&o);
-        l.first_chunk[at + 1] =
-            l.first_chunk[at] + (int32_t)blocks_for((int64_t)l.tensor[at].count, CHUNK);
     }
-    update_tensors<<<(unsigned)l.first_chunk[l.tensor_count], THREADS, 0, stream>>>(l);
+    launch(&l, stream);
     return l.tensor_count;
 }
 
@@ -314,6 +385,5 @@ extern "C" void dyno_adamw_cuda(const cuda_args *args, cudaStream_t stream) {
     l.scalars = scalars_of(args, &in[4], &in[5], &in[6]);
     l.tensor[0] = tensor_of(&o);
     l.tensor_count = 1;
-    l.first_chunk[1] = (int32_t)blocks_for((int64_t)l.tensor[0].count, CHUNK);
-    update_tensors<<<(unsigned)l.first_chunk[1], THREADS, 0, stream>>>(l);
+    launch(&l, stream);
 }
