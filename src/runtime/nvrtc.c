@@ -111,9 +111,9 @@ static dyno_status choose_architecture(const library *l, const nvrtc_target *tar
     return DYNO_OK;
 }
 
-static bool wants_contraction(const char *source) {
+static bool first_line_says(const char *source, const char *words) {
     size_t line = strcspn(source, "\n");
-    const char *found = strstr(source, "fmad=true");
+    const char *found = strstr(source, words);
     return found && found < source + line;
 }
 
@@ -122,7 +122,9 @@ static dyno_status choose_options(const library *l, const char *source, const nv
     RETURN_IF_FAILED(choose_architecture(l, target, o));
     snprintf(add_option(o), OPTION_BYTES, "--std=c++17");
     snprintf(add_option(o), OPTION_BYTES, "--fmad=%s",
-             wants_contraction(source) ? "true" : "false");
+             first_line_says(source, "fmad=true") ? "true" : "false");
+    if (first_line_says(source, "prec-div=false"))
+        snprintf(add_option(o), OPTION_BYTES, "--prec-div=false");
     if (l->major > 12 || (l->major == 12 && l->minor >= 8))
         snprintf(add_option(o), OPTION_BYTES, "--split-compile=0"); /* on all cores */
     char directory[1024];

@@ -126,6 +126,27 @@ static void readers_of_one_value_become_one_group(void **state) {
                  "output %2 \"z\"\n");
 }
 
+static void each_node_that_can_be_generated_is_a_group_of_its_own(void **state) {
+    (void)state;
+    expect_after(fuse_each,
+                 "graph g\n"
+                 "input %0 f32[4,8] \"x\"\n"
+                 "%1 f32[4,8] activation = exp %0 @forward\n"
+                 "%2 f32[4,1] activation = sum %1 {axes=[1]} @forward\n"
+                 "%3 f32[4,8] activation = broadcast %2 {shape=[4,8]} @forward\n"
+                 "%4 f32[4,8] activation = divide %1 %3 @forward\n"
+                 "%5 f32[1,8] activation = sum %4 {axes=[0]} @forward\n"
+                 "output %5 \"y\"\n",
+                 "graph g\n"
+                 "input %0 f32[4,8] \"x\"\n"
+                 "%1 f32[4,8] activation = exp %0 @forward #1\n"
+                 "%2 f32[4,1] activation = sum %1 {axes=[1]} @forward #2\n"
+                 "%3 f32[4,8] activation = broadcast %2 {shape=[4,8]} @forward\n"
+                 "%4 f32[4,8] activation = divide %1 %3 @forward #3\n"
+                 "%5 f32[1,8] activation = sum %4 {axes=[0]} @forward\n"
+                 "output %5 \"y\"\n");
+}
+
 static void blocks_of_column_sums_depend_on_the_rows_alone(void **state) {
     (void)state;
     assert_int_equal(fuse_rows_per_block(512, BACKEND_CPU), 32);
@@ -220,6 +241,7 @@ int main(void) {
         cmocka_unit_test(a_transposed_read_keeps_groups_apart),
         cmocka_unit_test(phases_are_not_mixed),
         cmocka_unit_test(readers_of_one_value_become_one_group),
+        cmocka_unit_test(each_node_that_can_be_generated_is_a_group_of_its_own),
         cmocka_unit_test(blocks_of_column_sums_depend_on_the_rows_alone),
         cmocka_unit_test(equal_nodes_are_computed_once),
         cmocka_unit_test(what_nobody_needs_is_dropped),

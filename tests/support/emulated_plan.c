@@ -1,6 +1,14 @@
 #define _GNU_SOURCE
 #include "support/emulated_plan.h"
 
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <setjmp.h>
+
+#include <cmocka.h>
+
 #include <dlfcn.h>
 
 #include "base/memory.h"
@@ -8,6 +16,8 @@
 #include "graph/op.h"
 #include "ops/kernel.h"
 #include "runtime/jit.h"
+#include "support/numbers.h"
+#include "support/operand.h"
 #include "support/scratch.h"
 
 enum { GUARD_BYTES = 256, GUARD = 0xa5, ALIGNMENT = 256 };
@@ -190,4 +200,20 @@ void emulated_plan_run(emulated_plan *e) {
     }
     if (e->arena)
         check_guards(e->arena, p->arena_bytes, "the arena");
+}
+
+void expect_close_plans(const emulated_plan *exact, const emulated_plan *got, double limit,
+                        uint64_t seed) {
+    for (int i = 0; i < exact->p->name_count; i++) {
+        const char *name = exact->p->names[i].name;
+        tensor x = emulated_plan_find(exact, name), y = emulated_plan_find(got, name);
+        assert_non_null(y.data);
+        double *wanted = tensor_to_doubles(&x), *have = tensor_to_doubles(&y);
+        double error = relative_error(have, wanted, shape_elements(&x.shape));
+        if (!(error <= limit))
+            fail_msg("'%s' [%s] of seed %llu is %g off", name, shape_format(&x.shape).text,
+                     (unsigned long long)seed, error);
+        free(wanted);
+        free(have);
+    }
 }

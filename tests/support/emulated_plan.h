@@ -28,4 +28,9 @@ void emulated_plan_run_blocks(const emulated_plan *e, int generated, void *const
 /* Every launch once. Aborts when a kernel hangs, or writes beside its memory. */
 void emulated_plan_run(emulated_plan *e);
 
+/* Fails the test unless every leaf and output of `exact` is as near in `got`; the seed is for the
+ * message. */
+void expect_close_plans(const emulated_plan *exact, const emulated_plan *got, double limit,
+                        uint64_t seed);
+
 #endif

@@ -2,6 +2,8 @@
  * for the device at hand. */
 #include "ops/attention/attention_cuda.cuh"
 
+enum attention_way attention_way = ATTENTION_BEST;
+
 static attention_rows rows_of_tensor(const cuda_tensor *t) {
     attention_rows rows = {t->data, t->stride[0], t->stride[1], t->stride[2]};
     return rows;
@@ -62,7 +64,8 @@ static attention_call describe_backward(const cuda_args *args) {
 
 extern "C" void dyno_attention_cuda(const cuda_args *args, cudaStream_t stream) {
     attention_call call = describe_forward(args);
-    attention_forward_mma(&call, stream);
+    if (attention_way == ATTENTION_MMA || !attention_forward_hopper(&call, stream))
+        attention_forward_mma(&call, stream);
 }
 
 extern "C" void dyno_attention_gradient_cuda(const cuda_args *args, cudaStream_t stream) {

@@ -27,10 +27,16 @@ typedef struct attention_call {
 
 /* ---- ways to compute it; each enqueues ---- */
 
+/* Which kernels bf16 and f16 go to. ATTENTION_BEST unless a benchmark compares them. */
+enum attention_way { ATTENTION_BEST, ATTENTION_MMA };
+extern enum attention_way attention_way;
+
 void attention_forward_mma(const attention_call *call, cudaStream_t stream);
 void attention_backward_mma(const attention_call *call, cudaStream_t stream);
 void attention_forward_fma(const attention_call *call, cudaStream_t stream);
 void attention_backward_fma(const attention_call *call, cudaStream_t stream);
+/* For sm_90; 0: not for this device, head size or layout, and nothing was enqueued. */
+int attention_forward_hopper(const attention_call *call, cudaStream_t stream);
 /* call->mean from O and dO. */
 void attention_backward_means(const attention_call *call, cudaStream_t stream);
 

@@ -7,15 +7,13 @@ template <typename T>
 static __global__ void __launch_bounds__(CROSS_ENTROPY_THREADS)
     losses_of_rows(int64_t width, const T *__restrict__ logits, const int32_t *__restrict__ targets,
                    T *__restrict__ losses, T *__restrict__ log_sum_exp) {
-    __shared__ float scratch[2 * WARP];
     int64_t i = blockIdx.x;
     const T *row = logits + i * width;
-    row_sums r = cross_entropy_row_sums(row, width, scratch);
+    auto r = cross_entropy_row_sums(row, width);
     if (threadIdx.x == 0) {
         assert(targets[i] >= 0 && targets[i] < width);
-        float log_sum = logf(r.sum);
-        log_sum_exp[i] = from_float<T>(r.largest + log_sum);
-        losses[i] = from_float<T>(r.largest - to_float(row[targets[i]]) + log_sum);
+        log_sum_exp[i] = from_float<T>(log_sum_exp_above(r, 0.0f));
+        losses[i] = from_float<T>(log_sum_exp_above(r, to_float(row[targets[i]])));
     }
 }
 

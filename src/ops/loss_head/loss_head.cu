@@ -35,17 +35,16 @@ typedef struct chunk_rows {
 template <typename T>
 static __global__ void __launch_bounds__(CROSS_ENTROPY_THREADS)
     losses_and_gradients(const __grid_constant__ chunk_rows c, T *logits) {
-    __shared__ float scratch[2 * WARP];
     int64_t i = blockIdx.x;
     T *row = logits + i * c.row;
     int32_t target = c.targets[i];
     assert(target >= 0 && target < c.width);
     float at_target = to_float(row[target]); /* before it is written over */
-    row_sums r = cross_entropy_row_sums(row, c.width, scratch);
+    auto r = cross_entropy_row_sums(row, c.width);
     if (threadIdx.x == 0)
-        c.losses[i] = r.largest - at_target + logf(r.sum);
+        c.losses[i] = log_sum_exp_above(r, at_target);
     if (c.dy)
-        cross_entropy_row_gradient(row, c.width, target, r.largest, 1.0f / r.sum,
+        cross_entropy_row_gradient(row, c.width, target, r.largest, 1.0f / (float)r.sum,
                                    c.dy[i * c.dy_stride], row);
 }
 
