@@ -1,77 +1,99 @@
-/* rope.cu - a thread has the same few columns of several rows at one position: cos and sin are read
- * once for all of them, and the rows are on their way together. Rows may lie anywhere, where they
- * are read and where they are written; [B, T, H, D] in memory is as good as [B, H, T, D].
+/* rope.cu - neighbouring threads have neighbouring pieces of memory: of a row, then of the next row
+ * as x has them, be it the next head of a position or the next position of a head. A thread has a
+ * piece of the first half of a row, and the piece of the second that it is rotated with; where
+ * there is much to do, it has the same columns of two rows at one position, which share what it
+ * reads of the tables. Rows may lie anywhere, where they are read and where they are written.
  *
- * y may be x: a thread has read both halves of its columns before it writes them. Heads that are
- * not to be rotated are then left alone; else a second launch moves them. */
+ * y may be x: a thread has read all its pieces before it writes them. Heads that are not to be
+ * rotated are then left alone; else a second launch moves them. */
 #include "runtime/cuda/device_math.cuh"
 
-enum { THREADS = 128, ROWS = 4, MOST_OUTER = CUDA_MAX_RANK - 2, MOST_GRID_Y = 65535 };
+/* BLOCKS at once: registers are not saved at the price of loads that wait for one another. */
+enum { THREADS = 128, BLOCKS = 9, MOST_DIMS = CUDA_MAX_RANK - 1 };
+/* So many threads fill a GPU, and can have two rows each. */
+enum { MANY_THREADS = 1 << 18 };
 
-/* The dimensions outside position and column, merged where both sides walk them alike. Strides in
- * elements. */
-typedef struct rope_rows {
+/* A dimension outside the columns: how many, and from one to the next, in elements. */
+typedef struct rope_dim {
+    int64_t size, from, to, table;
+} rope_dim;
+
+typedef struct rope_walk {
     int rank;
-    int64_t count, length, half;
-    fast_divisor by[MOST_OUTER];
-    int64_t from[MOST_OUTER], to[MOST_OUTER];
-    int64_t from_position, to_position;
-    int64_t from_start, to_start; /* of the first row */
-    bool is_copy;
-} rope_rows;
+    int64_t half, threads;
+    fast_divisor pieces; /* of half a row */
+    fast_divisor by[MOST_DIMS];
+    rope_dim dim[MOST_DIMS];        /* innermost first */
+    int64_t from_start, to_start;   /* of the first row */
+    int64_t from_second, to_second; /* from a thread's first row to its second */
+} rope_walk;
+
+/* Where two dimensions are one: the steps of the outer go through all of the inner. */
+static bool is_mergeable(const rope_dim *outer, const rope_dim *inner) {
+    return outer->from == inner->from * inner->size && outer->to == inner->to * inner->size &&
+           outer->table == inner->table * inner->size;
+}
+
+static void insert_by_step(rope_walk *w, rope_dim d) {
+    int at = w->rank++;
+    for (; at > 0 && w->dim[at - 1].from > d.from; at--)
+        w->dim[at] = w->dim[at - 1];
+    w->dim[at] = d;
+}
 
 /* Heads [first_head, end_head) of each position; where there is no dimension of heads, both are 0.
  */
-static rope_rows describe(const cuda_tensor *x, const cuda_tensor *y, int64_t first_head,
+static rope_walk describe(const cuda_tensor *x, const cuda_tensor *y, int64_t first_head,
                           int64_t end_head) {
-    int last_dim = x->shape.rank - 1, heads = end_head ? last_dim - 1 : -1;
-    int position = end_head ? last_dim - 2 : last_dim - 1;
-    rope_rows r = {};
-    r.count = 1;
-    r.length = x->shape.dim[position];
-    r.half = x->shape.dim[last_dim] / 2;
-    r.from_position = x->stride[position];
-    r.to_position = y->stride[position];
+    int last = x->shape.rank - 1, heads = end_head ? last - 1 : -1;
+    int position = end_head ? last - 2 : last - 1;
+    rope_walk w = {};
+    w.half = x->shape.dim[last] / 2;
     if (end_head) {
-        r.from_start = first_head * x->stride[heads];
-        r.to_start = first_head * y->stride[heads];
+        w.from_start = first_head * x->stride[heads];
+        w.to_start = first_head * y->stride[heads];
     }
-    int64_t dim[MOST_OUTER];
-    for (int i = 0; i < last_dim; i++) {
+    for (int i = last - 1; i >= 0; i--) { /* the innermost first, should steps be alike */
         int64_t size = i == heads ? end_head - first_head : x->shape.dim[i];
-        if (size == 1 || i == position)
-            continue;
-        int last = r.rank - 1;
-        bool is_mergeable =
-            last >= 0 && r.from[last] == x->stride[i] * size && r.to[last] == y->stride[i] * size;
-        if (is_mergeable)
-            dim[last] *= size;
-        else
-            dim[last = r.rank++] = size;
-        r.from[last] = x->stride[i];
-        r.to[last] = y->stride[i];
-        r.count *= size;
+        if (size > 1)
+            insert_by_step(&w, {size, x->stride[i], y->stride[i], i == position ? w.half : 0});
     }
-    for (int i = 0; i < r.rank; i++)
-        r.by[i] = fast_divisor_of((uint32_t)dim[i]);
-    return r;
+    int kept = 0;
+    for (int i = 0; i < w.rank; i++) {
+        if (kept && is_mergeable(&w.dim[i], &w.dim[kept - 1]))
+            w.dim[kept - 1].size *= w.dim[i].size;
+        else
+            w.dim[kept++] = w.dim[i];
+    }
+    w.rank = kept;
+    return w;
 }
 
-static __device__ __forceinline__ void locate(const rope_rows &r, uint32_t row, int64_t *from,
-                                              int64_t *to) {
-    *from = *to = 0;
-    for (int i = r.rank - 1; i >= 0; i--) {
-        uint32_t rest = fast_divide(row, r.by[i]);
-        int64_t at = (int64_t)(row - rest * r.by[i].divisor);
-        *from += at * r.from[i];
-        *to += at * r.to[i];
-        row = rest;
+static int64_t count_rows(const rope_walk *w) {
+    int64_t rows = 1;
+    for (int i = 0; i < w->rank; i++)
+        rows *= w->dim[i].size;
+    return rows;
+}
+
+/* Gives every thread two rows at one position, half of a dimension apart; false: there is no
+ * dimension that can be halved. */
+static bool pair_rows(rope_walk *w) {
+    for (int i = 0; i < w->rank; i++) {
+        rope_dim *d = &w->dim[i];
+        if (d->table != 0 || d->size % 2 != 0)
+            continue;
+        d->size /= 2;
+        w->from_second = d->size * d->from;
+        w->to_second = d->size * d->to;
+        return true;
     }
+    return false;
 }
 
 /* N floats, N being 1 or a multiple of 4. */
 template <int N>
-static __device__ __forceinline__ void load_table(const float *from, float (&to)[N]) {
+static __device__ __forceinline__ void load_table(const float *__restrict__ from, float (&to)[N]) {
     enum { STEP = N < 4 ? N : 4 };
 #pragma unroll
     for (int i = 0; i < N; i += STEP) {
@@ -82,76 +104,96 @@ static __device__ __forceinline__ void load_table(const float *from, float (&to)
     }
 }
 
-template <typename T, int N>
-static __global__ void __launch_bounds__(THREADS)
-    rotate(const __grid_constant__ rope_rows r, const T *x, const float *__restrict__ cosine,
+template <typename T, int N, int ROWS, bool IS_COPY>
+static __global__ void __launch_bounds__(THREADS, BLOCKS)
+    rotate(const __grid_constant__ rope_walk w, const T *x, const float *__restrict__ cosine,
            const float *__restrict__ sine, float sign, T *y) {
-    int64_t pieces = r.half / N;
     int64_t index = (int64_t)blockIdx.x * THREADS + threadIdx.x;
-    int64_t position = index / pieces, column = (index - position * pieces) * N;
-    if (position >= r.length)
+    if (index >= w.threads)
         return;
+    int64_t row64 = w.threads <= INT32_MAX ? (int64_t)fast_divide((uint32_t)index, w.pieces)
+                                           : index / w.pieces.divisor;
+    uint32_t row = (uint32_t)row64;
+    int64_t column = (index - row64 * w.pieces.divisor) * N;
+    int64_t from = w.from_start + column, to = w.to_start + column, table = column;
+#pragma unroll
+    for (int i = 0; i < MOST_DIMS; i++) {
+        if (i >= w.rank)
+            break;
+        uint32_t rest = i + 1 < w.rank ? fast_divide(row, w.by[i]) : 0;
+        int64_t at = (int64_t)(row - rest * w.by[i].divisor);
+        from += at * w.dim[i].from;
+        to += at * w.dim[i].to;
+        table += at * w.dim[i].table;
+        row = rest;
+    }
     float c[N], s[N];
-    load_table<N>(cosine + position * r.half + column, c);
-    load_table<N>(sine + position * r.half + column, s);
-    const T *from_here = x + r.from_start + position * r.from_position + column;
-    T *to_here = y + r.to_start + position * r.to_position + column;
-    for (int64_t first = (int64_t)blockIdx.y * ROWS; first < r.count;
-         first += (int64_t)gridDim.y * ROWS) {
-        float low[ROWS][N], high[ROWS][N];
-        int64_t to[ROWS];
+    if (!IS_COPY) {
+        load_table<N>(cosine + table, c);
+        load_table<N>(sine + table, s);
+    }
+    vector_of<T, N> low[ROWS], high[ROWS];
 #pragma unroll
-        for (int i = 0; i < ROWS; i++)
-            if (first + i < r.count) {
-                int64_t from;
-                locate(r, (uint32_t)(first + i), &from, &to[i]);
-                load_floats<T, N>(from_here + from, low[i]);
-                load_floats<T, N>(from_here + from + r.half, high[i]);
+    for (int k = 0; k < ROWS; k++) {
+        const T *here = x + from + k * w.from_second;
+        low[k] = *(const vector_of<T, N> *)here;
+        high[k] = *(const vector_of<T, N> *)(here + w.half);
+    }
+    if (!IS_COPY) {
+#pragma unroll
+        for (int k = 0; k < ROWS; k++)
+#pragma unroll
+            for (int j = 0; j < N; j++) {
+                float turn = sign * s[j], a = to_float(low[k].at[j]), b = to_float(high[k].at[j]);
+                low[k].at[j] = from_float<T>(a * c[j] - b * turn);
+                high[k].at[j] = from_float<T>(b * c[j] + a * turn);
             }
+    }
 #pragma unroll
-        for (int i = 0; i < ROWS; i++)
-            if (first + i < r.count) {
-                float turned_low[N], turned_high[N];
-#pragma unroll
-                for (int j = 0; j < N; j++) {
-                    float turn = sign * s[j];
-                    float a = low[i][j], b = high[i][j];
-                    turned_low[j] = r.is_copy ? a : a * c[j] - b * turn;
-                    turned_high[j] = r.is_copy ? b : b * c[j] + a * turn;
-                }
-                store_floats<T, N>(to_here + to[i], turned_low);
-                store_floats<T, N>(to_here + to[i] + r.half, turned_high);
-            }
+    for (int k = 0; k < ROWS; k++) {
+        T *there = y + to + k * w.to_second;
+        *(vector_of<T, N> *)there = low[k];
+        *(vector_of<T, N> *)(there + w.half) = high[k];
     }
 }
 
-template <typename T, int N>
-static void launch(const cuda_args *args, const rope_rows *r, cudaStream_t stream) {
-    int64_t groups = blocks_for(r->count, ROWS);
-    dim3 grid((unsigned)blocks_for(r->length * (r->half / N), THREADS),
-              (unsigned)(groups < MOST_GRID_Y ? groups : (int64_t)MOST_GRID_Y));
-    rotate<T, N><<<grid, THREADS, 0, stream>>>(
-        *r, (const T *)args->inputs[0].data, (const float *)args->inputs[1].data,
+template <typename T, int N, int ROWS, bool IS_COPY>
+static void launch_rows(const cuda_args *args, rope_walk *w, cudaStream_t stream) {
+    w->pieces = fast_divisor_of((uint32_t)(w->half / N));
+    w->threads = count_rows(w) * (w->half / N);
+    for (int i = 0; i < w->rank; i++)
+        w->by[i] = fast_divisor_of((uint32_t)w->dim[i].size);
+    rotate<T, N, ROWS, IS_COPY><<<(unsigned)blocks_for(w->threads, THREADS), THREADS, 0, stream>>>(
+        *w, (const T *)args->inputs[0].data, (const float *)args->inputs[1].data,
         (const float *)args->inputs[2].data, cuda_integer(args, "inverse") ? -1.0f : 1.0f,
         (T *)args->outputs[0].data);
+}
+
+template <typename T, int N>
+static void launch(const cuda_args *args, rope_walk *w, bool is_copy, cudaStream_t stream) {
+    if (is_copy)
+        launch_rows<T, N, 1, true>(args, w, stream);
+    else if (count_rows(w) * (w->half / N) >= MANY_THREADS && pair_rows(w))
+        launch_rows<T, N, 2, false>(args, w, stream);
+    else
+        launch_rows<T, N, 1, false>(args, w, stream);
 }
 
 template <typename T>
 static void launch_heads(const cuda_args *args, int64_t first, int64_t end, bool is_copy,
                          cudaStream_t stream) {
     enum { N = VECTOR_BYTES / (int)sizeof(T) };
-    rope_rows r = describe(&args->inputs[0], &args->outputs[0], first, end);
-    r.is_copy = is_copy;
-    int64_t steps = r.half | r.from_position | r.to_position | r.from_start | r.to_start;
-    for (int i = 0; i < r.rank; i++)
-        steps |= r.from[i] | r.to[i];
+    rope_walk w = describe(&args->inputs[0], &args->outputs[0], first, end);
+    int64_t steps = w.half | w.from_start | w.to_start;
+    for (int i = 0; i < w.rank; i++)
+        steps |= w.dim[i].from | w.dim[i].to;
     bool fits = is_aligned(args->inputs[0].data, steps * (int64_t)sizeof(T)) &&
                 is_aligned(args->outputs[0].data, 0) && is_aligned(args->inputs[1].data, 0) &&
                 is_aligned(args->inputs[2].data, 0);
     if (fits)
-        launch<T, N>(args, &r, stream);
+        launch<T, N>(args, &w, is_copy, stream);
     else
-        launch<T, 1>(args, &r, stream);
+        launch<T, 1>(args, &w, is_copy, stream);
 }
 
 template <typename T> static void launch_type(const cuda_args *args, cudaStream_t stream) {
