@@ -530,6 +530,82 @@ static int probe_forward(int T, int S, int type) {
     return wrong;
 }
 
+/* All gradients of a problem of one head, from its own O and LSE: dQ, dK, dV, [T][S] each. */
+static void differentiate(const instance *in, double *dq, double *dk, double *dv) {
+    int T = in->p.T, S = in->p.S;
+    double scale = in->attributes.scale;
+    memset(dq, 0, sizeof(double) * (size_t)(T * S));
+    memset(dk, 0, sizeof(double) * (size_t)(T * S));
+    memset(dv, 0, sizeof(double) * (size_t)(T * S));
+    for (int i = 0; i < T; i++) {
+        double mean = dot(&in->x[O], 0, 0, i, &in->x[DO], 0, i), lse = number(&in->lse, 0, 0, i, 0);
+        for (int j = 0; j < T; j++) {
+            if (!sees(&in->p, i, j))
+                continue;
+            double p = exp(scale * dot(&in->x[Q], 0, 0, i, &in->x[K], 0, j) - lse);
+            double ds = scale * p * (dot(&in->x[DO], 0, 0, i, &in->x[V], 0, j) - mean);
+            for (int d = 0; d < S; d++) {
+                dq[i * S + d] += ds * number(&in->x[K], 0, 0, j, d);
+                dk[j * S + d] += ds * number(&in->x[Q], 0, 0, i, d);
+                dv[j * S + d] += p * number(&in->x[DO], 0, 0, i, d);
+            }
+        }
+    }
+}
+
+/* Runs, and compares all three gradients. */
+static int probe_gradients(instance *in, const char *const *what) {
+    int T = in->p.T, S = in->p.S, wrong = 0;
+    double *want = (double *)malloc(sizeof(double) * (size_t)(3 * T * S));
+    run_and_fetch(in);
+    differentiate(in, want, want + T * S, want + 2 * T * S);
+    for (int i = 0; i < 3; i++) {
+        double most = 0;
+        for (int n = 0; n < T * S; n++)
+            most = fmax(most, fabs(want[i * T * S + n]));
+        wrong += report(what[i], &in->x[DQ + i], want + i * T * S, T, S, 0.02 * most + 1e-4);
+    }
+    free(want);
+    return wrong;
+}
+
+static int probe_backward(int T, int S, int is_causal, int type) {
+    problem p = {1, 1, 1, T, T, S, is_causal, type, DENSE, 1};
+    instance in = make_instance(&p);
+    int wrong = 0;
+    print_problem(&p);
+    printf("\n");
+    /* Keys of 0: the same weights for all. dV has dO only, dK has dO V^T, and dQ is 0. */
+    static const char *const no_keys[] = {"dQ with K = 0", "dK with K = 0 (V dO^T, dS^T Q)",
+                                          "dV with K = 0 (P^T dO)"};
+    set(&in.x[K], zero);
+    wrong += probe_gradients(&in, no_keys);
+    fill(&in.x[K], 1);
+    static const char *const no_queries[] = {"dQ with Q = 0 (dO V^T, dS K)", "dK with Q = 0",
+                                             "dV with Q = 0 (P^T dO)"};
+    set(&in.x[Q], zero);
+    wrong += probe_gradients(&in, no_queries);
+    fill(&in.x[Q], 1);
+    /* Each query takes its own key only: dV is dO. */
+    if (T <= S) {
+        static const char *const own[] = {"dQ when P = 1", "dK when P = 1",
+                                          "dV when P = 1 and dO holds its row's number"};
+        set(&in.x[Q], steep_unit);
+        set(&in.x[K], unit);
+        set(&in.x[DO], row_number);
+        set(&in.x[V], zero);
+        wrong += probe_gradients(&in, own);
+        for (int i = Q; i <= V; i++)
+            fill(&in.x[i], 1);
+        fill(&in.x[DO], 1);
+    }
+    static const char *const all[] = {"dQ", "dK", "dV"};
+    wrong += probe_gradients(&in, all);
+    release_instance(&in);
+    fflush(stdout);
+    return wrong;
+}
+
 static int probe_all(void) {
     static const int dims[] = {64, 128, 96, 80, 72, 40};
     int wrong = 0;
@@ -538,6 +614,11 @@ static int probe_all(void) {
         wrong += probe_forward(64, dims[i], CUDA_DTYPE_BF16);
         wrong += probe_forward(128, dims[i], CUDA_DTYPE_F16);
         wrong += probe_forward(300, dims[i], CUDA_DTYPE_BF16);
+    }
+    for (size_t i = 0; i < sizeof dims / sizeof *dims; i++) {
+        wrong += probe_backward(64, dims[i], 0, CUDA_DTYPE_BF16);
+        wrong += probe_backward(128, dims[i], 0, CUDA_DTYPE_F16);
+        wrong += probe_backward(300, dims[i], 1, CUDA_DTYPE_BF16);
     }
     return wrong;
 }
@@ -635,6 +716,8 @@ static int time_all(void) {
         {{4, 32, 32, 4096, 4096, 64, 1, CUDA_DTYPE_BF16, DENSE, 1}, "430 / 400"},
         {{4, 32, 32, 1024, 1024, 80, 1, CUDA_DTYPE_BF16, TOKENS, 1}, "280 / 230"},
         {{4, 12, 12, 512, 512, 64, 1, CUDA_DTYPE_BF16, TOKENS, 1}, "0.020 / 0.050 ms"},
+        {{4, 16, 16, 512, 512, 64, 1, CUDA_DTYPE_BF16, TOKENS, 1}, ""},
+        {{4, 20, 20, 512, 512, 64, 1, CUDA_DTYPE_BF16, TOKENS, 1}, ""},
         {{4, 25, 25, 512, 512, 64, 1, CUDA_DTYPE_BF16, TOKENS, 1}, ""},
         {{4, 32, 32, 512, 512, 80, 1, CUDA_DTYPE_BF16, TOKENS, 1}, ""},
         {{4, 32, 8, 2048, 2048, 128, 1, CUDA_DTYPE_F16, TOKENS, 1}, ""},

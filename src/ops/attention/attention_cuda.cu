@@ -56,6 +56,7 @@ static attention_call describe_backward(const cuda_args *args) {
     call.d_q = rows_of_tensor(&out[0]);
     call.d_k = rows_of_tensor(&out[1]);
     call.d_v = rows_of_tensor(&out[2]);
+    call.workspace = args->workspace;
     call.mean = (float *)args->workspace;
     call.is_aligned = call.is_aligned && is_aligned(&in[3], bytes) && is_aligned(&in[4], bytes) &&
                       is_aligned(&out[1], bytes) && is_aligned(&out[2], bytes);
@@ -70,6 +71,8 @@ extern "C" void dyno_attention_cuda(const cuda_args *args, cudaStream_t stream) 
 
 extern "C" void dyno_attention_gradient_cuda(const cuda_args *args, cudaStream_t stream) {
     attention_call call = describe_backward(args);
+    if (attention_way != ATTENTION_MMA && attention_backward_hopper(&call, stream))
+        return;
     attention_backward_means(&call, stream);
     attention_backward_mma(&call, stream);
 }

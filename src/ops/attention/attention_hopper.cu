@@ -9,6 +9,7 @@
 #include "ops/attention/attention_cuda.cuh"
 #include "ops/attention/hopper.cuh"
 #include "ops/attention/hopper_host.cuh"
+#include "ops/attention/hopper_tile.cuh"
 
 enum { STAGES = 2 };
 
@@ -78,17 +79,6 @@ enum {
     BARRIERS = V_EMPTY + STAGES
 };
 
-/* A place in a ring that is gone round and round. */
-typedef struct ring_place {
-    int stage, phase;
-} ring_place;
-__device__ __forceinline__ void step_ring(ring_place *place) {
-    if (++place->stage == STAGES) {
-        place->stage = 0;
-        place->phase ^= 1;
-    }
-}
-
 /* ---- copying ---- */
 
 template <int DIM, int CONSUMERS, int KEYS>
@@ -110,7 +100,7 @@ __device__ __forceinline__ void produce(const attention_call &call, const work_o
                 barrier_expect(full, at::KEY_BYTES);
                 copy_tile<KEYS, DIM>(shared + at::K_AT + k.stage * at::KEY_BYTES, &maps.k, full,
                                      tile * KEYS, kv, item.batch);
-                step_ring(&k);
+                step_ring<STAGES>(&k);
             }
             if (tile == item.tiles - 1) {
                 barrier_wait(barriers + 8 * Q_EMPTY, q_phase, "a free place for Q");
@@ -125,7 +115,7 @@ __device__ __forceinline__ void produce(const attention_call &call, const work_o
                 barrier_expect(full, at::KEY_BYTES);
                 copy_tile<KEYS, DIM>(shared + at::V_AT + v.stage * at::KEY_BYTES, &maps.v, full,
                                      (tile + 1) * KEYS, kv, item.batch);
-                step_ring(&v);
+                step_ring<STAGES>(&v);
             }
         }
     }
@@ -184,59 +174,6 @@ __device__ __forceinline__ void scale_rows(float (&o)[COUNT], const float *by) {
         o[i] *= by[i >> 1 & 1];
 }
 
-template <int TYPE, int COUNT>
-__device__ __forceinline__ void pack_all(uint32_t (&p)[COUNT / 2], const float (&s)[COUNT]) {
-#pragma unroll
-    for (int i = 0; i < COUNT / 2; i++)
-        p[i] = pack<TYPE>(s[2 * i], s[2 * i + 1]);
-}
-
-/* ---- the result ---- */
-
-/* Four lanes that have the words of four blocks by column give one another the words of one block
- * each: lane t's word j becomes lane j's word t. */
-__device__ __forceinline__ void transpose_words(uint32_t *w) {
-    int lane = (int)threadIdx.x % 4;
-#pragma unroll
-    for (int apart = 1; apart <= 2; apart *= 2)
-#pragma unroll
-        for (int i = 0; i < 4; i++)
-            if (!(i & apart)) {
-                bool is_upper = lane & apart;
-                uint32_t given = is_upper ? w[i] : w[i + apart];
-                uint32_t taken = __shfl_xor_sync(0xffffffffu, given, apart);
-                if (is_upper)
-                    w[i] = taken;
-                else
-                    w[i + apart] = taken;
-            }
-}
-
-/* An accumulator's rows to memory, 16 bytes at a time; row: the lane's first. */
-template <int TYPE, int COUNT>
-__device__ __forceinline__ void store_accumulator(const float (&o)[COUNT], const float *by,
-                                                  uint16_t *to, int64_t stride, int row, int limit,
-                                                  int head_dim) {
-#pragma unroll
-    for (int r = 0; r < 2; r++)
-#pragma unroll
-        for (int block = 0; block < COUNT / 4; block += 4) {
-            uint32_t w[4];
-#pragma unroll
-            for (int j = 0; j < 4; j++) {
-                int i = 4 * (block + j) + 2 * r;
-                w[j] = i < COUNT ? pack<TYPE>(o[i < COUNT ? i : 0] * by[r],
-                                              o[i < COUNT ? i + 1 : 0] * by[r])
-                                 : 0;
-            }
-            transpose_words(w);
-            int column = 8 * (block + (int)threadIdx.x % 4);
-            if (row + 8 * r < limit && column < head_dim)
-                *(uint4 *)(to + (row + 8 * r) * stride + column) =
-                    make_uint4(w[0], w[1], w[2], w[3]);
-        }
-}
-
 /* ---- computing ---- */
 
 template <int TYPE, int DIM, int CONSUMERS, int KEYS>
@@ -291,7 +228,7 @@ __device__ __forceinline__ void consume(const attention_call &call, const work_o
                 products_wait<1>();
                 hold(s);
                 release(K_EMPTY + k.stage);
-                step_ring(&k);
+                step_ring<STAGES>(&k);
                 if (is_masked)
                     hide(s, call, row, tile * KEYS);
                 take_scores(s, factor, &state, shrink);
@@ -299,7 +236,7 @@ __device__ __forceinline__ void consume(const attention_call &call, const work_o
                 products_wait<0>();
                 hold(o);
                 release(V_EMPTY + v.stage);
-                step_ring(&v);
+                step_ring<STAGES>(&v);
                 pack_all<TYPE>(p, s);
                 scale_rows(o, shrink);
             };
@@ -311,7 +248,7 @@ __device__ __forceinline__ void consume(const attention_call &call, const work_o
             products_wait<0>();
             hold(s);
             release(K_EMPTY + k.stage);
-            step_ring(&k);
+            step_ring<STAGES>(&k);
             hide(s, call, row, (item.tiles - 1) * KEYS);
             take_scores(s, factor, &state, shrink);
             pack_all<TYPE>(p, s);
@@ -326,7 +263,7 @@ __device__ __forceinline__ void consume(const attention_call &call, const work_o
             products_wait<0>();
             hold(o);
             release(V_EMPTY + v.stage);
-            step_ring(&v);
+            step_ring<STAGES>(&v);
         }
         float inverse[2];
 #pragma unroll
@@ -378,12 +315,6 @@ static __global__ void __launch_bounds__((CONSUMERS + 1) * WARPGROUP, 1)
 }
 
 /* ---- launching ---- */
-
-/* Built for other chips only, the kernels are empty and use next to no registers. */
-template <typename KERNEL> static int is_compiled(KERNEL kernel) {
-    cudaFuncAttributes attributes;
-    return cudaFuncGetAttributes(&attributes, kernel) == cudaSuccess && attributes.numRegs > 64;
-}
 
 template <int TYPE, int DIM, int CONSUMERS, int KEYS>
 static int launch(const attention_call *call, cudaStream_t stream) {

@@ -119,6 +119,26 @@ __device__ __forceinline__ void copy_tile(uint32_t to, const CUtensorMap *map, u
         copy_slab(to + i * ROWS * SLAB_ROW_BYTES, map, barrier, i * SLAB_COLUMNS, row, head, batch);
 }
 
+/* So many bytes of a row, a multiple of 16 as both addresses are. */
+__device__ __forceinline__ void copy_bytes(uint32_t to, const void *from, int bytes,
+                                           uint32_t barrier) {
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes "
+                 "[%0], [%1], %2, [%3];" ::"r"(to),
+                 "l"(from), "r"(bytes), "r"(barrier)
+                 : "memory");
+}
+
+/* ---- kernels that follow one another ---- */
+
+/* A kernel launched to begin early may, from here on; it waits before it reads what this one or any
+ * before it wrote. */
+__device__ __forceinline__ void let_next_kernel_begin(void) {
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+}
+__device__ __forceinline__ void wait_for_kernel_before(void) {
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+
 /* ---- products of a warpgroup ---- */
 
 /* What describes a tile to wgmma: the address in units of 16 bytes, then the distances, in the same
@@ -156,9 +176,10 @@ template <int COUNT> __device__ __forceinline__ void hold(uint32_t (&d)[COUNT]) 
 }
 
 /* Makes the assembler, too, compute x before the next products_wait, across which it moves no
- * access to memory. It never comes to that: x is not below 0. */
+ * access to memory. It never comes to that: x is a sum of weights, which the assembler does not
+ * know. */
 __device__ __forceinline__ void compute_before_wait(float x, uint32_t somewhere) {
-    asm volatile("{\n.reg .pred p;\nsetp.lt.f32 p, %0, 0f00000000;\n"
+    asm volatile("{\n.reg .pred p;\nsetp.gt.f32 p, %0, 0f7149F2CA;\n"
                  "@p st.shared.f32 [%1], %0;\n}" ::"f"(x),
                  "r"(somewhere)
                  : "memory");
@@ -174,70 +195,89 @@ __device__ __forceinline__ void compute_before_wait(float x, uint32_t somewhere)
 #define NAMES_48 NAMES_40 ", " NAMES_8(40, 41, 42, 43, 44, 45, 46, 47)
 #define NAMES_64                                                                                   \
     NAMES_48                                                                                       \
-        ", " NAMES_8(48, 49, 50, 51, 52, 53, 54, 55) ", " NAMES_8(56, 57, 58, 59, 60, 61, 62, 63)
+    ", " NAMES_8(48, 49, 50, 51, 52, 53, 54, 55) ", " NAMES_8(56, 57, 58, 59, 60, 61, 62, 63)
 #define NAMES_88                                                                                   \
     NAMES_64 ", " NAMES_8(64, 65, 66, 67, 68, 69, 70, 71) ", " NAMES_8(                            \
         72, 73, 74, 75, 76, 77, 78, 79) ", " NAMES_8(80, 81, 82, 83, 84, 85, 86, 87)
 
-#define FLOATS_4(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
-#define FLOATS_8(i) FLOATS_4(i), FLOATS_4(i + 4)
-#define FLOATS_32(d) FLOATS_8(0), FLOATS_8(8), FLOATS_8(16), FLOATS_8(24)
-#define FLOATS_40(d) FLOATS_32(d), FLOATS_8(32)
-#define FLOATS_48(d) FLOATS_40(d), FLOATS_8(40)
-#define FLOATS_64(d) FLOATS_48(d), FLOATS_8(48), FLOATS_8(56)
-#define FLOATS_88(d) FLOATS_64(d), FLOATS_8(64), FLOATS_8(72), FLOATS_8(80)
+#define FLOATS_4(c, i) c(d[i]), c(d[i + 1]), c(d[i + 2]), c(d[i + 3])
+#define FLOATS_8(c, i) FLOATS_4(c, i), FLOATS_4(c, i + 4)
+#define FLOATS_32(c) FLOATS_8(c, 0), FLOATS_8(c, 8), FLOATS_8(c, 16), FLOATS_8(c, 24)
+#define FLOATS_40(c) FLOATS_32(c), FLOATS_8(c, 32)
+#define FLOATS_48(c) FLOATS_40(c), FLOATS_8(c, 40)
+#define FLOATS_64(c) FLOATS_48(c), FLOATS_8(c, 48), FLOATS_8(c, 56)
+#define FLOATS_88(c) FLOATS_64(c), FLOATS_8(c, 64), FLOATS_8(c, 72), FLOATS_8(c, 80)
 
-/* d = a b, or += when is_added; 64 x N, 16 numbers deep. Of shared tiles *_IS_COLUMNS says how they
- * are read. */
-#define WGMMA_OF_TILES(n, type, names, floats, A, B, ADDED, ACOLUMNS, BCOLUMNS)                    \
+/* d = a b, or += when IS_ADDED; 64 x N, 16 numbers deep. Of shared tiles *_IS_COLUMNS says how they
+ * are read. What is not added to is an output only: were it taken for an input, the assembler would
+ * see a register changed between products under way, and let them wait for one another. */
+#define WGMMA_OF_TILES(n, type, names, floats, c, ADDED, A, B, ACOLUMNS, BCOLUMNS)                 \
     asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " ADDED ", 0;\n"                                \
                  "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." type "." type " {" names        \
                  "}, " A ", " B ", p, 1, 1, " ACOLUMNS ", " BCOLUMNS ";\n}"                        \
-                 : floats(d)                                                                       \
-                 : "l"(a), "l"(b), "r"(is_added), "n"(A_IS_COLUMNS), "n"(B_IS_COLUMNS))
-#define WGMMA_OF_REGISTERS(n, type, names, floats, A0, A1, A2, A3, B, ADDED, BCOLUMNS)             \
+                 : floats(c)                                                                       \
+                 : "l"(a), "l"(b), "n"(A_IS_COLUMNS), "n"(B_IS_COLUMNS))
+#define WGMMA_OF_REGISTERS(n, type, names, floats, c, ADDED, A0, A1, A2, A3, B, BCOLUMNS)          \
     asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " ADDED ", 0;\n"                                \
                  "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." type "." type " {" names        \
                  "}, {" A0 ", " A1 ", " A2 ", " A3 "}, " B ", p, 1, 1, " BCOLUMNS ";\n}"           \
-                 : floats(d)                                                                       \
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(is_added),              \
-                   "n"(B_IS_COLUMNS))
+                 : floats(c)                                                                       \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"(B_IS_COLUMNS))
 
-#define DEFINE_PRODUCTS(n, names, floats, X0, X1, X2, X3, X4, X5, X6)                              \
-    template <int TYPE, int A_IS_COLUMNS, int B_IS_COLUMNS>                                        \
-    __device__ __forceinline__ void product_of_tiles(float(&d)[n / 2], uint64_t a, uint64_t b,     \
-                                                     int is_added) {                               \
-        if (TYPE == CUDA_DTYPE_BF16)                                                               \
-            WGMMA_OF_TILES(n, "bf16", names, floats, X0, X1, X2, X3, X4);                          \
+#define DEFINE_PRODUCTS(n, names, floats, X0, X1, X2, X3, X4, X5)                                  \
+    template <int TYPE, int A_IS_COLUMNS, int B_IS_COLUMNS, int IS_ADDED>                          \
+    __device__ __forceinline__ void product_of_tiles(float(&d)[n / 2], uint64_t a, uint64_t b) {   \
+        if (TYPE == CUDA_DTYPE_BF16 && IS_ADDED)                                                   \
+            WGMMA_OF_TILES(n, "bf16", names, floats, "+f", "1", X0, X1, X2, X3);                   \
+        else if (TYPE == CUDA_DTYPE_BF16)                                                          \
+            WGMMA_OF_TILES(n, "bf16", names, floats, "=f", "0", X0, X1, X2, X3);                   \
+        else if (IS_ADDED)                                                                         \
+            WGMMA_OF_TILES(n, "f16", names, floats, "+f", "1", X0, X1, X2, X3);                    \
         else                                                                                       \
-            WGMMA_OF_TILES(n, "f16", names, floats, X0, X1, X2, X3, X4);                           \
+            WGMMA_OF_TILES(n, "f16", names, floats, "=f", "0", X0, X1, X2, X3);                    \
     }                                                                                              \
-    template <int TYPE, int B_IS_COLUMNS>                                                          \
+    template <int TYPE, int B_IS_COLUMNS, int IS_ADDED>                                            \
     __device__ __forceinline__ void product_of_registers(float(&d)[n / 2], const uint32_t *a,      \
-                                                         uint64_t b, int is_added) {               \
-        if (TYPE == CUDA_DTYPE_BF16)                                                               \
-            WGMMA_OF_REGISTERS(n, "bf16", names, floats, X0, X1, X2, X3, X4, X5, X6);              \
+                                                         uint64_t b) {                             \
+        if (TYPE == CUDA_DTYPE_BF16 && IS_ADDED)                                                   \
+            WGMMA_OF_REGISTERS(n, "bf16", names, floats, "+f", "1", X0, X1, X2, X3, X4, X5);       \
+        else if (TYPE == CUDA_DTYPE_BF16)                                                          \
+            WGMMA_OF_REGISTERS(n, "bf16", names, floats, "=f", "0", X0, X1, X2, X3, X4, X5);       \
+        else if (IS_ADDED)                                                                         \
+            WGMMA_OF_REGISTERS(n, "f16", names, floats, "+f", "1", X0, X1, X2, X3, X4, X5);        \
         else                                                                                       \
-            WGMMA_OF_REGISTERS(n, "f16", names, floats, X0, X1, X2, X3, X4, X5, X6);               \
+            WGMMA_OF_REGISTERS(n, "f16", names, floats, "=f", "0", X0, X1, X2, X3, X4, X5);        \
     }
 
-DEFINE_PRODUCTS(64, NAMES_32, FLOATS_32, "%32", "%33", "%34", "%35", "%36", "%37", "%38")
-DEFINE_PRODUCTS(80, NAMES_40, FLOATS_40, "%40", "%41", "%42", "%43", "%44", "%45", "%46")
-DEFINE_PRODUCTS(96, NAMES_48, FLOATS_48, "%48", "%49", "%50", "%51", "%52", "%53", "%54")
-DEFINE_PRODUCTS(128, NAMES_64, FLOATS_64, "%64", "%65", "%66", "%67", "%68", "%69", "%70")
-DEFINE_PRODUCTS(176, NAMES_88, FLOATS_88, "%88", "%89", "%90", "%91", "%92", "%93", "%94")
+DEFINE_PRODUCTS(64, NAMES_32, FLOATS_32, "%32", "%33", "%34", "%35", "%36", "%37")
+DEFINE_PRODUCTS(80, NAMES_40, FLOATS_40, "%40", "%41", "%42", "%43", "%44", "%45")
+DEFINE_PRODUCTS(96, NAMES_48, FLOATS_48, "%48", "%49", "%50", "%51", "%52", "%53")
+DEFINE_PRODUCTS(128, NAMES_64, FLOATS_64, "%64", "%65", "%66", "%67", "%68", "%69")
+DEFINE_PRODUCTS(176, NAMES_88, FLOATS_88, "%88", "%89", "%90", "%91", "%92", "%93")
 
 /* d[64][N] = a b^T, summed over DIM; a and b are tiles of A_ROWS and B_ROWS rows, descriptors of
  * the first row in question. */
 template <int TYPE, int DIM, int A_ROWS, int B_ROWS, int COUNT>
 __device__ __forceinline__ void ask_rows_by_rows(float (&d)[COUNT], uint64_t a, uint64_t b) {
+    product_of_tiles<TYPE, 0, 0, 0>(d, a, b);
 #pragma unroll
-    for (int k = 0; k < DIM / 16; k++) {
+    for (int k = 1; k < DIM / 16; k++) {
         int slab = k / 4, along = k % 4 * 2;
-        product_of_tiles<TYPE, 0, 0>(
+        product_of_tiles<TYPE, 0, 0, 1>(
             d, a + (uint32_t)(slab * (A_ROWS * SLAB_ROW_BYTES >> 4) + along),
-            b + (uint32_t)(slab * (B_ROWS * SLAB_ROW_BYTES >> 4) + along), k > 0);
+            b + (uint32_t)(slab * (B_ROWS * SLAB_ROW_BYTES >> 4) + along));
     }
+}
+
+/* The same, a in registers. */
+template <int TYPE, int DIM, int B_ROWS, int COUNT>
+__device__ __forceinline__ void ask_registers_by_rows(float (&d)[COUNT],
+                                                      const uint32_t (&a)[DIM / 4], uint64_t b) {
+    product_of_registers<TYPE, 0, 0>(d, a, b);
+#pragma unroll
+    for (int k = 1; k < DIM / 16; k++)
+        product_of_registers<TYPE, 0, 1>(
+            d, a + 4 * k, b + (uint32_t)(k / 4 * (B_ROWS * SLAB_ROW_BYTES >> 4) + k % 4 * 2));
 }
 
 /* d[64][N] += a b, summed over DEPTH rows of the tile b; a in registers. */
@@ -246,7 +286,7 @@ __device__ __forceinline__ void
 ask_registers_by_columns(float (&d)[COUNT], const uint32_t (&a)[DEPTH / 4], uint64_t b) {
 #pragma unroll
     for (int k = 0; k < DEPTH / 16; k++)
-        product_of_registers<TYPE, 1>(d, a + 4 * k, b + (uint32_t)(k * (2048 >> 4)), 1);
+        product_of_registers<TYPE, 1, 1>(d, a + 4 * k, b + (uint32_t)(k * (2048 >> 4)));
 }
 
 #endif
