@@ -195,7 +195,9 @@ int op_output_count(const node *n) {
 }
 
 int op_inplace_input(const node *n, int output) {
-    return n->op->inplace_input ? n->op->inplace_input(n, output) : n->op->inplace[output] - 1;
+    if (n->op->inplace_input)
+        return n->op->inplace_input(n, output);
+    return output < OP_MAX_OUTPUTS ? n->op->inplace[output] - 1 : -1; /* an op of any count */
 }
 
 int64_t value_stored_elements(const value *v) {
