@@ -4,6 +4,7 @@ PREFIX ?= /usr/local
 JOBS ?= $(shell nproc)
 SANITIZE ?=
 PORTABLE ?=
+CUDA_ARCHITECTURES ?=
 
 comma := ,
 BUILD := build$(if $(filter-out 0,$(PORTABLE)),-portable)$(if $(SANITIZE),-sanitize-$(subst $(comma),-,$(SANITIZE)))
@@ -12,6 +13,7 @@ BUILD := build$(if $(filter-out 0,$(PORTABLE)),-portable)$(if $(SANITIZE),-sanit
 CMAKE := env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL cmake
 CONFIGURE = $(CMAKE) -S . -B $(BUILD) --log-level=NOTICE \
 	-DDYNO_SANITIZE=$(SANITIZE) -DDYNO_PORTABLE=$(if $(filter-out 0,$(PORTABLE)),ON,OFF) \
+	$(if $(CUDA_ARCHITECTURES),-DDYNO_CUDA_ARCHITECTURES='$(CUDA_ARCHITECTURES)') \
 	-DCMAKE_INSTALL_PREFIX=$(abspath $(PREFIX)) > /dev/null
 COMPILE = $(CMAKE) --build $(BUILD) -j $(JOBS)
 
@@ -57,4 +59,5 @@ help:
 	@echo
 	@echo "SANITIZE=address,undefined   build with sanitizers, in a build directory of its own"
 	@echo "PORTABLE=1                   build for any machine of this architecture, in its own too"
+	@echo "CUDA_ARCHITECTURES=90a       build the CUDA module for this kind of GPU only"
 	@echo "JOBS=N                       compile and test N at a time ($(JOBS))"

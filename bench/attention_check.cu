@@ -4,13 +4,16 @@
  *   nvcc -O3 -std=c++17 -arch=sm_90a -Isrc bench/attention_check.cu src/ops/attention/[a-z]*.cu \
  *       -o attention_check && ./attention_check
  *
- * Arguments: "check" or "time" for one half only. Exit code 1 when a check failed. */
+ * Arguments: "probe" (tiny problems of known shape, each difference printed: for finding what a
+ * kernel for one chip does wrong), "check" or "time" for one part only. Exit code 1 when a check
+ * failed. With -DATTENTION_WATCHDOG a kernel that waits for ever ends and says for what. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/cuda/cuda_call.h"
+#include "ops/attention/attention_cuda.cuh"
+#include "ops/attention/hopper_host.cuh"
 
 extern "C" {
 cuda_run dyno_attention_cuda, dyno_attention_gradient_cuda;
@@ -137,13 +140,19 @@ static char *element(const operand *o, int64_t b, int64_t h, int64_t row, int64_
 static double number(const operand *o, int64_t b, int64_t h, int64_t row, int64_t d) {
     return load(o->t.type, element(o, b, h, row, d));
 }
+/* Rows are stretches of one long list of normal numbers: there may be hundreds of millions. */
 static void fill(operand *o, double size) {
+    enum { LIST = 1 << 18, LONGEST = 256 };
+    static char list[LIST * 4];
     const int64_t *n = o->t.shape.dim;
+    int bytes = bytes_of(o->t.type);
+    for (int i = 0; i < LIST; i++)
+        store(o->t.type, list + i * bytes, (float)(normal() * size));
     for (int64_t b = 0; b < n[0]; b++)
         for (int64_t h = 0; h < n[1]; h++)
             for (int64_t i = 0; i < n[2]; i++)
-                for (int64_t d = 0; d < n[3]; d++)
-                    store(o->t.type, element(o, b, h, i, d), (float)(normal() * size));
+                memcpy(element(o, b, h, i, 0), list + below(LIST - LONGEST) * bytes,
+                       (size_t)(n[3] * bytes));
     send(o);
 }
 
@@ -354,8 +363,10 @@ static void print_problem(const problem *p) {
            p->is_causal ? "causal" : "full", type_names[p->type], layout_names[p->layout], p->size);
 }
 
-static int check(const problem *p, int most_rows) {
-    instance in = make_instance(p);
+/* Runs and compares, twice. */
+static int check_instance(instance *with, int most_rows) {
+    instance in = *with;
+    const problem *p = &in.p;
     run_forward(&in, NULL);
     run_backward(&in, NULL);
     expect_cuda(cudaDeviceSynchronize(), "running the kernels");
@@ -404,8 +415,231 @@ static int check(const problem *p, int most_rows) {
         }
         free(before[i]);
     }
+    return failures;
+}
+
+static int check(const problem *p, int most_rows) {
+    instance in = make_instance(p);
+    int failures = check_instance(&in, most_rows);
     release_instance(&in);
     return failures;
+}
+
+/* ---- tiny problems whose answer tells where a number came from ---- */
+
+/* All of an operand from a function of row and column. */
+static void set(operand *o, float (*of)(int row, int column, int columns)) {
+    const int64_t *n = o->t.shape.dim;
+    for (int64_t b = 0; b < n[0]; b++)
+        for (int64_t h = 0; h < n[1]; h++)
+            for (int64_t i = 0; i < n[2]; i++)
+                for (int64_t d = 0; d < n[3]; d++)
+                    store(o->t.type, element(o, b, h, i, d), of((int)i, (int)d, (int)n[3]));
+    send(o);
+}
+static float zero(int, int, int) { return 0; }
+static float row_number(int row, int, int) { return (float)row; }
+static float column_number(int, int column, int) { return (float)column; }
+static float unit(int row, int column, int) { return row == column ? 1.f : 0.f; }
+/* Against unit keys: one score of 60 in each row, the others 0. */
+static float steep_unit(int row, int column, int columns) {
+    return row == column ? 60 * sqrtf((float)columns) : 0.f;
+}
+
+enum { MOST_PRINTED = 24 };
+
+static void run_and_fetch(instance *in) {
+    run_forward(in, NULL);
+    run_backward(in, NULL);
+    expect_cuda(cudaDeviceSynchronize(), "running a probe");
+    fetch(&in->lse);
+    for (int i = 0; i < OPERANDS; i++)
+        fetch(&in->x[i]);
+}
+
+/* Rows and columns of `got` that are not what `want` says. */
+static int report(const char *what, const operand *got, const double *want, int rows, int columns,
+                  double limit) {
+    int wrong = 0, wrong_rows = 0, wrong_columns = 0;
+    for (int i = 0; i < rows; i++) {
+        int in_row = 0;
+        for (int d = 0; d < columns; d++) {
+            double x = number(got, 0, 0, i, d);
+            if (fabs(x - want[i * columns + d]) <= limit)
+                continue;
+            in_row++;
+            if (wrong++ < MOST_PRINTED)
+                printf("    [%d][%d] is %g, not %g\n", i, d, x, want[i * columns + d]);
+        }
+        wrong_rows += in_row > 0;
+    }
+    for (int d = 0; d < columns; d++) {
+        int in_column = 0;
+        for (int i = 0; i < rows; i++)
+            in_column += !(fabs(number(got, 0, 0, i, d) - want[i * columns + d]) <= limit);
+        wrong_columns += in_column > 0;
+    }
+    printf("  %-44s %d of %d wrong, in %d rows and %d columns\n", what, wrong, rows * columns,
+           wrong_rows, wrong_columns);
+    return wrong > 0;
+}
+
+static int probe_forward(int T, int S, int type) {
+    problem p = {1, 1, 1, T, T, S, 0, type, DENSE, 1};
+    instance in = make_instance(&p);
+    double *want = (double *)malloc(sizeof(double) * (size_t)(T * S));
+    int wrong = 0;
+    print_problem(&p);
+    printf("\n");
+    /* Q K^T alone shows in LSE. */
+    run_and_fetch(&in);
+    for (int i = 0; i < T; i++) {
+        double sum = 0;
+        for (int j = 0; j < T; j++)
+            sum += exp(in.attributes.scale * dot(&in.x[Q], 0, 0, i, &in.x[K], 0, j));
+        want[i] = log(sum);
+    }
+    wrong += report("LSE (Q K^T)", &in.lse, want, T, 1, 1e-3);
+    /* The same weights for all: O is V's mean, row by row the same. */
+    set(&in.x[K], zero);
+    run_and_fetch(&in);
+    for (int i = 0; i < T * S; i++) {
+        want[i] = 0;
+        for (int j = 0; j < T; j++)
+            want[i] += number(&in.x[V], 0, 0, j, i % S) / T;
+    }
+    wrong += report("O with all scores 0 (P V)", &in.x[O], want, T, S, 0.02);
+    /* Each query takes its own key only: O is V. */
+    if (T <= S) {
+        set(&in.x[Q], steep_unit);
+        set(&in.x[K], unit);
+        set(&in.x[V], row_number);
+        run_and_fetch(&in);
+        for (int i = 0; i < T * S; i++)
+            want[i] = i / S;
+        wrong += report("O when P = 1 and V holds its row's number", &in.x[O], want, T, S, 0.1);
+        set(&in.x[V], column_number);
+        run_and_fetch(&in);
+        for (int i = 0; i < T * S; i++)
+            want[i] = i % S;
+        wrong += report("O when P = 1 and V its column's", &in.x[O], want, T, S, 0.1);
+    }
+    free(want);
+    release_instance(&in);
+    fflush(stdout);
+    return wrong;
+}
+
+/* All gradients of a problem of one head, from its own O and LSE: dQ, dK, dV, [T][S] each. */
+static void differentiate(const instance *in, double *dq, double *dk, double *dv) {
+    int T = in->p.T, S = in->p.S;
+    double scale = in->attributes.scale;
+    memset(dq, 0, sizeof(double) * (size_t)(T * S));
+    memset(dk, 0, sizeof(double) * (size_t)(T * S));
+    memset(dv, 0, sizeof(double) * (size_t)(T * S));
+    for (int i = 0; i < T; i++) {
+        double mean = dot(&in->x[O], 0, 0, i, &in->x[DO], 0, i), lse = number(&in->lse, 0, 0, i, 0);
+        for (int j = 0; j < T; j++) {
+            if (!sees(&in->p, i, j))
+                continue;
+            double p = exp(scale * dot(&in->x[Q], 0, 0, i, &in->x[K], 0, j) - lse);
+            double ds = scale * p * (dot(&in->x[DO], 0, 0, i, &in->x[V], 0, j) - mean);
+            for (int d = 0; d < S; d++) {
+                dq[i * S + d] += ds * number(&in->x[K], 0, 0, j, d);
+                dk[j * S + d] += ds * number(&in->x[Q], 0, 0, i, d);
+                dv[j * S + d] += p * number(&in->x[DO], 0, 0, i, d);
+            }
+        }
+    }
+}
+
+/* Runs, and compares all three gradients. */
+static int probe_gradients(instance *in, const char *const *what) {
+    int T = in->p.T, S = in->p.S, wrong = 0;
+    double *want = (double *)malloc(sizeof(double) * (size_t)(3 * T * S));
+    run_and_fetch(in);
+    differentiate(in, want, want + T * S, want + 2 * T * S);
+    for (int i = 0; i < 3; i++) {
+        double most = 0;
+        for (int n = 0; n < T * S; n++)
+            most = fmax(most, fabs(want[i * T * S + n]));
+        wrong += report(what[i], &in->x[DQ + i], want + i * T * S, T, S, 0.02 * most + 1e-4);
+    }
+    free(want);
+    return wrong;
+}
+
+static int probe_backward(int T, int S, int is_causal, int type) {
+    problem p = {1, 1, 1, T, T, S, is_causal, type, DENSE, 1};
+    instance in = make_instance(&p);
+    int wrong = 0;
+    print_problem(&p);
+    printf("\n");
+    /* Keys of 0: the same weights for all. dV has dO only, dK has dO V^T, and dQ is 0. */
+    static const char *const no_keys[] = {"dQ with K = 0", "dK with K = 0 (V dO^T, dS^T Q)",
+                                          "dV with K = 0 (P^T dO)"};
+    set(&in.x[K], zero);
+    wrong += probe_gradients(&in, no_keys);
+    fill(&in.x[K], 1);
+    static const char *const no_queries[] = {"dQ with Q = 0 (dO V^T, dS K)", "dK with Q = 0",
+                                             "dV with Q = 0 (P^T dO)"};
+    set(&in.x[Q], zero);
+    wrong += probe_gradients(&in, no_queries);
+    fill(&in.x[Q], 1);
+    /* Each query takes its own key only: dV is dO. */
+    if (T <= S) {
+        static const char *const own[] = {"dQ when P = 1", "dK when P = 1",
+                                          "dV when P = 1 and dO holds its row's number"};
+        set(&in.x[Q], steep_unit);
+        set(&in.x[K], unit);
+        set(&in.x[DO], row_number);
+        set(&in.x[V], zero);
+        wrong += probe_gradients(&in, own);
+        for (int i = Q; i <= V; i++)
+            fill(&in.x[i], 1);
+        fill(&in.x[DO], 1);
+    }
+    static const char *const all[] = {"dQ", "dK", "dV"};
+    wrong += probe_gradients(&in, all);
+    release_instance(&in);
+    fflush(stdout);
+    return wrong;
+}
+
+static int probe_all(void) {
+    static const int dims[] = {64, 128, 96, 80, 72, 40};
+    int wrong = 0;
+    printf("multiprocessors of sm_90: %d\n", hopper_multiprocessors());
+    for (size_t i = 0; i < sizeof dims / sizeof *dims; i++) {
+        wrong += probe_forward(64, dims[i], CUDA_DTYPE_BF16);
+        wrong += probe_forward(128, dims[i], CUDA_DTYPE_F16);
+        wrong += probe_forward(300, dims[i], CUDA_DTYPE_BF16);
+    }
+    for (size_t i = 0; i < sizeof dims / sizeof *dims; i++) {
+        wrong += probe_backward(64, dims[i], 0, CUDA_DTYPE_BF16);
+        wrong += probe_backward(128, dims[i], 0, CUDA_DTYPE_F16);
+        wrong += probe_backward(300, dims[i], 1, CUDA_DTYPE_BF16);
+    }
+    return wrong;
+}
+
+/* ---- drawn problems ---- */
+
+/* What the kernels for sm_90 take. */
+static problem draw_aligned_problem(int round, int longest) {
+    static const int heads[] = {64, 80, 96, 128, 64, 80, 40, 48, 72, 104, 112, 120};
+    problem p = {};
+    p.S = heads[round % 12];
+    p.type = below(3) ? CUDA_DTYPE_BF16 : CUDA_DTYPE_F16;
+    p.K = 1 + below(2);
+    p.H = p.K * (1 + below(3));
+    p.B = 1 + below(2);
+    p.T = 1 + below(longest);
+    p.T2 = below(3) ? p.T : 1 + below(longest);
+    p.is_causal = below(3) > 0;
+    p.layout = (enum layout)below(2);
+    p.size = below(6) ? 1 : 20;
+    return p;
 }
 
 static problem draw_problem(int round, int longest) {
@@ -436,9 +670,11 @@ static int check_all(int rounds, int longest) {
     int failures = 0;
     for (int round = 0; round < rounds; round++) {
         problem p = draw_problem(round, longest);
-        failures += check(&p, 1000);
+        failures += check(&p, 150);
+        p = draw_aligned_problem(round, round % 8 ? 2 * longest : 8 * longest);
+        failures += check(&p, round % 8 ? 150 : 40);
     }
-    printf("%d drawn problems: %s\n", rounds, failures ? "FAILED" : "ok");
+    printf("%d drawn problems: %s\n", 2 * rounds, failures ? "FAILED" : "ok");
     return failures;
 }
 
@@ -480,6 +716,8 @@ static int time_all(void) {
         {{4, 32, 32, 4096, 4096, 64, 1, CUDA_DTYPE_BF16, DENSE, 1}, "430 / 400"},
         {{4, 32, 32, 1024, 1024, 80, 1, CUDA_DTYPE_BF16, TOKENS, 1}, "280 / 230"},
         {{4, 12, 12, 512, 512, 64, 1, CUDA_DTYPE_BF16, TOKENS, 1}, "0.020 / 0.050 ms"},
+        {{4, 16, 16, 512, 512, 64, 1, CUDA_DTYPE_BF16, TOKENS, 1}, ""},
+        {{4, 20, 20, 512, 512, 64, 1, CUDA_DTYPE_BF16, TOKENS, 1}, ""},
         {{4, 25, 25, 512, 512, 64, 1, CUDA_DTYPE_BF16, TOKENS, 1}, ""},
         {{4, 32, 32, 512, 512, 80, 1, CUDA_DTYPE_BF16, TOKENS, 1}, ""},
         {{4, 32, 8, 2048, 2048, 128, 1, CUDA_DTYPE_F16, TOKENS, 1}, ""},
@@ -494,8 +732,8 @@ static int time_all(void) {
            "TFLOP/s", "back. ms", "TFLOP/s");
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const problem *p = &rows[i].p;
-        failures += check(p, 24);
         instance in = make_instance(p);
+        failures += check_instance(&in, 16);
         double flops = 4.0 * p->B * p->H * p->T * p->T2 * p->S / (p->is_causal ? 2 : 1);
         float forward = milliseconds(&in, run_forward, stream);
         float backward = milliseconds(&in, run_backward, stream);
@@ -504,6 +742,14 @@ static int time_all(void) {
                  p->is_causal ? "causal" : "full", type_names[p->type], layout_names[p->layout]);
         printf("%-44s %10.4f %8.1f %10.4f %8.1f  %s\n", name, forward, flops / forward * 1e-9,
                backward, 2.5 * flops / backward * 1e-9, rows[i].goal);
+        if (p->type != CUDA_DTYPE_F32) {
+            attention_way = ATTENTION_MMA;
+            forward = milliseconds(&in, run_forward, stream);
+            backward = milliseconds(&in, run_backward, stream);
+            attention_way = ATTENTION_BEST;
+            printf("%-44s %10.4f %8.1f %10.4f %8.1f\n", "    by mma.sync", forward,
+                   flops / forward * 1e-9, backward, 2.5 * flops / backward * 1e-9);
+        }
         fflush(stdout);
         expect_cuda(cudaGetLastError(), "timing");
         release_instance(&in);
@@ -512,11 +758,14 @@ static int time_all(void) {
 }
 
 int main(int argc, char **argv) {
-    const char *half = argc > 1 ? argv[1] : "";
+    const char *part = argc > 1 ? argv[1] : "all";
+    bool is_all = strcmp(part, "all") == 0;
     int failures = 0;
-    if (strcmp(half, "time") != 0)
+    if (is_all || strcmp(part, "probe") == 0)
+        failures += probe_all();
+    if (is_all || strcmp(part, "check") == 0)
         failures += argc > 3 ? check_all(atoi(argv[2]), atoi(argv[3])) : check_all(120, 300);
-    if (strcmp(half, "check") != 0)
+    if (is_all || strcmp(part, "time") == 0)
         failures += time_all();
     printf(failures ? "%d FAILURES\n" : "all right\n", failures);
     return failures != 0;

@@ -24,8 +24,8 @@
 static const struct {
     const char *name;
     dyno_status (*make_plan)(const attention_plan_options *options, plan **out);
-} IMPLS[] = {{"naive", attention_plan_naive}};
-#define IMPL_CHOICES "naive"
+} IMPLS[] = {{"naive", attention_plan_naive}, {"flash", attention_plan_flash}};
+#define IMPL_CHOICES "naive|flash"
 
 /* Grids worth having under a name. What the user gives comes before what they say. */
 enum { MOST_SIZES = 16 };
@@ -46,7 +46,9 @@ enum { LEAST_REPS = 3, MOST_REPS = 100 };
 
 static const flag_spec FLAGS[] = {
     {"impl", "LIST", FLAG_CHOICE_LIST, "naive",
-     .help = "naive: the model's own ops, the scores exist in memory", .choices = IMPL_CHOICES},
+     .help = "naive: the model's own ops, the scores exist in memory; flash: one op each way, they "
+             "never exist together",
+     .choices = IMPL_CHOICES},
     {"mode", "LIST", FLAG_CHOICE_LIST, "eager,compiled",
      .help = "eager: a launch for each op; compiled: fused kernels, memory planned beforehand",
      .choices = STEP_MODE_CHOICES},
@@ -81,6 +83,8 @@ static const flag_spec FLAGS[] = {
 
 static const flags_example EXAMPLES[] = {
     {"attention", "naive attention, eager and compiled, at three lengths"},
+    {"attention --impl naive,flash --mode compiled --seq 256:4096:*2",
+     "one against the other: time, and memory before the backward"},
     {"attention --seq 256:4096:*2 --head-dim 16,64 --causal no,yes --out runs/attention",
      "a grid, kept for `dyno show runs/attention`"},
     {"attention --preset naive-table --seconds 2 --memory 16GiB",

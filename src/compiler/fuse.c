@@ -12,6 +12,7 @@
 
 #include "base/memory.h"
 #include "compiler/fusion_space.h"
+#include "compiler/gather_sums.h"
 #include "compiler/reemit.h"
 #include "graph/op.h"
 #include "ops/reshape/reshape.h"
@@ -388,6 +389,7 @@ static void schedule(graph *g, int groups) {
 
 dyno_status fuse_groups(graph *g, backend target) {
     split_column_sums(g, target);
+    gather_sums(g);
     size_t nodes = (size_t)g->node_count;
     fuser f = {.g = g,
                .target = target,

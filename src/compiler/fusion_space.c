@@ -15,6 +15,12 @@ static bool is_reduction(const node *n) {
     return n->op == &op_sum || n->op == &op_mean || n->op == &op_max;
 }
 
+/* Types the code generator can load and store. */
+static bool is_generated(dtype type) {
+    return type == DTYPE_F32 || type == DTYPE_BF16 || type == DTYPE_F16 || type == DTYPE_I32 ||
+           type == DTYPE_BOOL;
+}
+
 fusion_kind fusion_kind_of(const node *n) {
     if (n->op->view)
         return FUSION_VIEW;
@@ -32,11 +38,9 @@ fusion_kind fusion_kind_of(const node *n) {
     if (!n->op->expression || n->output_count != 1)
         return FUSION_NONE;
     for (int i = 0; i < n->input_count; i++)
-        if (n->inputs[i]->type == DTYPE_F64 || n->inputs[i]->type == DTYPE_I64)
+        if (!is_generated(n->inputs[i]->type))
             return FUSION_NONE;
-    return n->outputs[0]->type == DTYPE_F64 || n->outputs[0]->type == DTYPE_I64
-               ? FUSION_NONE
-               : FUSION_ELEMENTWISE;
+    return is_generated(n->outputs[0]->type) ? FUSION_ELEMENTWISE : FUSION_NONE;
 }
 
 fusion_space fusion_space_of(const node *n) {

@@ -344,7 +344,7 @@ static dyno_status lower_all(const graph *g, backend target, bool is_placed, pla
     if (is_placed)
         l.wanted = lower_plan_placements(g, target);
     l.p->memory_mode = PLAN_MEMORY_EAGER;
-    l.p->backend = target;
+    l.p->backend = (int)target;
     l.p->scope_count = g->scope_count;
     l.p->scopes = arena_allocate(l.p->memory, (size_t)g->scope_count, sizeof(char *));
     for (int i = 0; i < g->scope_count; i++)

@@ -122,8 +122,10 @@ static family collect(const graph *g, node *first) {
 }
 
 /* How many from the first on can be merged. */
-static int count_mergeable(const graph *g, const family *f) {
+static int count_mergeable(const graph *g, const family *f, bool takes_any_heads) {
     int64_t row = 0;
+    if (takes_any_heads)
+        return f->count;
     for (int i = 0; i < f->count; i++)
         row += f->members[i].product->outputs[0]->shape.dim[1];
     int count = 0;
@@ -228,7 +230,7 @@ static void merge(graph *g, const family *f, bool *is_dropped) {
     }
 }
 
-dyno_status merge_products(graph *g) {
+dyno_status merge_products(graph *g, bool takes_any_heads) {
     int nodes = g->node_count, count = 0, capacity = nodes;
     bool *is_dropped = memory_allocate((size_t)nodes, sizeof *is_dropped);
     int *merged_at = memory_allocate((size_t)nodes + 1, sizeof *merged_at);
@@ -241,7 +243,7 @@ dyno_status merge_products(graph *g) {
             continue;
         g->current_phase = before[i]->phase;
         family f = collect(g, before[i]);
-        f.count = count_mergeable(g, &f);
+        f.count = count_mergeable(g, &f, takes_any_heads);
         if (f.count > 1)
             merge(g, &f, is_dropped);
     }

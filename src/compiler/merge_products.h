@@ -19,6 +19,8 @@
 
 #include "graph/graph.h"
 
-NODISCARD dyno_status merge_products(graph *g);
+/* `takes_any_heads`: attention will be one op, which takes heads of any strides; else queries that
+ * are laid below one another, as many of them share a key, are left out: they would be copied. */
+NODISCARD dyno_status merge_products(graph *g, bool takes_any_heads);
 
 #endif

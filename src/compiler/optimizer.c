@@ -2,8 +2,10 @@
  *
  * By block: parameters are sorted by when they are ready, which is after the node that makes their
  * gradient and after the last that reads the weight or its low copy, a view of them included. Those
- * of one block become one node, which goes where the last of them is ready. A few parameters on
- * their own, as of the last norm, go with the block that follows: a launch costs more than they do.
+ * of one block become one node, which goes where the last of them is ready. Those whose gradients
+ * are sums of columns, as of norms, wait for one another: they hold little memory, and several can
+ * then be summed together (gather_sums.h). A few parameters on their own go with the block that
+ * follows: a launch costs more than they do.
  *
  * Overflow of scaled gradients costs no pass of its own: the global norm reads them all, and is
  * not finite if one of them is not. With a loss scale the norm is therefore taken even when
@@ -20,6 +22,7 @@
 #include "ops/adamw_many/adamw_many.h"
 #include "ops/fill/fill.h"
 #include "ops/global_norm/global_norm.h"
+#include "ops/op_list.h"
 
 /* Parameters in the order of the graph with the gradients autodiff gave them. */
 static int collect(const graph *g, adamw_parameter *parameters) {
@@ -104,6 +107,9 @@ static void update_together(graph *g, const adamw_parameter *parameters, int cou
 
 /* ---- by block ---- */
 
+/* In place of a block's number. */
+enum { OUTSIDE_OF_BLOCKS = -1, SUMS = -2 };
+
 /* Parameters [first, end) that are updated together, and the node they come behind. */
 typedef struct update_group {
     int first, end, behind;
@@ -145,8 +151,18 @@ static int ready_behind(const adamw_parameter *p, const int *last_reader) {
 static const char *update_scope(graph *g, const value *gradient, int block) {
     if (block >= 0)
         return arena_format(g->memory, "optimizer.layers.%d", block);
+    if (block == SUMS)
+        return "optimizer.norms";
     const char *scope = g->scopes[gradient->producer->scope];
     return arena_format(g->memory, "optimizer.%.*s", (int)strcspn(scope, "."), scope);
+}
+
+/* Whether the gradient is a sum, over rows as it is of a vector. */
+static bool is_sum(const value *gradient) {
+    const node *n = gradient->producer;
+    while (n && n->op->view)
+        n = n->inputs[0]->producer;
+    return n && n->op == &op_sum;
 }
 
 typedef struct ready_parameter {
@@ -165,8 +181,9 @@ static int form_groups(graph *g, adamw_parameter *parameters, int count, update_
     ready_parameter *ready = memory_allocate((size_t)count, sizeof *ready);
     for (int i = 0; i < count; i++) {
         const node *maker = parameters[i].gradient->producer;
-        ready[i] = (ready_parameter){parameters[i], ready_behind(&parameters[i], last_reader),
-                                     scope_block(g->scopes[maker->scope]), i};
+        int block = is_sum(parameters[i].gradient) ? SUMS : scope_block(g->scopes[maker->scope]);
+        ready[i] =
+            (ready_parameter){parameters[i], ready_behind(&parameters[i], last_reader), block, i};
     }
     qsort(ready, (size_t)count, sizeof *ready, by_readiness);
     for (int i = 0; i < count; i++) {
@@ -177,8 +194,8 @@ static int form_groups(graph *g, adamw_parameter *parameters, int count, update_
         for (int j = i; j < count; j++) {
             const value *gradient = ready[j].parameter.gradient;
             if (!gradient || ready[j].block != group.block ||
-                (j > i && group.block < 0 &&
-                 strcmp(update_scope(g, gradient, -1), group.scope) != 0))
+                (j > i && group.block == OUTSIDE_OF_BLOCKS &&
+                 strcmp(update_scope(g, gradient, OUTSIDE_OF_BLOCKS), group.scope) != 0))
                 continue;
             parameters[sorted++] = ready[j].parameter;
             group.behind = ready[j].behind > group.behind ? ready[j].behind : group.behind;

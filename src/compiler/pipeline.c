@@ -81,7 +81,9 @@ static dyno_status run_build(graph *g, const pipeline_options *options) {
 }
 
 static dyno_status run_merge_products(graph *g, const pipeline_options *options) {
-    return options->mode == STEP_COMPILED ? merge_products(g) : DYNO_OK;
+    if (options->mode != STEP_COMPILED)
+        return DYNO_OK;
+    return merge_products(g, options->attention == ATTENTION_FLASH);
 }
 
 static dyno_status run_precision(graph *g, const pipeline_options *options) {

@@ -63,10 +63,11 @@ static value *in_type(policy *p, value *v, dtype type, const node *reader) {
 }
 
 static dyno_status retype(policy *p, node *n) {
-    bool is_product = n->op == &op_matmul, is_view = n->op->view != NULL;
+    bool is_product = n->op == &op_matmul || n->op == &op_attention;
+    bool is_view = n->op->view != NULL;
     for (int i = 0; i < n->input_count && !is_view && n->op != &op_cast; i++)
         n->inputs[i] = in_type(p, n->inputs[i], is_product ? p->low : DTYPE_F32, n);
-    if (is_product && p->feeds_a_loss[n->outputs[0]->id])
+    if (n->op == &op_matmul && p->feeds_a_loss[n->outputs[0]->id])
         rewrite_set_attribute(p->g, n, ATTR_INTEGER("type", (int64_t)DTYPE_F32));
     p->order[p->count++] = n;
     RETURN_IF_FAILED(graph_status(p->g));

@@ -1,7 +1,7 @@
 /* precision.h - mixed precision as a policy: which op computes in which type.
  *
  *   products      operands in the low type, sums in fp32, results in the low type; results that
- *                 only a loss reads (logits) stay in fp32
+ *                 only a loss reads (logits) stay in fp32; attention as one op is two of them
  *   views         whatever they get
  *   all others    fp32: norms, softmax, loss, reductions, the residual stream
  *

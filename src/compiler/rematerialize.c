@@ -3,11 +3,12 @@
  * A value is asked for by what owns its memory: views are free, so all views of one owner are
  * saved or dropped together.
  *
- *   held(o)      the backward reads o or a view of it, or the smaller value that o was cast from,
- * or the smaller value that was cast and added to another held one to make o small(o)     the
- * reduction of something much larger: a row's sum or maximum cheap(o)     made of values that are
- * available, element by element or by a product that is much larger than its operands (attention
- * scores: few FLOPs, many bytes) available(o) a leaf, held, small, or cheap
+ *   held(o)      the backward reads o or a view of it, or o is the smaller value from which a held
+ *                one was cast, or which was cast and added to another held one to make it
+ *   small(o)     the reduction of something much larger: a row's sum or maximum
+ *   cheap(o)     made of values that are available, element by element or by a product that is
+ *                much larger than its operands (attention scores: few FLOPs, many bytes)
+ *   available(o) a leaf, held, small, or cheap
  *
  * All that is held and cheap can be dropped at once: following the inputs of a cheap value down
  * ends at leaves, at small values, and at held values that are not cheap, and those stay. So there

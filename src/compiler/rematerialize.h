@@ -9,8 +9,8 @@
  * sigmoid and silu from the gate, a normalised row from the row and its inverse norm, attention
  * probabilities from the exponentials and their sum. Long contexts drop the exponentials too: a
  * product much larger than its operands (the scores) is cheap, with its rows' maxima saved. Of a
- * value and its cast the smaller is saved; of two sums of the residual stream the first, and for the
- * second what was added, where that is in a low type. No reduction runs twice, and results are
+ * value and its cast the smaller is saved; of two sums of the residual stream the first, and for
+ * the second what was added, where that is in a low type. No reduction runs twice, and results are
  * bitwise the same.
  *
  * On a graph that ends with the backward, saved values marked. Marks them anew. Goes before

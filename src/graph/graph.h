@@ -30,7 +30,8 @@ typedef struct value {
     shape shape;
     role role;
     const char *name; /* NULL when nobody named it */
-    /* Leaves of one family lie side by side in memory, in their order, in every plan; NULL: alone. */
+    /* Leaves of one family lie side by side in memory, in their order, in every plan; NULL: alone.
+     */
     const char *family;
     node *producer;   /* NULL for inputs, parameters and state */
     int output_index; /* which output of its producer it is */

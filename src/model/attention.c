@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "base/checked.h"
+#include "ops/attention/attention.h"
 #include "ops/broadcast/broadcast.h"
 #include "ops/detach/detach.h"
 #include "ops/divide/divide.h"
@@ -76,6 +77,27 @@ value *build_attention(graph *g, const attention_shape *s, const attention_mask 
     return mixed;
 }
 
+/* O [B, H, T, S], one way or the other. */
+static value *build_alone(graph *g, const attention_options *options, value *q, value *k,
+                          value *v) {
+    const attention_shape *s = &options->shape;
+    attention_mask mask = {0};
+    if (options->is_causal && !options->is_flash) {
+        int outer = graph_enter_scope(g, "constants");
+        mask = build_causal_mask(g, s->context);
+        graph_leave_scope(g, outer);
+    }
+    int outer = graph_enter_scope(g, "attn");
+    if (options->is_flash)
+        graph_enter_scope(g, "flash");
+    value *o =
+        options->is_flash
+            ? build_attention_node(g, q, k, v, options->is_causal, 1 / sqrt((double)s->head_dim))
+            : build_reshape(g, build_attention(g, s, &mask, q, k, v), &q->shape);
+    graph_leave_scope(g, outer);
+    return o;
+}
+
 static dyno_status check_shape(const attention_shape *s) {
     if (s->batch < 1 || s->context < 1 || s->context > INT32_MAX || s->heads < 1 ||
         s->kv_heads < 1 || s->head_dim < 1)
@@ -124,15 +146,7 @@ dyno_status attention_build(const attention_options *options, graph **out) {
     value *q = graph_add_leaf(g, ROLE_PARAMETER, DTYPE_F32, &queries, "Q");
     value *k = graph_add_leaf(g, ROLE_PARAMETER, DTYPE_F32, &keys, "K");
     value *v = graph_add_leaf(g, ROLE_PARAMETER, DTYPE_F32, &keys, "V");
-    attention_mask mask = {0};
-    if (options->is_causal) {
-        int outer = graph_enter_scope(g, "constants");
-        mask = build_causal_mask(g, s->context);
-        graph_leave_scope(g, outer);
-    }
-    int outer = graph_enter_scope(g, "attn");
-    value *o = build_reshape(g, build_attention(g, s, &mask, q, k, v), &queries);
-    graph_leave_scope(g, outer);
+    value *o = build_alone(g, options, q, k, v);
     graph_add_output(g, o, "O");
     if (options->has_loss)
         add_loss(g, o);

@@ -28,6 +28,7 @@ typedef struct attention_options {
     attention_shape shape;
     bool is_causal;
     bool has_loss; /* as the output "loss", for the gradients of Q, K and V */
+    bool is_flash; /* the op `attention` instead of small ones: the scores never exist together */
 } attention_options;
 
 /* Attention alone. Parameters: "Q" [B, H, T, S], "K" and "V" [B, K, T, S]. Output: "O"

@@ -7,7 +7,8 @@
  *   parameters  model, context, batch, warmup, pass ("forward", "forward+backward", "step"),
  *               steps (fewer samples than that: shown as INCOMPLETE), and any others
  *   samples     "warmup"; "step": the whole pass; "forward", "backward", "optimizer" or
- *               "backward+optimizer": phases of the same steps, each an extra row. Unit ns, us, ms or s.
+ *               "backward+optimizer": phases of the same steps, each an extra row. Unit ns, us,
+ *               ms or s.
  *   metrics     flops, tokens (of one step of the pass); forward_flops, backward_flops,
  *               optimizer_flops; peak_bytes, predicted_bytes, rss_bytes; device_used_bytes of a
  *               GPU; setup_ns, first_step_ns; for OOM needed_bytes and available_bytes;

@@ -23,18 +23,19 @@ struct jit_module {
     void *handle;
 };
 
-static const char *const FLAGS[] = {"-std=gnu11",
-                                    "-O3",
-                                    "-march=native",
+static const char *const FLAGS[] = {
+    "-std=gnu11",
+    "-O3",
+    "-march=native",
 #if defined __x86_64__
-                                    "-mprefer-vector-width=512",
+    "-mprefer-vector-width=512",
 #endif
-                                    "-ffp-contract=fast",
-                                    "-fno-math-errno",
-                                    "-fno-trapping-math",
-                                    "-fopenmp-simd",
-                                    "-fPIC",
-                                    "-shared"};
+    "-ffp-contract=off", /* an op has the same bits in every kernel */
+    "-fno-math-errno",
+    "-fno-trapping-math",
+    "-fopenmp-simd",
+    "-fPIC",
+    "-shared"};
 enum { FLAG_COUNT = sizeof FLAGS / sizeof *FLAGS };
 
 static bool is_on_path(const char *name) {

@@ -123,8 +123,6 @@ static dyno_status choose_options(const library *l, const char *source, const nv
     snprintf(add_option(o), OPTION_BYTES, "--std=c++17");
     snprintf(add_option(o), OPTION_BYTES, "--fmad=%s",
              first_line_says(source, "fmad=true") ? "true" : "false");
-    if (first_line_says(source, "prec-div=false"))
-        snprintf(add_option(o), OPTION_BYTES, "--prec-div=false");
     if (l->major > 12 || (l->major == 12 && l->minor >= 8))
         snprintf(add_option(o), OPTION_BYTES, "--split-compile=0"); /* on all cores */
     char directory[1024];

@@ -23,9 +23,9 @@ typedef struct nvrtc_code {
 } nvrtc_code;
 
 /* Floating point is IEEE's, and nothing is contracted, since the generator writes every fused
- * multiply-add itself, unless the first line of the source says "fmad=true"; "prec-div=false" there
- * lets quotients be off by two units in the last place. Fails with DYNO_UNSUPPORTED when
- * there is no NVRTC, and DYNO_IO, with what it said, when the source does not compile. */
+ * multiply-add itself, unless the first line of the source says "fmad=true". Fails with
+ * DYNO_UNSUPPORTED when there is no NVRTC, and DYNO_IO, with what it said, when the source does not
+ * compile. */
 NODISCARD dyno_status nvrtc_compile(const char *source, const nvrtc_target *target,
                                     nvrtc_code *out);
 void nvrtc_code_release(nvrtc_code *code);

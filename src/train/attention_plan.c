@@ -2,15 +2,17 @@
 
 #include "base/rng.h"
 #include "base/units.h"
+#include "ops/attention/attention.h"
 
-dyno_status attention_plan_naive(const attention_plan_options *options, plan **out) {
+static dyno_status make_plan(const attention_plan_options *options, bool is_flash, plan **out) {
     *out = NULL;
     if (options->pass == STEP_FULL)
         return dyno_fail(DYNO_INVALID, "attention alone has no weights to optimize: its passes are "
                                        "forward and forward+backward");
     attention_options alone = {.shape = options->shape,
                                .is_causal = options->is_causal,
-                               .has_loss = options->pass == STEP_BACKWARD};
+                               .has_loss = options->pass == STEP_BACKWARD,
+                               .is_flash = is_flash};
     pipeline_options pipeline = {.pass = options->pass,
                                  .mode = options->mode,
                                  .attention = ATTENTION_NAIVE,
@@ -21,6 +23,20 @@ dyno_status attention_plan_naive(const attention_plan_options *options, plan **o
     dyno_status status = pipeline_compile(g, &pipeline, out);
     graph_destroy(g);
     return status;
+}
+
+dyno_status attention_plan_naive(const attention_plan_options *options, plan **out) {
+    return make_plan(options, false, out);
+}
+
+dyno_status attention_plan_flash(const attention_plan_options *options, plan **out) {
+    *out = NULL;
+    if (options->shape.head_dim > ATTENTION_MAX_HEAD_DIM)
+        return dyno_fail(DYNO_UNSUPPORTED,
+                         "flash attention: the head size is %lld, the kernels stop at %d; make it "
+                         "smaller or use naive attention",
+                         (long long)options->shape.head_dim, ATTENTION_MAX_HEAD_DIM);
+    return make_plan(options, true, out);
 }
 
 dyno_status attention_fill(executor *e, uint64_t seed) {

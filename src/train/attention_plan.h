@@ -18,6 +18,8 @@ typedef struct attention_plan_options {
 /* As the model computes it: the scores exist, and stay for the backward. Leaves and outputs are
  * those of attention_build; the gradients are "g.Q", "g.K" and "g.V". On failure *out is NULL. */
 NODISCARD dyno_status attention_plan_naive(const attention_plan_options *options, plan **out);
+/* The same as one op each way: what stays for the backward is O and LSE. */
+NODISCARD dyno_status attention_plan_flash(const attention_plan_options *options, plan **out);
 
 /* Draws Q, K, V and, where the plan has it, dO: normal numbers, the same for a seed whatever the
  * plan. */

@@ -188,9 +188,33 @@ static void it_says_how_time_grows(void **state) {
                 SMALL "--causal no,yes");
 }
 
+/* Eager naive attention keeps T x T weights for the backward, flash a number for each query. */
+static void flash_stands_beside_naive_and_keeps_less(void **state) {
+    (void)state;
+    scratch made = scratch_create();
+    dyno_expect(0, "speed-up: against naive eager",
+                "attention --impl naive,flash --mode eager --batch 1 --seq 200 --head-dim 8 "
+                "--causal no,yes --precision fp32,bf16 --reps 1 --out %s",
+                made.path);
+    results *run = read_run(&made);
+    assert_int_equal(run->cell_count, 2 * 2 * 2 * 2);
+    for (int64_t i = 0; i < run->cell_count; i++) {
+        const results_cell *cell = run->cells[i];
+        assert_int_equal(cell->status, RESULTS_OK);
+        assert_string_equal(cell_find_parameter(cell, "impl")->text, i / 4 % 2 ? "flash" : "naive");
+        if (i % 2 && i / 4 % 2)
+            assert_true(metric(cell, "before_backward_bytes") <
+                        metric(run->cells[i - 4], "before_backward_bytes"));
+    }
+    results_destroy(run);
+    scratch_remove(&made);
+}
+
 static void what_cannot_be_is_refused(void **state) {
     (void)state;
-    dyno_expect(2, "'flash' is not one of naive", "attention --impl flash");
+    dyno_expect(2, "'fast' is not one of naive", "attention --impl fast");
+    dyno_expect(1, "head size is 257, the kernels stop at 256",
+                "attention --impl flash --head-dim 257");
     dyno_expect(2, "--seq: 0 is outside 1 to", "attention --seq 0");
     dyno_expect(2, "--head-dim: 0 is outside 1 to", "attention --head-dim 0");
     dyno_expect(2, "--mode: 'fast' is not one of eager", "attention --mode fast");
@@ -243,6 +267,7 @@ int main(void) {
         cmocka_unit_test(a_row_that_does_not_fit_says_which_values_make_it),
         cmocka_unit_test(the_preset_is_the_grid_of_the_write_up_and_flags_change_it),
         cmocka_unit_test(it_says_how_time_grows),
+        cmocka_unit_test(flash_stands_beside_naive_and_keeps_less),
         cmocka_unit_test(what_cannot_be_is_refused),
         cmocka_unit_test(an_interruption_keeps_what_was_measured),
     };

@@ -35,7 +35,7 @@ static kernel_sweep sweep_on(device_kernel *how) {
 }
 
 static void kernels_agree_with_the_reference_on_operands_in_any_layout(void **state) {
-    device_kernel how = {.d = device_bench_open(state)};
+    device_kernel how = {.d = device_bench_open(state), .pads_outputs = true};
     for (int o = 0; o < op_list_count(); o++) {
         const op_case *c = op_case_find(op_list_at(o));
         kernel_sweep sweep = sweep_on(&how);
@@ -51,7 +51,7 @@ static void kernels_agree_with_the_reference_on_operands_in_any_layout(void **st
 }
 
 static void kernels_agree_on_larger_operands(void **state) {
-    device_kernel how = {.d = device_bench_open(state)};
+    device_kernel how = {.d = device_bench_open(state), .pads_outputs = true};
     for (int o = 0; o < op_list_count(); o++)
         for (int round = 0; round < 3; round++) {
             kernel_sweep sweep = sweep_on(&how);
@@ -209,7 +209,8 @@ static void run_round(device *d, const round_options *o) {
             if (!is_known)
                 continue;
         }
-        islands[count++] = island_add(g, c, &random, o->is_turned, o->special);
+        islands[count] = island_add(g, c, &random, o->is_turned, o->special);
+        islands[count++]->e.is_on_tensor_cores = d->backend == BACKEND_CUDA;
     }
     if (graph_status(g) != DYNO_OK)
         fail_msg("%s", dyno_error_message());

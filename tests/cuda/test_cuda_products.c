@@ -62,11 +62,14 @@ static const node *add_product(graph *g, const product *p) {
     return n;
 }
 
-/* Sums are in f32, whose roundings are independent; a low result is rounded once more. */
+/* Sums are in f32, whose roundings are independent; a low result is rounded once more. Tensor cores
+ * cut sums off instead of rounding them, once for each 16 terms: that adds up. */
 static double tolerance(const product *p) {
     double low = p->result == DTYPE_BF16 ? 0x1p-8 : p->result == DTYPE_F16 ? 0x1p-11 : 0;
     double operands = p->tf32 ? 0x1p-10 : 0;
-    return 6e-8 * (4 + sqrt((double)p->size.k)) + low + operands;
+    bool is_cut_off = p->tf32 || p->type != DTYPE_F32;
+    double cut_off = is_cut_off ? 0x1p-24 * (double)p->size.k / 16 : 0;
+    return 6e-8 * (4 + sqrt((double)p->size.k)) + cut_off + low + operands;
 }
 
 /* Runs each kernel of the device that accepts; returns how many. */

@@ -57,6 +57,21 @@ static void a_graph_of_every_op_is_parsed_back(void **state) {
     }
 }
 
+static void families_are_parsed_back(void **state) {
+    (void)state;
+    graph *g = graph_create("family");
+    shape s = SHAPE(2, 3);
+    value *a = graph_add_leaf(g, ROLE_PARAMETER, DTYPE_F32, &s, "a");
+    graph_add_leaf(g, ROLE_PARAMETER, DTYPE_F32, &s, "b");
+    value *c = graph_add_leaf(g, ROLE_PARAMETER, DTYPE_F32, &s, "c");
+    graph_join_family(g, (value *[]){a, c}, 2, "both of them");
+    expect_printing_to_be_parsed_back(g);
+    graph_join_family(g, (value *[]){a, build_add(g, a, c)}, 2, "no leaf");
+    assert_int_equal(graph_status(g), DYNO_INVALID);
+    assert_non_null(strstr(dyno_error_message(), "family 'no leaf'"));
+    graph_destroy(g);
+}
+
 static void real_attributes_keep_every_bit(void **state) {
     (void)state;
     static const double reals[] = {0,      -0.0,  1,         -3,    0.1, 1.0 / 3,  1e300,
@@ -254,6 +269,7 @@ static void ops_describe_themselves(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_graph_of_every_op_is_parsed_back),
+        cmocka_unit_test(families_are_parsed_back),
         cmocka_unit_test(real_attributes_keep_every_bit),
         cmocka_unit_test(the_headers_example_is_parsed),
         cmocka_unit_test(blank_lines_and_blanks_are_ignored),

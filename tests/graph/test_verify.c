@@ -172,6 +172,25 @@ static void nobody_reads_an_overwritten_value_through_a_view(void **state) {
     expect_broken(parse(LEAVES UPDATE "output %10 \"w.old\""), "node 4 (adamw", "in place");
 }
 
+/* Weights side by side may be read where they lie. */
+static void nobody_reads_an_overwritten_value_through_a_concat(void **state) {
+    (void)state;
+    static const char source[] =
+        "graph g\n"
+        "parameter %0 f32[4] \"w\"\n"
+        "input %1 f32[4] \"g\"\n"
+        "optimizer-state %2 f32[4] \"m\"\n"
+        "optimizer-state %3 f32[4] \"v\"\n"
+        "input %4 f64[] \"rate\"\n"
+        "input %5 i64[] \"step\"\n"
+        "input %6 f32[] \"scale\"\n"
+        "%7 f32[8] saved = concat %1 %0 {axis=0} @forward\n"
+        "%8 f32[4] parameter, %9 f32[4] optimizer-state, %10 f32[4] optimizer-state = adamw %0 "
+        "%1 %2 %3 %4 %5 %6 {beta1=0.5, beta2=0.5, eps=0.5, weight_decay=0.5} @optimizer\n"
+        "%11 f32[8] activation = exp %7 @optimizer late\n";
+    expect_broken(parse(source), "node 2 (exp, scope 'late')", "in place");
+}
+
 static void a_graph_that_failed_to_build_tells_its_first_failure(void **state) {
     (void)state;
     graph *g = graph_create("broken");
@@ -202,6 +221,7 @@ int main(void) {
         cmocka_unit_test(what_the_backward_reads_is_marked_saved),
         cmocka_unit_test(nobody_reads_what_was_overwritten),
         cmocka_unit_test(nobody_reads_an_overwritten_value_through_a_view),
+        cmocka_unit_test(nobody_reads_an_overwritten_value_through_a_concat),
         cmocka_unit_test(a_graph_that_failed_to_build_tells_its_first_failure),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

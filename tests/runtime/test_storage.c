@@ -75,6 +75,57 @@ static void plans_of_a_model_share_what_has_the_same_name(void **state) {
     memory_pool_destroy(pool);
 }
 
+/* Two weights of one family: found by name, inside their buffer. */
+static plan *make_family_plan(void) {
+    plan *p = plan_create("family");
+    static const char *scopes[] = {""};
+    p->scopes = scopes;
+    p->scope_count = 1;
+    plan_buffer both = {.bytes = 24,
+                        .role = ROLE_PARAMETER,
+                        .type = DTYPE_F32,
+                        .shape = SHAPE(6),
+                        .name = "both",
+                        .born = -1,
+                        .is_persistent = true};
+    int buffer = plan_add_buffer(p, &both);
+    const shape sizes[] = {SHAPE(2), SHAPE(2, 2)};
+    for (int i = 0; i < 2; i++) {
+        plan_operand operand = {.buffer = buffer, .offset = i * 8};
+        operand.layout = tensor_contiguous(NULL, DTYPE_F32, &sizes[i]);
+        plan_add_name(p, i ? "second" : "first", &operand);
+    }
+    plan_finish(p);
+    return p;
+}
+
+static void members_of_a_family_are_found_by_name(void **state) {
+    (void)state;
+    memory_pool *pool = make_pool(1 << 20);
+    storage *s = storage_create(pool);
+    plan *p = make_family_plan(), *other = make_plan(64, false);
+    assert_int_equal(storage_add_plan(s, p), DYNO_OK);
+    assert_int_equal(storage_add_plan(s, p), DYNO_OK);
+    char *both = storage_find(s, "both");
+    assert_ptr_equal(storage_find(s, "first"), both);
+    tensor second = storage_find_tensor(s, "second");
+    assert_ptr_equal(second.data, both + 8);
+    assert_int_equal(shape_elements(&second.shape), 4);
+    static const float numbers[] = {1, 2, 3, 4};
+    assert_int_equal(storage_write(s, "second", numbers, sizeof numbers), DYNO_OK);
+    assert_memory_equal(both + 8, numbers, sizeof numbers);
+    assert_int_equal(storage_write(s, "second", numbers, 8), DYNO_INVALID);
+    storage_keep_parameters(s, p);
+    assert_ptr_equal(storage_find(s, "second"), both + 8);
+    storage_keep_parameters(s, other);
+    assert_null(storage_find(s, "second"));
+    assert_null(storage_find(s, "both"));
+    plan_destroy(p);
+    plan_destroy(other);
+    storage_destroy(s);
+    memory_pool_destroy(pool);
+}
+
 static void memory_that_was_used_before_is_zeroed(void **state) {
     (void)state;
     memory_pool *pool = make_pool(1 << 20);
@@ -178,6 +229,7 @@ static void trimming_gives_back_pages_and_leaves_what_is_held(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(plans_of_a_model_share_what_has_the_same_name),
+        cmocka_unit_test(members_of_a_family_are_found_by_name),
         cmocka_unit_test(memory_that_was_used_before_is_zeroed),
         cmocka_unit_test(another_size_under_the_same_name_is_refused_whole),
         cmocka_unit_test(keeping_the_parameters_of_a_plan_releases_the_rest),

@@ -9,6 +9,9 @@
 #include <cmocka.h>
 
 #include <stdlib.h>
+#include <string.h>
+
+#include "support/emulated_device.h"
 
 enum { RANGE_BYTES = 1 << 30 };
 
@@ -25,7 +28,9 @@ const char *device_bench_name(void) {
 int device_bench_setup(void **state) {
     device *d;
     *state = NULL;
-    if (device_open(device_bench_name(), &d) != DYNO_OK)
+    if (strcmp(device_bench_name(), "emulated") == 0)
+        *state = emulated_device();
+    else if (device_open(device_bench_name(), &d) != DYNO_OK)
         print_message("no %s here: %s\n", device_bench_name(), dyno_error_message());
     else
         *state = d;
@@ -41,6 +46,8 @@ int device_bench_teardown(void **state) {
     device_close(d);
     return 0;
 }
+
+bool device_bench_is_real(const device *d) { return !device_is_host(d) && d != emulated_device(); }
 
 device *device_bench_open(void **state) {
     if (!*state)

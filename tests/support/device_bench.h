@@ -7,11 +7,15 @@
 
 #include "runtime/device.h"
 
-/* $DYNO_TEST_DEVICE, "cuda" unless it is set: "cpu" tries the tests themselves without a GPU. */
+/* $DYNO_TEST_DEVICE, "cuda" unless it is set. Without a GPU, "cpu" tries the tests themselves and
+ * "emulated" the plans for a GPU as well (emulated_device.h). */
 const char *device_bench_name(void);
 
 int device_bench_setup(void **state);
 int device_bench_teardown(void **state);
+
+/* Whether it has memory of its own, that can run out. */
+bool device_bench_is_real(const device *d);
 
 /* The device; skips the running test when there is none. */
 device *device_bench_open(void **state);

@@ -233,22 +233,41 @@ static plan *plan_kernel(device_kernel *how, const node *n, const kernel *k,
                                    : place(p, &args->outputs[i], how->count + 5, ROLE_ACTIVATION);
     }
     plan_finish(p);
-    how->count++;
     return p;
+}
+
+/* Rows that do not touch. */
+static tensor pad_rows(const tensor *dense) {
+    tensor t = *dense;
+    int64_t stride = 1;
+    for (int i = t.shape.rank - 1; i >= 0; i--) {
+        t.stride[i] = stride;
+        stride = stride * t.shape.dim[i] + (i == t.shape.rank - 1 ? 3 : 0);
+    }
+    return t;
+}
+
+static tensor lay_out(const device_kernel *how, const node *n, const kernel *k, int output) {
+    if (output == 0 && how->output)
+        return *how->output;
+    const value *v = n->outputs[output];
+    tensor dense = tensor_contiguous(NULL, v->type, &v->shape);
+    bool is_padded = output == 0 && how->pads_outputs && k->writes_strided && how->count % 2 &&
+                     op_inplace_input(n, 0) < 0;
+    return is_padded ? pad_rows(&dense) : dense;
 }
 
 const char *device_kernel_run(void *context, const node *n, const kernel *k, const tensor *inputs,
                               tensor *outputs) {
     device_kernel *how = context;
+    how->count++;
     tensor *given = memory_allocate((size_t)n->input_count, sizeof *given);
     for (int i = 0; i < n->input_count; i++) {
         given[i] = inputs[i];
         given[i].data = NULL;
     }
     for (int i = 0; i < n->output_count; i++)
-        outputs[i] = i == 0 && how->output
-                         ? *how->output
-                         : tensor_contiguous(NULL, n->outputs[i]->type, &n->outputs[i]->shape);
+        outputs[i] = lay_out(how, n, k, i);
     kernel_args args = {.input_count = n->input_count,
                         .output_count = n->output_count,
                         .inputs = given,

@@ -32,7 +32,8 @@ tensor device_run_find_name(const device_run *r, const char *name);
 typedef struct device_kernel {
     device *d;
     uint64_t count;       /* of runs: what the misalignment is drawn from */
-    const tensor *output; /* the layout of output 0; NULL: dense */
+    const tensor *output; /* the layout of output 0; NULL: dense, or see below */
+    bool pads_outputs;    /* of every other run, for kernels that write with strides */
 } device_kernel;
 const char *device_kernel_run(void *context, const node *n, const struct kernel *k,
                               const tensor *inputs, tensor *outputs);

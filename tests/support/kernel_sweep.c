@@ -45,7 +45,8 @@ void expectation_release(expectation *e) {
     }
 }
 
-static bool is_near(const op_case *c, const tensor *out, double got, double want, double terms) {
+static bool is_near(const expectation *e, const op_case *c, const tensor *out, double got,
+                    double want, double terms) {
     if (!dtype_is_float(out->type) || isnan(want) || isnan(got))
         return got == want || (isnan(got) && isnan(want));
     if (out->type == DTYPE_F32 && isinf((float)want))
@@ -53,6 +54,8 @@ static bool is_near(const op_case *c, const tensor *out, double got, double want
     if (want == 0 && got == 0)
         return signbit(want) == signbit(got) || c->ulps == 0 || c->per_term > 0;
     double allowed = c->absolute + c->per_term * terms;
+    if (e->is_on_tensor_cores && (out->type == DTYPE_BF16 || out->type == DTYPE_F16))
+        allowed += c->low_factors * (out->type == DTYPE_BF16 ? 0x1p-8 : 0x1p-11);
     if (out->type == DTYPE_BF16 || out->type == DTYPE_F16)
         allowed += c->low_ulps * fmax(fabs(want) * (out->type == DTYPE_BF16 ? 0x1p-7 : 0x1p-10),
                                       out->type == DTYPE_BF16 ? 0x1p-133 : 0x1p-24);
@@ -66,7 +69,7 @@ void expectation_check(const expectation *e, const op_case *c, const node *n, co
     double *got = tensor_to_doubles(out);
     for (int64_t i = 0; i < shape_elements(&out->shape); i++) {
         double want = e->value[index][i], terms = e->terms[index] ? e->terms[index][i] : 0;
-        if (!is_near(c, out, got[i], want, terms)) {
+        if (!is_near(e, c, out, got[i], want, terms)) {
             for (int j = 0; j < n->input_count; j++)
                 print_error("input %d: %s[%s]\n", j, dtype_name(n->inputs[j]->type),
                             shape_format(&n->inputs[j]->shape).text);
@@ -87,6 +90,7 @@ static int run_kernels(kernel_sweep *sweep, const op_case *c, const node *n,
         dense[i] = operands[i].dense;
     }
     expectation e = expectation_create(c, n, dense);
+    e.is_on_tensor_cores = sweep->backend == BACKEND_CUDA;
     int accepted = 0;
     for (int k = 0; n->op->kernels[k]; k++) {
         const kernel *used = n->op->kernels[k];

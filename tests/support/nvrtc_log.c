@@ -41,11 +41,10 @@ bool nvrtc_log(const char *source, const char *chip, text *log) {
         return false;
     char architecture[64];
     snprintf(architecture, sizeof architecture, "--gpu-architecture=%s", chip);
-    const char *options[] = {architecture, "--std=c++17", "--fmad=false", "--prec-div=false",
-                             "--ptxas-options=-v"};
+    const char *options[] = {architecture, "--std=c++17", "--fmad=false", "--ptxas-options=-v"};
     void *program;
     assert_int_equal(l.create(&program, source, "kernels.cu", 0, NULL, NULL), 0);
-    int error = l.compile(program, 5, options);
+    int error = l.compile(program, sizeof options / sizeof *options, options);
     size_t bytes = 0;
     assert_int_equal(l.log_size(program, &bytes), 0);
     char *said = memory_allocate(bytes + 1, 1);

@@ -2,6 +2,8 @@
  * for the device at hand. */
 #include "ops/attention/attention_cuda.cuh"
 
+enum attention_way attention_way = ATTENTION_BEST;
+
 static attention_rows rows_of_tensor(const cuda_tensor *t) {
     attention_rows rows = {t->data, t->stride[0], t->stride[1], t->stride[2]};
     return rows;
@@ -54,6 +56,7 @@ static attention_call describe_backward(const cuda_args *args) {
     call.d_q = rows_of_tensor(&out[0]);
     call.d_k = rows_of_tensor(&out[1]);
     call.d_v = rows_of_tensor(&out[2]);
+    call.workspace = args->workspace;
     call.mean = (float *)args->workspace;
     call.is_aligned = call.is_aligned && is_aligned(&in[3], bytes) && is_aligned(&in[4], bytes) &&
                       is_aligned(&out[1], bytes) && is_aligned(&out[2], bytes);
@@ -62,11 +65,14 @@ static attention_call describe_backward(const cuda_args *args) {
 
 extern "C" void dyno_attention_cuda(const cuda_args *args, cudaStream_t stream) {
     attention_call call = describe_forward(args);
-    attention_forward_mma(&call, stream);
+    if (attention_way == ATTENTION_MMA || !attention_forward_hopper(&call, stream))
+        attention_forward_mma(&call, stream);
 }
 
 extern "C" void dyno_attention_gradient_cuda(const cuda_args *args, cudaStream_t stream) {
     attention_call call = describe_backward(args);
+    if (attention_way != ATTENTION_MMA && attention_backward_hopper(&call, stream))
+        return;
     attention_backward_means(&call, stream);
     attention_backward_mma(&call, stream);
 }

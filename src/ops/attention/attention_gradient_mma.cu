@@ -38,7 +38,7 @@ enum { KEY_ROWS = 64, KEY_WARPS = KEY_ROWS / MMA_ROWS };
 /* COLUMN_WARPS warps share 16 keys, each with its part of the columns of dK and dV: of large heads
  * these would not fit one warp's registers. */
 template <int TYPE, int DIM, int QUERIES, int COLUMN_WARPS, int STAGES>
-static __global__ void __launch_bounds__(KEY_WARPS *COLUMN_WARPS * 32)
+static __global__ void __launch_bounds__(KEY_WARPS *COLUMN_WARPS * 32, 1)
     differentiate_keys(const attention_call call) {
     constexpr int THREADS = KEY_WARPS * COLUMN_WARPS * 32, COLUMNS = DIM / COLUMN_WARPS;
     extern __shared__ __align__(16) unsigned char shared[];
@@ -131,7 +131,7 @@ static __global__ void __launch_bounds__(KEY_WARPS *COLUMN_WARPS * 32)
 enum { QUERY_ROWS = 64, QUERY_WARPS = QUERY_ROWS / MMA_ROWS };
 
 template <int TYPE, int DIM, int KEYS, int STAGES>
-static __global__ void __launch_bounds__(QUERY_WARPS * 32)
+static __global__ void __launch_bounds__(QUERY_WARPS * 32, 1)
     differentiate_queries(const attention_call call) {
     constexpr int THREADS = QUERY_WARPS * 32;
     extern __shared__ __align__(16) unsigned char shared[];

@@ -63,7 +63,7 @@ __device__ __forceinline__ void take_scores(float (*s)[4], float factor, row_sta
 }
 
 template <int TYPE, int DIM, int WARPS>
-static __global__ void __launch_bounds__(WARPS * 32) forward(const attention_call call) {
+static __global__ void __launch_bounds__(WARPS * 32, 1) forward(const attention_call call) {
     constexpr int QUERIES = WARPS * MMA_ROWS, THREADS = WARPS * 32;
     extern __shared__ __align__(16) unsigned char shared[];
     uint16_t *q_tile = (uint16_t *)shared, *k_tile = q_tile + tile_size<DIM>(QUERIES);

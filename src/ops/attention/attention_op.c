@@ -146,8 +146,14 @@ static const char *reject_low(const kernel_args *args) { return reject_cuda(args
 static const char *reject_f32(const kernel_args *args) { return reject_cuda(args, true); }
 
 /* D = rowsum(O dO). */
-static size_t gradient_workspace(const kernel_args *args) {
+static size_t gradient_workspace_f32(const kernel_args *args) {
     return (size_t)shape_elements(&args->inputs[ATTENTION_LSE].shape) * sizeof(float);
+}
+/* D and LSE with the queries of a head counted up to a multiple of 128, and a counter. */
+static size_t gradient_workspace(const kernel_args *args) {
+    attention_problem p = attention_describe(args);
+    int64_t rows = p.batch * p.heads * ((p.queries + 127) / 128 * 128);
+    return (size_t)rows * 2 * sizeof(float) + 16;
 }
 
 static const kernel attention_cuda = {.name = "attention_cuda",
@@ -166,7 +172,7 @@ static const kernel attention_gradient_cuda = {.name = "attention_gradient_cuda"
 static const kernel attention_gradient_cuda_f32 = {.name = "attention_gradient_cuda_f32",
                                                    .backend = BACKEND_CUDA,
                                                    .reject = reject_f32,
-                                                   .workspace_bytes = gradient_workspace,
+                                                   .workspace_bytes = gradient_workspace_f32,
                                                    .writes_strided = true};
 
 const op op_attention = {
@@ -179,8 +185,8 @@ const op op_attention = {
     .gradient = gradient,
     .cost = cost,
     .reference = attention_reference,
-    .kernels =
-        (const kernel *const[]){&attention_tiled, &attention_cuda, &attention_cuda_f32, NULL}};
+    .kernels = (const kernel *const[]){&attention_avx512, &attention_tiled, &attention_cuda,
+                                       &attention_cuda_f32, NULL}};
 
 const op op_attention_gradient = {
     .name = "attention_gradient",
@@ -191,8 +197,9 @@ const op op_attention_gradient = {
     .infer = infer_gradient,
     .cost = gradient_cost,
     .reference = attention_gradient_reference,
-    .kernels = (const kernel *const[]){&attention_gradient_tiled, &attention_gradient_cuda,
-                                       &attention_gradient_cuda_f32, NULL}};
+    .kernels =
+        (const kernel *const[]){&attention_gradient_avx512, &attention_gradient_tiled,
+                                &attention_gradient_cuda, &attention_gradient_cuda_f32, NULL}};
 
 value *build_attention_node(graph *g, value *q, value *k, value *v, bool is_causal, double scale) {
     return graph_add_node(

@@ -15,8 +15,7 @@
 #include <string.h>
 
 #include "base/threads.h"
-#include "ops/attention/attention.h"
-#include "ops/cast/convert.h"
+#include "ops/attention/attention_rows.h"
 #include "ops/scalar_math.h"
 
 enum { QUERIES = 32, KEYS = 64, WIDTH = ATTENTION_MAX_HEAD_DIM };
@@ -29,35 +28,12 @@ typedef struct work {
 
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
-/* ---- rows of an operand ---- */
-
-static char *row_address(const tensor *t, int64_t b, int64_t h, int64_t row) {
-    int64_t offset = b * t->stride[0] + h * t->stride[1] + row * t->stride[2];
-    return (char *)t->data + offset * dtype_bytes(t->type);
-}
-
-static void load_row(const tensor *t, int64_t b, int64_t h, int64_t row, float *out) {
-    const char *from = row_address(t, b, h, row);
-    int64_t width = t->shape.dim[3];
-    if (t->type == DTYPE_F32)
-        memcpy(out, from, (size_t)width * sizeof *out);
-    else
-        convert_low_to_f32(t->type, width, (const void *)from, out);
-}
-
-static void store_row(const tensor *t, int64_t b, int64_t h, int64_t row, const float *in) {
-    char *to = row_address(t, b, h, row);
-    int64_t width = t->shape.dim[3];
-    if (t->type == DTYPE_F32)
-        memcpy(to, in, (size_t)width * sizeof *in);
-    else
-        convert_f32_to_low(t->type, width, in, (void *)to);
-}
+/* ---- tiles of rows ---- */
 
 static void load_rows(const tensor *t, int64_t b, int64_t h, int64_t first, int64_t count,
                       float (*out)[WIDTH]) {
     for (int64_t i = 0; i < count; i++)
-        load_row(t, b, h, first + i, out[i]);
+        attention_load_row(t, b, h, first + i, out[i]);
 }
 
 /* Column by column, so that a product's inner loop goes over keys. Columns beyond `count` are 0. */
@@ -66,7 +42,7 @@ static void load_keys_transposed(const tensor *t, int64_t b, int64_t h, int64_t 
     float row[WIDTH];
     memset(out, 0, sizeof *out * (size_t)t->shape.dim[3]);
     for (int64_t j = 0; j < count; j++) {
-        load_row(t, b, h, first + j, row);
+        attention_load_row(t, b, h, first + j, row);
         for (int64_t d = 0; d < t->shape.dim[3]; d++)
             out[d][j] = row[d];
     }
@@ -104,7 +80,7 @@ static query_tile query_tile_at(const work *w, int64_t unit) {
 }
 
 static float *log_sum_exp(const tensor *lse, const query_tile *t, int64_t i) {
-    return (float *)lse->data + t->b * lse->stride[0] + t->h * lse->stride[1] + t->first + i;
+    return attention_lse(lse, t->b, t->h) + t->first + i;
 }
 
 /* Takes one query's scores of a key tile, of which it sees `seen`, into its running sums. On
@@ -134,7 +110,7 @@ static void finish_query(const work *w, const query_tile *t, int64_t i, float la
     float inverse = sum == 0 ? 0 : 1 / sum;
     for (int64_t d = 0; d < w->p.head_dim; d++)
         o[d] *= inverse;
-    store_row(&w->args->outputs[0], t->b, t->h, t->first + i, o);
+    attention_store_row(&w->args->outputs[0], t->b, t->h, t->first + i, o);
     *log_sum_exp(&w->args->outputs[1], t, i) = sum == 0 ? -INFINITY : largest + log_f32(sum);
 }
 
@@ -209,7 +185,7 @@ static void load_query_rows(const work *w, const query_tile *t, query_rows *r) {
     load_rows(&in[ATTENTION_DO], t->b, t->h, t->first, t->count, r->dy);
     for (int64_t i = 0; i < t->count; i++) {
         float o[WIDTH];
-        load_row(&in[ATTENTION_O], t->b, t->h, t->first + i, o);
+        attention_load_row(&in[ATTENTION_O], t->b, t->h, t->first + i, o);
         r->mean[i] = 0;
         for (int64_t d = 0; d < w->p.head_dim; d++)
             r->mean[i] += r->dy[i][d] * o[d];
@@ -258,7 +234,7 @@ static void differentiate_queries(const work *w, const query_tile *t) {
                 add_scaled(width, ds[i][j], k_rows[j], dq[i]);
     }
     for (int64_t i = 0; i < t->count; i++)
-        store_row(&w->args->outputs[ATTENTION_Q], t->b, t->h, t->first + i, dq[i]);
+        attention_store_row(&w->args->outputs[ATTENTION_Q], t->b, t->h, t->first + i, dq[i]);
 }
 
 static void differentiate_keys(const work *w, int64_t b, int64_t kv, int64_t first) {
@@ -283,8 +259,8 @@ static void differentiate_keys(const work *w, int64_t b, int64_t kv, int64_t fir
                 }
         }
     for (int64_t j = 0; j < count; j++) {
-        store_row(&out[ATTENTION_K], b, kv, first + j, dk[j]);
-        store_row(&out[ATTENTION_V], b, kv, first + j, dv[j]);
+        attention_store_row(&out[ATTENTION_K], b, kv, first + j, dk[j]);
+        attention_store_row(&out[ATTENTION_V], b, kv, first + j, dv[j]);
     }
 }
 

@@ -4,6 +4,7 @@
  * multiplication nothing. */
 #include <string.h>
 
+#include "ops/lanes.h"
 #include "ops/matmul/gemm_engine.h"
 
 /* dtype.h's conversions again, here where the compiler can make vectors of them. */
@@ -119,13 +120,11 @@ const gemm_engine gemm_portable = {.rows = ROWS,
 
 #if defined(__x86_64__)
 
-#include <immintrin.h>
-
-#define TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq")))
-#define INLINE static inline __attribute__((always_inline)) TARGET
+#define TARGET LANES_TARGET
+#define INLINE LANES_INLINE
 
 /* AVX-512: blocks of 14 x 32, 28 of the 32 registers. */
-enum { WIDE_ROWS = 14, WIDE_COLUMNS = 32, LANES = 16 };
+enum { WIDE_ROWS = 14, WIDE_COLUMNS = 32 };
 
 INLINE __m512 load_lanes(const gemm_lines *from, int64_t index, __mmask16 mask) {
     if (from->type == DTYPE_F32)
@@ -133,33 +132,6 @@ INLINE __m512 load_lanes(const gemm_lines *from, int64_t index, __mmask16 mask) 
     const uint16_t *at = (const uint16_t *)from->data + index;
     return _mm512_castsi512_ps(
         _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, at)), 16));
-}
-
-INLINE __mmask16 first_lanes(int64_t count) {
-    return (__mmask16)(count >= LANES ? 0xffffu : count <= 0 ? 0u : (1u << count) - 1);
-}
-
-INLINE void transpose(__m512 v[LANES]) {
-    __m512 t[LANES];
-    for (int i = 0; i < LANES; i += 4) {
-        __m512 low = _mm512_unpacklo_ps(v[i], v[i + 1]), high = _mm512_unpackhi_ps(v[i], v[i + 1]);
-        __m512 low2 = _mm512_unpacklo_ps(v[i + 2], v[i + 3]);
-        __m512 high2 = _mm512_unpackhi_ps(v[i + 2], v[i + 3]);
-        t[i] = _mm512_shuffle_ps(low, low2, 0x44);
-        t[i + 1] = _mm512_shuffle_ps(low, low2, 0xee);
-        t[i + 2] = _mm512_shuffle_ps(high, high2, 0x44);
-        t[i + 3] = _mm512_shuffle_ps(high, high2, 0xee);
-    }
-    for (int i = 0; i < 4; i++)
-        for (int half = 0; half < LANES; half += 8) {
-            v[half + i] = _mm512_shuffle_f32x4(t[half + i], t[half + i + 4], 0x88);
-            v[half + i + 4] = _mm512_shuffle_f32x4(t[half + i], t[half + i + 4], 0xdd);
-        }
-    for (int i = 0; i < 8; i++) {
-        t[i] = _mm512_shuffle_f32x4(v[i], v[i + 8], 0x88);
-        t[i + 8] = _mm512_shuffle_f32x4(v[i], v[i + 8], 0xdd);
-    }
-    memcpy(v, t, sizeof t);
 }
 
 /* 16 lines (or the `width` that a strip has) of one strip, over all of the panel. */
@@ -178,7 +150,7 @@ INLINE void pack_group(const gemm_lines *from, int64_t line, int64_t lines, int6
                 v[i] = i < lines && i < width - group
                            ? load_lanes(from, base + i * from->along + k, first_lanes(depth - k))
                            : _mm512_setzero_ps();
-            transpose(v);
+            transpose_lanes(v);
             for (int i = 0; i < LANES && k + i < depth; i++)
                 _mm512_mask_storeu_ps(to + (k + i) * width, stored, v[i]);
         }

@@ -1,5 +1,5 @@
-/* test_cuda_models.c - steps of whole models, planned for a GPU: in an emulator they give what the
- * CPU gives, and a compiler for GPUs takes their kernels without a word. */
+/* test_render_cuda_models.c - steps of whole models, planned for a GPU: in an emulator they give
+ * what the CPU gives, and a compiler for GPUs takes their kernels without a word. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>

@@ -1,0 +1,481 @@
+/* attention_gradient_hopper.cu - attention's gradients on sm_90a, bf16 and f16, head sizes up to
+ * 128.
+ *
+ * Work comes in items of two kinds, each the only one to add up what it writes, in a fixed order:
+ *   of keys     128 keys, going over the queries that see them: dK and dV
+ *   of queries  128 queries, going over the keys they see: dQ
+ * P is computed in both, from LSE (formulas: attention_tiled.c): seven products instead of five,
+ * but no sums that blocks must wait for one another to add to, and nothing that leaves registers
+ * between products. Of keys the scores are computed transposed, so that P^T and dS^T are in
+ * registers the way the products with dO and Q want their left operand.
+ *
+ * A block stays for the whole launch and takes the next item from a counter, the longest first.
+ * One warpgroup copies: the item's own two tiles, then tiles of 64 rows of the other side through a
+ * ring. Two have 64 of the item's rows each, and ask for products so that some are always under
+ * way while they compute. */
+#include "ops/attention/attention_cuda.cuh"
+#include "ops/attention/hopper_gradient.cuh"
+#include "ops/attention/hopper_host.cuh"
+
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+
+/* ---- computing ---- */
+
+/* A consumer's view of the block. */
+typedef struct consumer_state {
+    unsigned char *base;
+    uint32_t barriers;
+    int number, lane, row;   /* row: of the item, the lane's first; the other is the eighth after */
+    int items, tiles, steps; /* so many are behind us */
+} consumer_state;
+
+__device__ __forceinline__ void release(const consumer_state *me, int barrier) {
+    if (me->lane == 0)
+        barrier_arrive(me->barriers + 8 * barrier);
+}
+__device__ __forceinline__ void wait_for_step(const consumer_state *me) {
+    barrier_wait(me->barriers + 8 * (STEP_FULL + me->steps % STAGES), me->steps / STAGES & 1,
+                 "a step's tiles");
+}
+__device__ __forceinline__ void wait_for_tiles(consumer_state *me) {
+    barrier_wait(me->barriers + 8 * TILE_FULL, me->tiles++ & 1, "an item's tiles");
+}
+
+/* A warpgroup's 64 rows of a tile, once and for all in registers or read by each product: d =
+ * rows . b^T. */
+template <int DIM> struct rows_in_registers { uint32_t of[DIM / 4]; };
+template <int DIM> struct rows_in_memory { uint64_t tile; };
+
+template <int DIM>
+__device__ __forceinline__ void take_rows(rows_in_registers<DIM> *rows, const unsigned char *tile,
+                                          int first) {
+    int lane = (int)threadIdx.x % 32, row = first + lane % 16;
+#pragma unroll
+    for (int k = 0; k < DIM / 16; k++) {
+        int piece = k % 4 * 2 + lane / 16;
+        ldmatrix_x4(rows->of + 4 * k,
+                    tile + (k / 4 * ROWS + row) * SLAB_ROW_BYTES + (piece ^ row % 8) * 16);
+    }
+}
+template <int DIM>
+__device__ __forceinline__ void take_rows(rows_in_memory<DIM> *rows, const unsigned char *tile,
+                                          int first) {
+    rows->tile = tile_descriptor(shared_address(tile) + first / 64 * 64 * SLAB_ROW_BYTES, 16);
+}
+template <int TYPE, int DIM, int COUNT>
+__device__ __forceinline__ void ask_rows(float (&d)[COUNT], const rows_in_registers<DIM> &rows,
+                                         uint64_t b) {
+    ask_registers_by_rows<TYPE, DIM, STEP>(d, rows.of, b);
+}
+template <int TYPE, int DIM, int COUNT>
+__device__ __forceinline__ void ask_rows(float (&d)[COUNT], const rows_in_memory<DIM> &rows,
+                                         uint64_t b) {
+    ask_rows_by_rows<TYPE, DIM, ROWS, STEP>(d, rows.tile, b);
+}
+
+/* Where the sums leave room for the rows in registers. */
+template <int DIM> struct rows_of_keys { typedef rows_in_memory<DIM> type; };
+template <> struct rows_of_keys<64> { typedef rows_in_registers<64> type; };
+
+template <int DIM> struct rows_of_queries { typedef rows_in_registers<DIM> type; };
+
+template <int COUNT> __device__ __forceinline__ void clear(float (&d)[COUNT]) {
+#pragma unroll
+    for (int i = 0; i < COUNT; i++)
+        d[i] = 0;
+    hold(d); /* here, not between products that are under way */
+}
+
+template <int TYPE, int DIM>
+__device__ __forceinline__ void differentiate_keys(const attention_call &call,
+                                                   const gradient_item *item, consumer_state *me) {
+    typedef gradient_storage<DIM> at;
+    typename rows_of_keys<DIM>::type k_rows, v_rows;
+    constexpr bool KEEPS_TILES = sizeof k_rows == sizeof(uint64_t);
+    uint32_t shared = shared_address(me->base);
+    uint64_t q_rows = tile_descriptor(shared + at::LEFT_AT, 16);
+    uint64_t do_rows = tile_descriptor(shared + at::RIGHT_AT, 16);
+    uint64_t q_columns = tile_descriptor(shared + at::LEFT_AT, STEP * SLAB_ROW_BYTES);
+    uint64_t do_columns = tile_descriptor(shared + at::RIGHT_AT, STEP * SLAB_ROW_BYTES);
+    float factor = call.scale * LOG2_E;
+    int column = me->lane % 4 * 2;
+    /* Key j is seen by query i when j <= i + keys - queries: queries from `all` on see every key.
+     */
+    int lead = call.keys - call.queries - item->first - me->row;
+    int all = call.is_causal ? item->first + me->number * 64 + 63 + call.queries - call.keys : 0;
+    float dk[DIM / 2], dv[DIM / 2], s[STEP / 2], dp[STEP / 2];
+    uint32_t p[STEP / 4], ds[STEP / 4];
+    clear(dk);
+    clear(dv);
+
+    auto ask_scores = [&]() {
+        uint32_t along = (uint32_t)(me->steps % STAGES * (at::STEP_BYTES >> 4));
+        wait_for_step(me);
+        products_begin();
+        ask_rows<TYPE>(s, k_rows, q_rows + along);
+        products_commit();
+        ask_rows<TYPE>(dp, v_rows, do_rows + along);
+        products_commit();
+    };
+
+    wait_for_tiles(me);
+    take_rows(&k_rows, me->base, me->row - me->lane / 4);
+    take_rows(&v_rows, me->base + at::SECOND_AT, me->row - me->lane / 4);
+    if (!KEEPS_TILES) {
+        __syncwarp();
+        release(me, TILE_EMPTY);
+    }
+    ask_scores();
+    int query = item->begin * STEP, before = -1;
+    for (int step = item->steps;; step--) {
+        int stage = me->steps % STAGES;
+        const float *lse = (const float *)(me->base + at::LSE_AT) + stage * STEP + column;
+        const float *mean = (const float *)(me->base + at::MEAN_AT) + stage * STEP + column;
+        products_wait<1>(); /* the scores, and what came before them */
+        hold(s);
+        if (before >= 0)
+            release(me, STEP_EMPTY + before);
+        before = stage;
+        if (query < all) {
+#pragma unroll
+            for (int i = 0; i < STEP / 2; i++)
+                if (lead + query + column + i / 4 * 8 + (i & 1) - (i & 2) * 4 < 0)
+                    s[i] = -INFINITY;
+        }
+#pragma unroll
+        for (int i = 0; i < STEP / 2; i += 4) {
+            float2 sum = *(const float2 *)(lse + 2 * i);
+            s[i] = exp2_fast(s[i] * factor - sum.x);
+            s[i + 1] = exp2_fast(s[i + 1] * factor - sum.y);
+            s[i + 2] = exp2_fast(s[i + 2] * factor - sum.x);
+            s[i + 3] = exp2_fast(s[i + 3] * factor - sum.y);
+        }
+        pack_all<TYPE>(p, s);
+        uint32_t along = (uint32_t)(stage * (at::STEP_BYTES >> 4));
+        products_begin();
+        ask_registers_by_columns<TYPE, STEP>(dv, p, do_columns + along);
+        products_commit();
+        products_wait<1>(); /* dP */
+        hold(dp);
+#pragma unroll
+        for (int i = 0; i < STEP / 2; i += 4) {
+            float2 sum = *(const float2 *)(mean + 2 * i);
+            dp[i] = s[i] * (dp[i] - sum.x);
+            dp[i + 1] = s[i + 1] * (dp[i + 1] - sum.y);
+            dp[i + 2] = s[i + 2] * (dp[i + 2] - sum.x);
+            dp[i + 3] = s[i + 3] * (dp[i + 3] - sum.y);
+        }
+        pack_all<TYPE>(ds, dp);
+        products_begin();
+        ask_registers_by_columns<TYPE, STEP>(dk, ds, q_columns + along);
+        products_commit();
+        me->steps++;
+        query += STEP;
+        if (query >= call.queries)
+            query = item->begin * STEP;
+        if (step == 1)
+            break;
+        if (DIM > 80)
+            products_wait<1>(); /* dV: what it took is room for the scores */
+        ask_scores();
+    }
+    products_wait<0>();
+    hold(dk);
+    hold(dv);
+    release(me, STEP_EMPTY + before);
+    if (KEEPS_TILES)
+        release(me, TILE_EMPTY);
+    float scale[2] = {call.scale, call.scale}, one[2] = {1, 1};
+    int key = item->first + me->row;
+    store_accumulator<TYPE>(dk, scale, rows_of<uint16_t>(call.d_k, item->batch, item->head),
+                            call.d_k.row, key, call.keys, call.head_dim);
+    store_accumulator<TYPE>(dv, one, rows_of<uint16_t>(call.d_v, item->batch, item->head),
+                            call.d_v.row, key, call.keys, call.head_dim);
+}
+
+template <int TYPE, int DIM>
+__device__ __forceinline__ void
+differentiate_queries(const attention_call &call, const row_sums &sums, const gradient_item *item,
+                      consumer_state *me) {
+    typedef gradient_storage<DIM> at;
+    typename rows_of_queries<DIM>::type q_rows, do_rows;
+    constexpr bool KEEPS_TILES = sizeof q_rows == sizeof(uint64_t);
+    uint32_t shared = shared_address(me->base);
+    uint64_t k_rows = tile_descriptor(shared + at::LEFT_AT, 16);
+    uint64_t v_rows = tile_descriptor(shared + at::RIGHT_AT, 16);
+    uint64_t k_columns = tile_descriptor(shared + at::LEFT_AT, STEP * SLAB_ROW_BYTES);
+    float factor = call.scale * LOG2_E, lse[2], mean[2];
+    int column = me->lane % 4 * 2, query = item->first + me->row, limit[2];
+    int seen_by_all = visible_keys(call, item->first + me->number * 64);
+    float dq[DIM / 2], s[STEP / 2], dp[STEP / 2];
+    uint32_t ds[STEP / 4];
+    clear(dq);
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+        int64_t row = (item->batch * call.heads + item->head) * sums.pitch + query + 8 * r;
+        lse[r] = sums.lse[row];
+        mean[r] = sums.mean[row];
+        limit[r] = visible_keys(call, query + 8 * r) - column;
+    }
+
+    auto ask_scores = [&]() {
+        uint32_t along = (uint32_t)(me->steps % STAGES * (at::STEP_BYTES >> 4));
+        wait_for_step(me);
+        products_begin();
+        ask_rows<TYPE>(s, q_rows, k_rows + along);
+        products_commit();
+        ask_rows<TYPE>(dp, do_rows, v_rows + along);
+        products_commit();
+    };
+
+    if (item->steps) {
+        wait_for_tiles(me);
+        take_rows(&q_rows, me->base, me->row - me->lane / 4);
+        take_rows(&do_rows, me->base + at::SECOND_AT, me->row - me->lane / 4);
+        if (!KEEPS_TILES) {
+            __syncwarp();
+            release(me, TILE_EMPTY);
+        }
+        ask_scores();
+        int before = -1;
+        for (int step = 0;; step++) {
+            int stage = me->steps % STAGES, key = step * STEP;
+            products_wait<1>(); /* the scores, and what came before them */
+            hold(s);
+            if (before >= 0)
+                release(me, STEP_EMPTY + before);
+            before = stage;
+            if (key + STEP > seen_by_all) {
+#pragma unroll
+                for (int i = 0; i < STEP / 2; i++)
+                    if (key + i / 4 * 8 + (i & 1) >= limit[i >> 1 & 1])
+                        s[i] = -INFINITY;
+            }
+            float weights = 0;
+#pragma unroll
+            for (int i = 0; i < STEP / 2; i++) {
+                s[i] = exp2_fast(s[i] * factor - lse[i >> 1 & 1]);
+                weights += s[i];
+            }
+            compute_before_wait(weights, shared);
+            products_wait<0>();
+            hold(dp);
+#pragma unroll
+            for (int i = 0; i < STEP / 2; i++)
+                dp[i] = s[i] * (dp[i] - mean[i >> 1 & 1]);
+            pack_all<TYPE>(ds, dp);
+            products_begin();
+            ask_registers_by_columns<TYPE, STEP>(
+                dq, ds, k_columns + (uint32_t)(stage * (at::STEP_BYTES >> 4)));
+            products_commit();
+            me->steps++;
+            if (step + 1 == item->steps)
+                break;
+            ask_scores();
+        }
+        products_wait<0>();
+        hold(dq);
+        release(me, STEP_EMPTY + before);
+        if (KEEPS_TILES)
+            release(me, TILE_EMPTY);
+    }
+    float scale[2] = {call.scale, call.scale};
+    store_accumulator<TYPE>(dq, scale, rows_of<uint16_t>(call.d_q, item->batch, item->head),
+                            call.d_q.row, query, call.queries, call.head_dim);
+}
+
+template <int TYPE, int DIM, int KINDS>
+__device__ __forceinline__ void consume(const attention_call &call, const row_sums &sums,
+                                        unsigned char *base, int consumer) {
+    typedef gradient_storage<DIM> at;
+    int thread = (int)threadIdx.x % WARPGROUP;
+    consumer_state me = {base,
+                         shared_address(base) + at::BARRIERS_AT,
+                         consumer,
+                         thread % 32,
+                         consumer * 64 + thread / 32 * 16 + thread % 32 / 4,
+                         0,
+                         0,
+                         0};
+    for (;; me.items++) {
+        const gradient_item *item = wait_for_item<DIM>(base, me.items);
+        if (item->kind == NO_MORE)
+            return;
+        if (KINDS == OF_KEYS || (KINDS == OF_BOTH && item->kind == OF_KEYS))
+            differentiate_keys<TYPE, DIM>(call, item, &me);
+        else
+            differentiate_queries<TYPE, DIM>(call, sums, item, &me);
+        __syncwarp();
+        release(&me, ITEM_EMPTY + me.items % ITEM_PLACES);
+    }
+}
+
+#endif
+
+/* KINDS: of items. Registers for both in one kernel there are up to a certain head size. */
+template <int TYPE, int DIM, int KINDS>
+static __global__ void __launch_bounds__((CONSUMERS + 1) * WARPGROUP, 1)
+    backward(const __grid_constant__ attention_call call,
+             const __grid_constant__ gradient_order order, const __grid_constant__ row_sums sums,
+             const __grid_constant__ gradient_maps maps) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+    typedef gradient_storage<DIM> at;
+    extern __shared__ unsigned char storage[];
+    unsigned char *base = storage + (0u - shared_address(storage)) % 1024;
+    uint32_t barriers = shared_address(base) + at::BARRIERS_AT;
+    if (threadIdx.x == 0) {
+        for (int i = 0; i < 2; i++) {
+            prefetch_map(&maps.of_queries[i]);
+            prefetch_map(&maps.of_keys[i]);
+        }
+        for (int i = 0; i < BARRIERS; i++) {
+            /* One arrival of each warp that computes; the copying thread reads items, too. */
+            bool is_empty = i == TILE_EMPTY || (i >= STEP_EMPTY && i < ITEM_FULL);
+            barrier_init(barriers + 8 * i, is_empty          ? CONSUMERS * 4
+                                           : i >= ITEM_EMPTY ? CONSUMERS * 4 + 1
+                                                             : 1);
+        }
+        barrier_init_fence();
+    }
+    __syncthreads();
+    wait_for_kernel_before();
+    /* The same in all lanes, and known to be: kept in a uniform register. */
+    int group = __shfl_sync(0xffffffffu, (int)(threadIdx.x / WARPGROUP), 0);
+    if (group == 0) {
+        registers_give_back<24>();
+        if (threadIdx.x == 0)
+            produce<DIM>(call, sums, maps, base);
+        else if (threadIdx.x == 32)
+            hand_out<DIM>(call, order, sums, base);
+    } else {
+        registers_take<240>();
+        consume<TYPE, DIM, KINDS>(call, sums, base, group - 1);
+    }
+#endif
+}
+
+/* ---- sums of rows ---- */
+
+enum { SUM_THREADS = 128 };
+
+/* LANES lanes for each row, 8 numbers each. */
+template <int TYPE, int LANES>
+static __global__ void __launch_bounds__(SUM_THREADS)
+    sum_rows(const __grid_constant__ attention_call call, const __grid_constant__ row_sums sums) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+    let_next_kernel_begin();
+    int64_t at = (int64_t)blockIdx.x * (SUM_THREADS / LANES) + threadIdx.x / LANES;
+    int query = (int)(at % sums.pitch), head = (int)(at / sums.pitch);
+    int column = (int)threadIdx.x % LANES * 8;
+    if (at == 0 && column == 0)
+        sums.counter[0] = sums.counter[1] = 0;
+    bool is_there = head < call.batch * call.heads && query < call.queries;
+    int b = head / call.heads, h = head % call.heads;
+    float sum = 0;
+    if (is_there && column < call.head_dim) {
+        uint4 o = *(const uint4 *)(rows_of<uint16_t>(call.o, b, h) + query * call.o.row + column);
+        uint4 d_o =
+            *(const uint4 *)(rows_of<uint16_t>(call.d_o, b, h) + query * call.d_o.row + column);
+        uint32_t x[4] = {o.x, o.y, o.z, o.w}, y[4] = {d_o.x, d_o.y, d_o.z, d_o.w};
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            sum += unpack<TYPE>((uint16_t)x[i]) * unpack<TYPE>((uint16_t)y[i]) +
+                   unpack<TYPE>((uint16_t)(x[i] >> 16)) * unpack<TYPE>((uint16_t)(y[i] >> 16));
+    }
+#pragma unroll
+    for (int apart = LANES / 2; apart; apart /= 2)
+        sum += __shfl_xor_sync(0xffffffffu, sum, apart);
+    if (head >= call.batch * call.heads || column != 0)
+        return;
+    float log_sum = is_there ? rows_of<float>(call.lse, b, h)[query] : -INFINITY;
+    sums.lse[at] = log_sum == -INFINITY ? INFINITY : log_sum * LOG2_E;
+    sums.mean[at] = sum;
+#endif
+}
+
+/* ---- launching ---- */
+
+/* Has the first kernel, or the one for other items, before it in the stream. */
+template <int TYPE, int DIM, int KINDS>
+static void launch_items(const attention_call *call, row_sums sums, const gradient_maps *maps,
+                         cudaStream_t stream) {
+    gradient_order order;
+    order.key_tiles = KINDS == OF_QUERIES ? 0 : (call->keys + ROWS - 1) / ROWS;
+    order.query_tiles = KINDS == OF_KEYS ? 0 : (call->queries + ROWS - 1) / ROWS;
+    order.kv_heads = call->batch * call->kv_heads;
+    int64_t rows = (int64_t)call->queries * call->group + call->keys; /* twice: Q, dO and K, V */
+    order.bundle = hopper_heads_at_once(rows * call->head_dim * 4, order.kv_heads);
+    order.items = order.kv_heads * (order.key_tiles + call->group * order.query_tiles);
+    sums.counter += KINDS == OF_QUERIES;
+
+    cudaLaunchAttribute early = {};
+    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    early.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t config = {};
+    int blocks = hopper_multiprocessors();
+    config.gridDim = dim3((unsigned)(order.items < blocks ? order.items : blocks));
+    config.blockDim = dim3((CONSUMERS + 1) * WARPGROUP);
+    config.dynamicSmemBytes = gradient_storage<DIM>::ASKED;
+    config.stream = stream;
+    config.attrs = &early;
+    config.numAttrs = 1;
+    cudaLaunchKernelEx(&config, backward<TYPE, DIM, KINDS>, *call, order, sums, *maps);
+}
+
+template <int TYPE, int DIM, int KINDS> static int is_ready(void) {
+    static int answer; /* 1 yes, -1 no */
+    auto kernel = backward<TYPE, DIM, KINDS>;
+    if (!answer)
+        answer = is_compiled(kernel) &&
+                         cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                              gradient_storage<DIM>::ASKED) == cudaSuccess
+                     ? 1
+                     : -1;
+    return answer > 0;
+}
+
+template <int TYPE, int DIM>
+static int launch(const attention_call *call, const row_sums *sums, cudaStream_t stream) {
+    constexpr int LANES = DIM <= 64 ? 8 : 16;
+    constexpr int FIRST = DIM <= 96 ? OF_BOTH : OF_KEYS, SECOND = DIM <= 96 ? OF_BOTH : OF_QUERIES;
+    gradient_maps maps;
+    CUtensorMap *q = maps.of_queries, *k = maps.of_keys;
+    if (!is_ready<TYPE, DIM, FIRST>() || !is_ready<TYPE, DIM, SECOND>() ||
+        !hopper_describe_rows(&q[0], &call->q, call, call->heads, call->queries, STEP) ||
+        !hopper_describe_rows(&q[1], &call->d_o, call, call->heads, call->queries, STEP) ||
+        !hopper_describe_rows(&k[0], &call->k, call, call->kv_heads, call->keys, STEP) ||
+        !hopper_describe_rows(&k[1], &call->v, call, call->kv_heads, call->keys, STEP))
+        return 0;
+    cudaLaunchConfig_t config = {};
+    int64_t rows = call->batch * call->heads * sums->pitch, at_once = SUM_THREADS / LANES;
+    config.gridDim = dim3((unsigned)((rows + at_once - 1) / at_once));
+    config.blockDim = dim3(SUM_THREADS);
+    config.stream = stream;
+    cudaLaunchKernelEx(&config, sum_rows<TYPE, LANES>, *call, *sums);
+    launch_items<TYPE, DIM, FIRST>(call, *sums, &maps, stream);
+    if (FIRST != SECOND)
+        launch_items<TYPE, DIM, SECOND>(call, *sums, &maps, stream);
+    return 1;
+}
+
+template <int TYPE>
+static int launch_for_head(const attention_call *call, const row_sums *sums, cudaStream_t stream) {
+    int dim = call->head_dim;
+    return dim <= 64   ? launch<TYPE, 64>(call, sums, stream)
+           : dim <= 80 ? launch<TYPE, 80>(call, sums, stream)
+           : dim <= 96 ? launch<TYPE, 96>(call, sums, stream)
+                       : launch<TYPE, 128>(call, sums, stream);
+}
+
+int attention_backward_hopper(const attention_call *call, cudaStream_t stream) {
+    if (!hopper_takes(call) || (uintptr_t)call->workspace % 16)
+        return 0;
+    row_sums sums;
+    sums.pitch = (int64_t)(call->queries + ATTENTION_ROWS_PADDED - 1) / ATTENTION_ROWS_PADDED *
+                 ATTENTION_ROWS_PADDED;
+    sums.lse = (float *)call->workspace;
+    sums.mean = sums.lse + call->batch * call->heads * sums.pitch;
+    sums.counter = (int *)(sums.mean + call->batch * call->heads * sums.pitch);
+    return call->type == CUDA_DTYPE_BF16 ? launch_for_head<CUDA_DTYPE_BF16>(call, &sums, stream)
+                                         : launch_for_head<CUDA_DTYPE_F16>(call, &sums, stream);
+}

@@ -1,0 +1,211 @@
+/* hopper_gradient.cuh - the items attention_gradient_hopper.cu works on: their order, who gets
+ * which, and what is copied for them. */
+#ifndef OPS_ATTENTION_HOPPER_GRADIENT_CUH
+#define OPS_ATTENTION_HOPPER_GRADIENT_CUH
+
+#include "ops/attention/attention_cuda.cuh"
+#include "ops/attention/hopper_tile.cuh"
+
+enum { CONSUMERS = 2, ROWS = CONSUMERS * 64, STEP = 64, STAGES = 4, ITEM_PLACES = 2 };
+
+enum item_kind { OF_KEYS, OF_QUERIES, NO_MORE, OF_BOTH = NO_MORE };
+
+/* The order of items: heads in bundles whose rows fit the L2 cache; in a bundle, by rank, the tiles
+ * that see or are seen by the most first; of a rank, those of keys before those of queries. */
+typedef struct gradient_order {
+    int key_tiles, query_tiles;
+    int kv_heads, bundle; /* of all batches; heads of keys */
+    int items;
+} gradient_order;
+
+/* What the first kernel makes for the second. Rows of a head are `pitch` apart, a multiple of the
+ * largest tile. */
+typedef struct row_sums {
+    float *lse;    /* to base 2; infinity for rows that see nothing or are not there */
+    float *mean;   /* D = rowsum(O dO) */
+    int *counter;  /* [2]: items taken beyond the first of each block, in two launches */
+    int64_t pitch; /* of both */
+} row_sums;
+
+typedef struct gradient_maps {
+    CUtensorMap of_queries[2], of_keys[2]; /* Q and dO, K and V */
+} gradient_maps;
+
+template <int DIM> struct gradient_storage {
+    enum {
+        TILE_BYTES = slab_tile_bytes(ROWS, DIM), /* of K or V, or Q or dO */
+        STEP_BYTES = slab_tile_bytes(STEP, DIM), /* of the two others */
+        SECOND_AT = TILE_BYTES,
+        LEFT_AT = 2 * TILE_BYTES,
+        RIGHT_AT = LEFT_AT + STAGES * STEP_BYTES,
+        LSE_AT = RIGHT_AT + STAGES * STEP_BYTES,
+        MEAN_AT = LSE_AT + STAGES * STEP * 4,
+        ITEMS_AT = MEAN_AT + STAGES * STEP * 4,
+        BARRIERS_AT = ITEMS_AT + ITEM_PLACES * 32,
+        BYTES = BARRIERS_AT + 8 * (2 + 2 * STAGES + 2 * ITEM_PLACES),
+        ASKED = BYTES + 1024 /* to begin at a multiple of 1024 */
+    };
+};
+
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+
+/* Where the barriers are. */
+enum {
+    TILE_FULL,
+    TILE_EMPTY,
+    STEP_FULL,
+    STEP_EMPTY = STEP_FULL + STAGES,
+    ITEM_FULL = STEP_EMPTY + STAGES,
+    ITEM_EMPTY = ITEM_FULL + ITEM_PLACES,
+    BARRIERS = ITEM_EMPTY + ITEM_PLACES
+};
+
+typedef struct gradient_item {
+    int kind;        /* enum item_kind */
+    int batch, head; /* of keys: a head of keys */
+    int first;       /* row */
+    int begin;       /* the first tile of the other side */
+    int steps;       /* tiles from there on; of keys: in all heads that share them */
+    int other_head;  /* of the other side, the first */
+} gradient_item;
+
+__device__ __forceinline__ gradient_item find_item(const attention_call &call,
+                                                   const gradient_order &order, int at) {
+    int per_head = order.key_tiles + call.group * order.query_tiles;
+    int begin = at / (order.bundle * per_head) * order.bundle, rest = at - begin * per_head;
+    int left = order.kv_heads - begin, keys = left < order.bundle ? left : order.bundle;
+    int queries = keys * call.group;
+    int both = order.key_tiles < order.query_tiles ? order.key_tiles : order.query_tiles;
+    int rank, head;
+    gradient_item item;
+    if (rest < both * (keys + queries)) {
+        rank = rest / (keys + queries);
+        head = rest % (keys + queries);
+        item.kind = head < keys ? OF_KEYS : OF_QUERIES;
+        head -= head < keys ? 0 : keys;
+    } else {
+        rest -= both * (keys + queries);
+        item.kind = order.key_tiles > both ? OF_KEYS : OF_QUERIES;
+        int heads = order.key_tiles > both ? keys : queries;
+        rank = both + rest / heads;
+        head = rest % heads;
+    }
+    if (item.kind == OF_KEYS) {
+        head += begin;
+        item.batch = head / call.kv_heads;
+        item.head = head % call.kv_heads;
+        item.other_head = item.head * call.group;
+        item.first = rank * ROWS;
+        item.begin = first_query(call, item.first) / STEP;
+        item.steps = ((call.queries + STEP - 1) / STEP - item.begin) * call.group;
+    } else {
+        head += begin * call.group;
+        item.batch = head / call.heads;
+        item.head = head % call.heads;
+        item.other_head = item.head / call.group;
+        item.first = (order.query_tiles - 1 - rank) * ROWS;
+        int end = item.first + ROWS < call.queries ? item.first + ROWS : call.queries;
+        item.begin = 0;
+        item.steps = (visible_keys(call, end - 1) + STEP - 1) / STEP;
+    }
+    return item;
+}
+
+/* One thread takes items and tells the block. */
+template <int DIM>
+__device__ __forceinline__ void hand_out(const attention_call &call, const gradient_order &order,
+                                         const row_sums &sums, unsigned char *base) {
+    typedef gradient_storage<DIM> at;
+    uint32_t barriers = shared_address(base) + at::BARRIERS_AT;
+    ring_place place = {0, 1}; /* empty at first: nothing to wait for */
+    for (int number = (int)blockIdx.x;;) {
+        bool is_last = number >= order.items;
+        gradient_item item = find_item(call, order, is_last ? 0 : number);
+        item.kind = is_last ? (int)NO_MORE : item.kind;
+        barrier_wait(barriers + 8 * (ITEM_EMPTY + place.stage), place.phase, "a place for an item");
+        *((gradient_item *)(base + at::ITEMS_AT) + place.stage) = item;
+        barrier_arrive(barriers + 8 * (ITEM_FULL + place.stage));
+        step_ring<ITEM_PLACES>(&place);
+        if (is_last)
+            return;
+        number = (int)gridDim.x + atomicAdd(sums.counter, 1);
+    }
+}
+
+/* The item after so many, once it is there; it stays until all who read it have left it. */
+template <int DIM>
+__device__ __forceinline__ const gradient_item *wait_for_item(const unsigned char *base,
+                                                              int items) {
+    typedef gradient_storage<DIM> at;
+    uint32_t barriers = shared_address(base) + at::BARRIERS_AT;
+    int place = items % ITEM_PLACES;
+    barrier_wait(barriers + 8 * (ITEM_FULL + place), items / ITEM_PLACES & 1, "an item");
+    return (const gradient_item *)(base + at::ITEMS_AT) + place;
+}
+
+/* ---- copying ---- */
+
+/* An item's own tile, in pieces as large as the ring's. */
+template <int DIM>
+__device__ __forceinline__ void copy_item_tile(uint32_t to, const CUtensorMap *map,
+                                               uint32_t barrier, int row, int head, int batch) {
+#pragma unroll
+    for (int slab = 0; slab < slabs_of(DIM); slab++)
+#pragma unroll
+        for (int i = 0; i < ROWS; i += STEP)
+            copy_slab(to + (slab * ROWS + i) * SLAB_ROW_BYTES, map, barrier, slab * SLAB_COLUMNS,
+                      row + i, head, batch);
+}
+
+template <int DIM>
+__device__ __forceinline__ void produce(const attention_call &call, const row_sums &sums,
+                                        const gradient_maps &maps, unsigned char *base) {
+    typedef gradient_storage<DIM> at;
+    uint32_t shared = shared_address(base), barriers = shared + at::BARRIERS_AT;
+    /* So many are behind us; places are empty at first, and nothing is to be waited for. */
+    int items = 0, tiles = 0, steps = 0;
+    for (;; items++) {
+        gradient_item item = *wait_for_item<DIM>(base, items);
+        barrier_arrive(barriers + 8 * (ITEM_EMPTY + items % ITEM_PLACES));
+        if (item.kind == NO_MORE)
+            return;
+        if (item.steps == 0)
+            continue;
+        bool is_of_keys = item.kind == OF_KEYS;
+        const CUtensorMap *own = is_of_keys ? maps.of_keys : maps.of_queries;
+        const CUtensorMap *other = is_of_keys ? maps.of_queries : maps.of_keys;
+        uint32_t full = barriers + 8 * TILE_FULL;
+        barrier_wait(barriers + 8 * TILE_EMPTY, ~tiles & 1, "a free place for the item's tiles");
+        tiles++;
+        barrier_expect(full, 2 * at::TILE_BYTES);
+        copy_item_tile<DIM>(shared, &own[0], full, item.first, item.head, item.batch);
+        copy_item_tile<DIM>(shared + at::SECOND_AT, &own[1], full, item.first, item.head,
+                            item.batch);
+        int row = item.begin * STEP;
+        for (; item.steps > 0; item.steps--, steps++) {
+            int stage = steps % STAGES;
+            full = barriers + 8 * (STEP_FULL + stage);
+            barrier_wait(barriers + 8 * (STEP_EMPTY + stage), ~(steps / STAGES) & 1,
+                         "a free stage");
+            barrier_expect(full, 2 * at::STEP_BYTES + (is_of_keys ? 2 * STEP * 4 : 0));
+            copy_tile<STEP, DIM>(shared + at::LEFT_AT + stage * at::STEP_BYTES, &other[0], full,
+                                 row, item.other_head, item.batch);
+            copy_tile<STEP, DIM>(shared + at::RIGHT_AT + stage * at::STEP_BYTES, &other[1], full,
+                                 row, item.other_head, item.batch);
+            if (is_of_keys) {
+                int64_t from = (item.batch * call.heads + item.other_head) * sums.pitch + row;
+                copy_bytes(shared + at::LSE_AT + stage * STEP * 4, sums.lse + from, STEP * 4, full);
+                copy_bytes(shared + at::MEAN_AT + stage * STEP * 4, sums.mean + from, STEP * 4,
+                           full);
+            }
+            row += STEP;
+            if (is_of_keys && row >= call.queries) {
+                row = item.begin * STEP;
+                item.other_head++;
+            }
+        }
+    }
+}
+
+#endif
+#endif

@@ -1,0 +1,78 @@
+/* hopper_tile.cuh - what attention's kernels for sm_90a share above single instructions. */
+#ifndef OPS_ATTENTION_HOPPER_TILE_CUH
+#define OPS_ATTENTION_HOPPER_TILE_CUH
+
+#include "ops/attention/hopper.cuh"
+
+/* Built for other chips only, the kernels are empty and use next to no registers. */
+template <typename KERNEL> static int is_compiled(KERNEL kernel) {
+    cudaFuncAttributes attributes;
+    return cudaFuncGetAttributes(&attributes, kernel) == cudaSuccess && attributes.numRegs > 64;
+}
+
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+
+/* A place in a ring that is gone round and round. */
+typedef struct ring_place {
+    int stage, phase;
+} ring_place;
+template <int STAGES> __device__ __forceinline__ void step_ring(ring_place *place) {
+    if (++place->stage == STAGES) {
+        place->stage = 0;
+        place->phase ^= 1;
+    }
+}
+
+template <int TYPE, int COUNT>
+__device__ __forceinline__ void pack_all(uint32_t (&p)[COUNT / 2], const float (&s)[COUNT]) {
+#pragma unroll
+    for (int i = 0; i < COUNT / 2; i++)
+        p[i] = pack<TYPE>(s[2 * i], s[2 * i + 1]);
+}
+
+/* Four lanes that have the words of four blocks by column give one another the words of one block
+ * each: lane t's word j becomes lane j's word t. */
+__device__ __forceinline__ void transpose_words(uint32_t *w) {
+    int lane = (int)threadIdx.x % 4;
+#pragma unroll
+    for (int apart = 1; apart <= 2; apart *= 2)
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            if (!(i & apart)) {
+                bool is_upper = lane & apart;
+                uint32_t given = is_upper ? w[i] : w[i + apart];
+                uint32_t taken = __shfl_xor_sync(0xffffffffu, given, apart);
+                if (is_upper)
+                    w[i] = taken;
+                else
+                    w[i + apart] = taken;
+            }
+}
+
+/* An accumulator's rows to memory, 16 bytes at a time; row: the lane's first. */
+template <int TYPE, int COUNT>
+__device__ __forceinline__ void store_accumulator(const float (&o)[COUNT], const float *by,
+                                                  uint16_t *to, int64_t stride, int row, int limit,
+                                                  int head_dim) {
+#pragma unroll
+    for (int r = 0; r < 2; r++)
+#pragma unroll
+        for (int block = 0; block < COUNT / 4; block += 4) {
+            uint32_t w[4];
+#pragma unroll
+            for (int j = 0; j < 4; j++) {
+                int i = 4 * (block + j) + 2 * r;
+                w[j] = i < COUNT ? pack<TYPE>(o[i < COUNT ? i : 0] * by[r],
+                                              o[i < COUNT ? i + 1 : 0] * by[r])
+                                 : 0;
+            }
+            transpose_words(w);
+            int column = 8 * (block + (int)threadIdx.x % 4);
+            if (row + 8 * r < limit && column < head_dim)
+                *(uint4 *)(to + (row + 8 * r) * stride + column) =
+                    make_uint4(w[0], w[1], w[2], w[3]);
+        }
+}
+
+#endif
+#endif

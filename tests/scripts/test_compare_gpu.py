@@ -1,0 +1,92 @@
+"""Runs bench/compare-gpu with stand-ins for dyno and for the PyTorch worker."""
+import os
+import subprocess
+import sys
+import tempfile
+
+from cases import ROOT, run_all, write_file
+
+DYNO = r"""#!/usr/bin/env python3
+import json, sys
+if "--version" in sys.argv:
+    print("dyno 1.2.3")
+    sys.exit()
+model = sys.argv[sys.argv.index("--model") + 1]
+if model == "unknown":
+    print("dyno bench: no preset is called 'unknown'", file=sys.stderr)
+    sys.exit(2)
+status = "OOM" if model == "2.7B" else "OK"
+cell = {"status": status, "reason": "needs 9 GiB", "metrics": {
+            "reserved_bytes": {"unit": "B", "value": 2**31}},
+        "samples": {"step": {"unit": "ns", "values": [3e6, 2e6, 4e6]}}}
+print(json.dumps({"cells": [cell]}))
+"""
+TORCH = r"""#!/usr/bin/env python3
+import json, sys
+def say(**fields):
+    print(json.dumps(fields), flush=True)
+say(torch="9.9", cuda="13.0", cudnn=1, python="3", gpu="none")
+for line in sys.stdin:
+    words = line.split()
+    if words[:2] == ["load", "xl"]:
+        say(error="OOM")
+    elif words[0] == "time":
+        say(ms=[4.0] * int(words[2]), peak_bytes=2**30)
+    elif words[0] == "floor":
+        say(step_ms=1.5)
+    else:
+        say()
+"""
+
+
+def compare(models, *flags, torch=TORCH):
+    with tempfile.TemporaryDirectory() as folder:
+        dyno, python = os.path.join(folder, "dyno"), os.path.join(folder, "python")
+        write_file(dyno, DYNO, mode=0o755)
+        write_file(python, torch, mode=0o755)
+        return subprocess.run(
+            [sys.executable, "-B", os.path.join(ROOT, "bench", "compare-gpu"), "--dyno", dyno,
+             "--torch-python", python, "--model", models, "--context", "64", "--rounds", "2",
+             *flags], text=True, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+
+
+def row(result, model):
+    found = [line for line in result.stdout.splitlines() if line.startswith(f"| {model} ")]
+    assert len(found) == 1, result
+    return [cell.strip() for cell in found[0].strip("|").split("|")]
+
+
+def a_row_has_both_times_their_ratio_and_the_floor():
+    result = compare("small")
+    assert result.returncode == 0, result
+    assert row(result, "small")[1:6] == [
+        "4.00 (4.00..4.00)", "3.00 (2.00..4.00)", "0.75 (0.75..0.75)", "1.50", ""], result
+    assert row(result, "small")[6:] == ["1.0", "2.0"], result
+    assert "dyno 1.2.3" in result.stdout and "PyTorch 9.9" in result.stdout, result
+
+
+def what_fails_on_one_side_leaves_the_other():
+    result = compare("unknown,xl,2.7B,small")
+    assert result.returncode == 0, result
+    assert row(result, "unknown")[1:4] == ["4.00 (4.00..4.00)", "", ""], result
+    assert row(result, "xl")[1:4] == ["", "3.00 (2.00..4.00)", ""], result
+    assert row(result, "2.7B")[2] == "", result
+    assert row(result, "small")[3] == "0.75 (0.75..0.75)", result
+    for note in ("no preset is called 'unknown'", "PyTorch: OOM", "OOM: needs 9 GiB"):
+        assert note in result.stdout, (note, result)
+
+
+def dyno_is_timed_where_there_is_no_torch():
+    for torch in ("#!/bin/sh\nexit 1\n", "#!/bin/sh\necho '{\"error\": \"no GPU\"}'\n"):
+        result = compare("small", torch=torch)
+        assert result.returncode == 0, result
+        assert row(result, "small")[1:4] == ["", "3.00 (2.00..4.00)", ""], result
+        assert "without PyTorch" in result.stderr, result
+
+
+def nothing_measured_is_a_failure():
+    assert compare("unknown").returncode == 1
+
+
+run_all(a_row_has_both_times_their_ratio_and_the_floor, what_fails_on_one_side_leaves_the_other,
+        dyno_is_timed_where_there_is_no_torch, nothing_measured_is_a_failure)

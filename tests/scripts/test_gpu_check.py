@@ -1,0 +1,97 @@
+"""Runs scripts/gpu-check on a pack of stand-ins: a dyno that prints what it is told, and test
+programs that pass, fail, crash and hang."""
+import os
+import tempfile
+
+from cases import run_all, run_script, write_file
+
+DOCTOR_LINE = "cuda:0    bf16 TFLOP/s   700.0  large products"
+# Losses of `dyno step`: those of the CPU, times $OFF on a GPU. `dyno init` makes its directory.
+DYNO = r"""#!/bin/bash
+case $1 in
+doctor) echo "%(doctor)s" ;;
+init) mkdir -p "${@: -1}" ;;
+step)
+    device=cpu steps=1
+    while [[ $# -gt 0 ]]; do
+        [[ $1 == --device ]] && device=$2
+        [[ $1 == --steps ]] && steps=$2
+        shift
+    done
+    awk -v n="$steps" -v off="$([[ $device == cpu ]] && echo 1 || echo %(off)s)" \
+        'BEGIN { for (i = 0; i < n; i++) printf "step %%d  loss %%.6f\n", i, 5 * off / (1 + i) }'
+    ;;
+esac
+"""
+PASSES = "echo '[ RUN      ] a'; echo '[       OK ] a'"
+FAILS = "echo '[ RUN      ] b'; echo 'ERROR: b is wrong'; echo '[  FAILED  ] b'; exit 1"
+CRASHES = "echo '[ RUN      ] c'; kill -SEGV $$"
+SKIPS = ("echo 'no cuda here: there is no CUDA driver'; echo '[ RUN      ] d'; "
+         "echo '[  SKIPPED ] d'; echo '[  SKIPPED ] 1 test(s), listed below:'; "
+         "echo '[  SKIPPED ] d'")
+
+
+def check(only, tests=None, doctor=DOCTOR_LINE, off="1"):
+    with tempfile.TemporaryDirectory() as folder:
+        pack = os.path.join(folder, "pack")
+        write_file(os.path.join(pack, "dyno"), DYNO % {"doctor": doctor, "off": off}, mode=0o755)
+        for name, body in (tests or {}).items():
+            write_file(os.path.join(pack, f"test_cuda_{name}"), f"#!/bin/bash\n{body}\n", mode=0o755)
+        environment = {name: value for name, value in os.environ.items()
+                       if name != "DYNO_TEST_DEVICE"}
+        return run_script("gpu-check", "--dir", pack, "--only", only, "--out",
+                          os.path.join(folder, "out"), env=environment)
+
+
+def lines_with(result, text):
+    return [line for line in result.stdout.splitlines() if text in line]
+
+
+def all_that_passes_is_said_at_the_end():
+    result = check("doctor,tests", {"kernels": PASSES, "memory": PASSES})
+    assert result.returncode == 0, result
+    assert result.stdout.endswith("gpu-check: all checks passed\n"), result.stdout
+    assert len(lines_with(result, "1 passed, 0 failed, 0 skipped")) == 2, result.stdout
+
+
+def a_failure_is_shown_and_fails_the_whole():
+    result = check("tests", {"kernels": PASSES, "model": FAILS})
+    assert result.returncode == 1, result
+    assert lines_with(result, "ERROR: b is wrong"), result.stdout
+    assert "FAILED" in lines_with(result, "tests     test_cuda_model")[0], result.stdout
+    assert "ok" in lines_with(result, "tests     test_cuda_kernels")[0], result.stdout
+
+
+def a_crash_counts_as_a_failure():
+    result = check("tests", {"model": CRASHES})
+    assert result.returncode == 1, result
+    assert lines_with(result, "0 passed, 1 failed"), result.stdout
+
+
+def a_machine_without_a_gpu_does_not_pass():
+    result = check("tests", {"model": SKIPS})
+    assert result.returncode == 1, result
+    assert lines_with(result, "there is no CUDA driver"), result.stdout
+    result = check("doctor", doctor="gpu  GPUs  none  there is no CUDA driver")
+    assert result.returncode == 1, result
+
+
+def losses_are_compared_with_those_of_the_cpu():
+    assert check("step,train").returncode == 0
+    result = check("step,train", off="1.001")  # too far for fp32, near enough for bf16
+    assert result.returncode == 1, result
+    assert all("FAILED" in line for line in lines_with(result, "dyno step,")), result.stdout
+    assert all("ok" in line for line in lines_with(result, "300 steps,")), result.stdout
+    result = check("train", off="1.02")
+    assert result.returncode == 1, result
+
+
+def an_unknown_section_is_refused():
+    result = check("docter")
+    assert result.returncode == 2, result
+    assert "there is no section 'docter'" in result.stderr, result
+
+
+run_all(all_that_passes_is_said_at_the_end, a_failure_is_shown_and_fails_the_whole,
+        a_crash_counts_as_a_failure, a_machine_without_a_gpu_does_not_pass,
+        losses_are_compared_with_those_of_the_cpu, an_unknown_section_is_refused)
