@@ -1,13 +1,13 @@
 /* reduction.cu - sum, mean and max over any axes, in f32, in an order that follows from the shape.
  *
  * Dimensions are merged into kept ones and reduced ones. Where the innermost is kept, neighbouring
- * threads have neighbouring columns, and a block's 16 lanes of each share the elements of a column.
+ * threads have neighbouring columns, and a block's 32 lanes of each share the elements of a column.
  * Otherwise a warp or a block has one result. Few and long ones are cut into parts first
  * (reduction_splits.h). */
 #include "ops/reduction_splits.h"
 #include "runtime/cuda/device_math.cuh"
 
-enum { THREADS = 256, COLUMNS = 32, LANES = 16 };
+enum { THREADS = 256, COLUMNS = 32, LANES = 32, IN_FLIGHT = 8 };
 enum { SHORTEST_PART_OF_ROW = 4096, LONGEST_FOR_WARP = 512 };
 
 /* Some of the input's dimensions, outermost first. */
@@ -20,7 +20,8 @@ typedef struct dims {
 /* kept: outside the columns, when there are columns; else all. */
 typedef struct reduce_layout {
     dims kept, reduced;
-    int64_t columns; /* dense; 1: rows */
+    int64_t columns;  /* dense; 1: rows */
+    int64_t per_part; /* of the reduced elements */
 } reduce_layout;
 
 typedef struct reduce_result {
@@ -64,9 +65,10 @@ static reduce_layout describe(const cuda_tensor *in, const cuda_tensor *out) {
 }
 
 static __device__ __forceinline__ int64_t offset_of(const dims &d, int64_t index) {
-    if (d.rank == 1)
+    if (d.rank <= 1)
         return index * d.stride[0];
     int64_t offset = 0;
+#pragma unroll 1
     for (int i = d.rank - 1; i >= 0; i--) {
         int64_t rest = index / d.dim[i];
         offset += (index - rest * d.dim[i]) * d.stride[i];
@@ -85,22 +87,36 @@ static __device__ __forceinline__ void store(const reduce_result &to, int64_t in
         ((float *)to.data)[index] = x;
 }
 
-/* What one thread has of a result: elements begin, begin + step, ... before end, in that order. */
+/* What one thread has of a result: elements begin, begin + step, ... before end, in that order,
+ * several of them on their way together, the last few as well. */
+template <typename HOW, typename T>
+static __device__ __forceinline__ float reduce_evenly(const T *__restrict__ in, int64_t stride,
+                                                      int64_t begin, int64_t end, int64_t step) {
+    float x = HOW::identity();
+    const T *at = in + begin * stride;
+    int64_t hop = step * stride;
+#pragma unroll 1
+    for (int64_t i = begin; i < end; i += IN_FLIGHT * step, at += IN_FLIGHT * hop) {
+        float some[IN_FLIGHT];
+#pragma unroll
+        for (int k = 0; k < IN_FLIGHT; k++)
+            some[k] = i + k * step < end ? to_float(at[k * hop]) : HOW::identity();
+#pragma unroll
+        for (int k = 0; k < IN_FLIGHT; k++)
+            x = HOW::join(x, some[k]);
+    }
+    return x;
+}
+
+/* Most reduced dimensions merge into one, in which elements are evenly spaced. */
 template <typename HOW, typename T>
 static __device__ __forceinline__ float reduce_some(const T *__restrict__ in, const dims &reduced,
                                                     int64_t begin, int64_t end, int64_t step) {
+    if (reduced.rank <= 1)
+        return reduce_evenly<HOW, T>(in, reduced.stride[0], begin, end, step);
     float x = HOW::identity();
-    int64_t i = begin;
-    for (; i + 3 * step < end; i += 4 * step) {
-        float four[4];
-#pragma unroll
-        for (int k = 0; k < 4; k++)
-            four[k] = to_float(in[offset_of(reduced, i + k * step)]);
-#pragma unroll
-        for (int k = 0; k < 4; k++)
-            x = HOW::join(x, four[k]);
-    }
-    for (; i < end; i += step)
+#pragma unroll 1
+    for (int64_t i = begin; i < end; i += step)
         x = HOW::join(x, to_float(in[offset_of(reduced, i)]));
     return x;
 }
@@ -110,12 +126,12 @@ static __global__ void __launch_bounds__(COLUMNS *LANES)
     reduce_columns(const __grid_constant__ reduce_layout l, const T *__restrict__ in, int64_t parts,
                    reduce_result to) {
     __shared__ float lanes[LANES][COLUMNS];
-    int64_t tiles = (l.columns + COLUMNS - 1) / COLUMNS, block = blockIdx.x;
+    uint32_t tiles = (uint32_t)((l.columns + COLUMNS - 1) / COLUMNS); /* a grid counts 31 bits */
+    uint32_t place = blockIdx.x / tiles;
     int x = (int)threadIdx.x % COLUMNS, lane = (int)threadIdx.x / COLUMNS;
-    int64_t column = block % tiles * COLUMNS + x;
-    block /= tiles;
-    int64_t part = block % parts, kept = block / parts;
-    int64_t length = l.reduced.count, per_part = (length + parts - 1) / parts;
+    int64_t column = (int64_t)(blockIdx.x - place * tiles) * COLUMNS + x;
+    int64_t part = place % (uint32_t)parts, kept = place / (uint32_t)parts;
+    int64_t length = l.reduced.count, per_part = l.per_part;
     int64_t begin = part * per_part;
     int64_t end = begin + per_part < length ? begin + per_part : length;
     if (column < l.columns)
@@ -140,8 +156,8 @@ static __global__ void __launch_bounds__(THREADS)
     int64_t place = (int64_t)blockIdx.x * (THREADS / THREADS_EACH) + threadIdx.x / THREADS_EACH;
     if (place >= parts * l.kept.count)
         return; /* a whole warp, or the whole block */
-    int64_t part = place / l.kept.count, kept = place % l.kept.count;
-    int64_t length = l.reduced.count, per_part = (length + parts - 1) / parts;
+    int64_t part = parts == 1 ? 0 : place / l.kept.count, kept = place - part * l.kept.count;
+    int64_t length = l.reduced.count, per_part = l.per_part;
     int64_t begin = part * per_part;
     int64_t end = begin + per_part < length ? begin + per_part : length;
     int thread = (int)threadIdx.x % THREADS_EACH;
@@ -156,8 +172,9 @@ static __global__ void __launch_bounds__(THREADS)
 }
 
 template <typename HOW, typename T>
-static void launch(const reduce_layout *l, const void *in, int64_t parts, reduce_result to,
+static void launch(reduce_layout *l, const void *in, int64_t parts, reduce_result to,
                    cudaStream_t stream) {
+    l->per_part = blocks_for(l->reduced.count, parts);
     int64_t tiles = blocks_for(l->columns, COLUMNS), results = parts * l->kept.count;
     if (l->columns > 1)
         reduce_columns<HOW, T><<<(unsigned)(tiles * results), COLUMNS * LANES, 0, stream>>>(

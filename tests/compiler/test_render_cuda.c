@@ -92,6 +92,25 @@ static void expect_same_numbers(uint64_t seed, const drawn_space *spaces, int co
     plan_destroy(exact);
 }
 
+/* A kernel may be launched before the one before it has ended. */
+static void kernels_touch_nothing_before_earlier_launches_have_ended(void **state) {
+    (void)state;
+    static const drawn_space spaces[] = {{{3, 5}, 8}, {{2, 9}, 31}, {{5, 2}, 768}, {{1, 2}, 2560}};
+    for (int each = 0; each < 2; each++) {
+        plan *p = plan_of(draw_graph(3, spaces, 4, true, false), BACKEND_CUDA, each);
+        assert_non_null(strstr(p->source, "griddepcontrol.wait"));
+        int kernels = 0;
+        for (const char *at = p->source; (at = strstr(at, "__global__")); kernels++) {
+            static const char wait[] = "{\n    wait_for_earlier_launches();\n";
+            at = strchr(at, '{');
+            assert_int_equal(strncmp(at, wait, sizeof wait - 1), 0);
+        }
+        assert_int_equal(kernels, p->generated_count);
+        assert_null(strstr(p->source, "__restrict__"));
+        plan_destroy(p);
+    }
+}
+
 static void skip_without_a_compiler(void) {
     if (emulated_plan_is_possible())
         return;
@@ -245,6 +264,7 @@ static void more_elements_than_32_bits_count_are_all_reached(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(kernels_touch_nothing_before_earlier_launches_have_ended),
         cmocka_unit_test(rows_of_every_length_give_what_the_cpu_gives),
         cmocka_unit_test(sums_of_columns_give_what_the_cpu_gives),
         cmocka_unit_test(rows_too_long_for_registers_give_what_the_cpu_gives),

@@ -113,6 +113,8 @@ static inline void emulated_wait(unsigned which, unsigned threads) {
 
 static inline void __syncthreads() { emulated_wait(0, emulated_threads); }
 
+static inline void wait_for_earlier_launches() {} /* there are none: launches come one by one */
+
 static inline void group_barrier(unsigned group, unsigned threads) {
     if (group + 1 >= 16 || threads % 32 != 0)
         emulated_fail("such a barrier does not exist");

@@ -45,6 +45,17 @@ DEVICE float larger(float a, float b) {
     return number;
 }
 
+/* A launch may begin before the one before it has ended (runtime/cuda/program.c). This waits for
+ * its end, and for what it wrote to be there; then lets the next launch begin in its turn. A kernel
+ * that touches no memory before is as right as one that begins when all is done. It must not say
+ * that pointers are restrict: what another launch still writes is not to be read as if constant. */
+DEVICE void wait_for_earlier_launches() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" : : : "memory");
+    asm volatile("griddepcontrol.launch_dependents;" : : : "memory");
+#endif
+}
+
 /* Waits for the `threads` (whole warps) that come to the same of 15 barriers. */
 DEVICE void group_barrier(unsigned group, unsigned threads) {
     asm volatile("bar.sync %0, %1;" : : "r"(group + 1), "r"(threads) : "memory");

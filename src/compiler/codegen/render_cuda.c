@@ -3,7 +3,8 @@
  * Sizes are written as numbers and every loop over a thread's elements is unrolled, so that arrays
  * are registers. Loads come before everything that needs them and before all stores, because an
  * output may lie over an operand (plan_launch.overwrites): no pointer is declared restrict, and the
- * compiler would not move a load across a store by itself.
+ * compiler would not move a load across a store by itself. Nothing comes before the wait for
+ * earlier launches.
  *
  *   flat                                rows
  *     for each chunk: load              for each row of mine:
@@ -517,7 +518,7 @@ void fused_kernel_render_cuda(const fused_kernel *k, const char *name, text *out
     for (int i = 0; i < k->output_count; i++)
         text_format(out, "%s%s *out%d", i || k->operand_count ? ", " : "",
                     cuda_stored_type(k->outputs[i].type), i);
-    text_append(out, ") {\n");
+    text_append(out, ") {\n    wait_for_earlier_launches();\n");
     if (r.g.is_flat)
         render_flat(&r);
     else

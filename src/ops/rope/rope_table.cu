@@ -1,29 +1,45 @@
-/* rope_table.cu - in double: an angle of thousands of radians has no digits to lose. A thread has
- * one column, whose frequency it takes once, and a few rows of it. */
+/* rope_table.cu - in double: an angle of thousands of radians has no digits to lose. Frequencies
+ * come with the launch, a double's power being what takes a GPU longest. A thread has an element.
+ */
 #include "runtime/cuda/device_math.cuh"
 
-enum { THREADS = 128, ROWS_PER_THREAD = 4 };
+enum { THREADS = 128, MOST_COLUMNS = 256 };
+
+/* Columns of the table from `first` on, of `half` that it has. */
+typedef struct table_columns {
+    int64_t threads, half, first;
+    uint32_t count;
+    double frequency[MOST_COLUMNS];
+} table_columns;
 
 static __global__ void __launch_bounds__(THREADS)
-    table_columns(double theta, int64_t length, int64_t half, float *__restrict__ cosine,
-                  float *__restrict__ sine) {
+    fill_columns(const __grid_constant__ table_columns c, float *__restrict__ cosine,
+                 float *__restrict__ sine) {
     int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
-    int64_t column = i % half, first = i / half * ROWS_PER_THREAD;
-    if (first >= length)
+    if (i >= c.threads)
         return;
-    double frequency = pow(theta, -(double)column / (double)half);
-    for (int64_t t = first; t < first + ROWS_PER_THREAD && t < length; t++) {
-        double c, s;
-        sincos((double)t * frequency, &s, &c);
-        cosine[t * half + column] = (float)c;
-        sine[t * half + column] = (float)s;
-    }
+    int64_t position =
+        c.threads <= INT32_MAX ? (int64_t)((uint32_t)i / c.count) : i / (int64_t)c.count;
+    int column = (int)(i - position * c.count);
+    double cos_here, sin_here;
+    sincos((double)position * c.frequency[column], &sin_here, &cos_here);
+    int64_t at = position * c.half + c.first + column;
+    cosine[at] = (float)cos_here;
+    sine[at] = (float)sin_here;
 }
 
 extern "C" void dyno_rope_table_cuda(const cuda_args *args, cudaStream_t stream) {
     int64_t length = args->outputs[0].shape.dim[0], half = args->outputs[0].shape.dim[1];
-    int64_t threads = blocks_for(length, ROWS_PER_THREAD) * half;
-    table_columns<<<(unsigned)blocks_for(threads, THREADS), THREADS, 0, stream>>>(
-        cuda_real(args, "theta"), length, half, (float *)args->outputs[0].data,
-        (float *)args->outputs[1].data);
+    double theta = cuda_real(args, "theta");
+    for (int64_t first = 0; first < half; first += MOST_COLUMNS) {
+        table_columns c = {};
+        c.half = half;
+        c.first = first;
+        c.count = (uint32_t)(half - first < MOST_COLUMNS ? half - first : MOST_COLUMNS);
+        c.threads = length * c.count;
+        for (uint32_t j = 0; j < c.count; j++)
+            c.frequency[j] = pow(theta, -(double)(first + j) / (double)half);
+        fill_columns<<<(unsigned)blocks_for(c.threads, THREADS), THREADS, 0, stream>>>(
+            c, (float *)args->outputs[0].data, (float *)args->outputs[1].data);
+    }
 }

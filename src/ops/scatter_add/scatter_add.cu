@@ -139,6 +139,12 @@ static __global__ void __launch_bounds__(MOST_THREADS, 3)
     int64_t column = ((int64_t)blockIdx.y * blockDim.x + threadIdx.x) * N, next = 0;
     bool has_column = column < width;
     int found = find(&f, ids, count, (int32_t)first, (int32_t)first + rows, &next);
+    if (next >= count && !found) { /* most rows of a large table are nobody's */
+        const float zeros[N] = {};
+        for (int row = 0; has_column && row < rows; row++)
+            store_floats<T, N>(out + (first + row) * width + column, zeros);
+        return;
+    }
     if (next >= count) {
         sort_by_row(&f, found, rows);
         for (int row = 0; has_column && row < rows; row++) {

@@ -23,7 +23,7 @@
     X(module_function, cuModuleGetFunction)                                                        \
     X(function_set, cuFuncSetAttribute)                                                            \
     X(function_get, cuFuncGetAttribute)                                                            \
-    X(launch, cuLaunchKernel)
+    X(launch, cuLaunchKernelEx)
 
 typedef struct driver_functions {
 #define FIELD(field, function) __typeof__(&function) field;

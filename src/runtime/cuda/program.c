@@ -97,6 +97,18 @@ static dyno_status load_generated(program *r) {
     return status == DYNO_OK ? find_generated(r) : status;
 }
 
+/* Generated kernels begin with wait_for_earlier_launches (compiler/codegen/cuda_prelude.cuh), so
+ * they may be launched while the kernel before them on the stream still runs: what a launch takes
+ * is over when that one ends. Others are launched when all before them is done. DYNO_CUDA_PDL=0
+ * (programmatic dependent launch) has these wait as well, to see what it makes of a step. */
+static bool begins_early(const cuda_device *d) {
+    enum { FIRST_MAJOR = 9, FIRST_DRIVER = 12030 }; /* the first that captures such launches */
+    const char *chosen = getenv("DYNO_CUDA_PDL");
+    int driver = 0;
+    return d->major >= FIRST_MAJOR && cudaDriverGetVersion(&driver) == cudaSuccess &&
+           driver >= FIRST_DRIVER && !(chosen && strcmp(chosen, "0") == 0);
+}
+
 static void launch_generated(program *r, const plan_launch *l, const kernel_args *args,
                              cudaStream_t stream) {
     enum { MOST_ON_STACK = 64 };
@@ -111,9 +123,19 @@ static void launch_generated(program *r, const plan_launch *l, const kernel_args
         pointers[i] = &data[i];
     }
     const plan_generated *g = &r->p->generated[l->generated];
-    CUresult result = cuda_driver()->launch(r->generated[l->generated], (unsigned)g->units, 1, 1,
-                                            (unsigned)g->threads, 1, 1, (unsigned)g->shared_bytes,
-                                            stream, pointers, NULL);
+    CUlaunchAttribute early = {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+                               .value.programmaticStreamSerializationAllowed = 1};
+    CUlaunchConfig config = {.gridDimX = (unsigned)g->units,
+                             .gridDimY = 1,
+                             .gridDimZ = 1,
+                             .blockDimX = (unsigned)g->threads,
+                             .blockDimY = 1,
+                             .blockDimZ = 1,
+                             .sharedMemBytes = (unsigned)g->shared_bytes,
+                             .hStream = stream,
+                             .attrs = &early,
+                             .numAttrs = r->begins_early};
+    CUresult result = cuda_driver()->launch(&config, r->generated[l->generated], pointers, NULL);
     if (pointers != few)
         free(pointers);
     dyno_status status = cuda_status_of_driver(result, "launching a generated kernel");
@@ -131,6 +153,7 @@ dyno_status cuda_program_create(device *d, const plan *p, program **out) {
     program *r = memory_allocate(1, sizeof *r);
     r->device = c;
     r->p = p;
+    r->begins_early = begins_early(c);
     dyno_status status = find_runs(r);
     if (status == DYNO_OK)
         status = load_generated(r);

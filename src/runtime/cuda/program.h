@@ -14,6 +14,7 @@ struct program {
     CUfunction *generated; /* beside plan.generated */
     cuda_run **runs;       /* by launch; NULL for generated ones */
     cudaGraphExec_t graph; /* NULL until it is captured */
+    bool begins_early;     /* generated kernels do; see program.c */
     int64_t device_bytes;  /* of code and graph, as the device's free memory tells */
 };
 
