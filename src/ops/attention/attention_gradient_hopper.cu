@@ -33,12 +33,32 @@ __device__ __forceinline__ void release(const consumer_state *me, int barrier) {
     if (me->lane == 0)
         barrier_arrive(me->barriers + 8 * barrier);
 }
-__device__ __forceinline__ void wait_for_step(const consumer_state *me) {
-    barrier_wait(me->barriers + 8 * (STEP_FULL + me->steps % STAGES), me->steps / STAGES & 1,
-                 "a step's tiles");
+template <int DIM> __device__ __forceinline__ void wait_for_step(const consumer_state *me) {
+    typedef gradient_storage<DIM> at;
+    barrier_wait(me->barriers + 8 * (at::STEP_FULL + me->steps % at::STAGES),
+                 me->steps / at::STAGES & 1, "a step's tiles");
 }
-__device__ __forceinline__ void wait_for_tiles(consumer_state *me) {
-    barrier_wait(me->barriers + 8 * TILE_FULL, me->tiles++ & 1, "an item's tiles");
+/* Of a step that shows this consumer's rows nothing. */
+template <int DIM> __device__ __forceinline__ void pass_over_step(consumer_state *me) {
+    typedef gradient_storage<DIM> at;
+    wait_for_step<DIM>(me);
+    __syncwarp(); /* all lanes have seen it before it can be filled again */
+    release(me, at::STEP_EMPTY + me->steps % at::STAGES);
+    me->steps++;
+}
+/* Where the item's own tiles are, once they are there. */
+template <int DIM>
+__device__ __forceinline__ unsigned char *wait_for_tiles(const consumer_state *me) {
+    typedef gradient_storage<DIM> at;
+    int buffer = me->tiles % at::BUFFERS;
+    barrier_wait(me->barriers + 8 * (at::TILE_FULL + buffer), me->tiles / at::BUFFERS & 1,
+                 "an item's tiles");
+    return me->base + buffer * 2 * at::TILE_BYTES;
+}
+template <int DIM> __device__ __forceinline__ void release_tiles(consumer_state *me) {
+    typedef gradient_storage<DIM> at;
+    release(me, at::TILE_EMPTY + me->tiles % at::BUFFERS);
+    me->tiles++;
 }
 
 /* A warpgroup's 64 rows of a tile, once and for all in registers or read by each product: d =
@@ -73,11 +93,9 @@ __device__ __forceinline__ void ask_rows(float (&d)[COUNT], const rows_in_memory
     ask_rows_by_rows<TYPE, DIM, ROWS, STEP>(d, rows.tile, b);
 }
 
-/* Where the sums leave room for the rows in registers. */
+/* Where dK and dV leave room for the rows of K and V in registers. */
 template <int DIM> struct rows_of_keys { typedef rows_in_memory<DIM> type; };
 template <> struct rows_of_keys<64> { typedef rows_in_registers<64> type; };
-
-template <int DIM> struct rows_of_queries { typedef rows_in_registers<DIM> type; };
 
 template <int COUNT> __device__ __forceinline__ void clear(float (&d)[COUNT]) {
 #pragma unroll
@@ -99,18 +117,21 @@ __device__ __forceinline__ void differentiate_keys(const attention_call &call,
     uint64_t do_columns = tile_descriptor(shared + at::RIGHT_AT, STEP * SLAB_ROW_BYTES);
     float factor = call.scale * LOG2_E;
     int column = me->lane % 4 * 2;
-    /* Key j is seen by query i when j <= i + keys - queries: queries from `all` on see every key.
-     */
+    /* Key j is seen by query i when j <= i + keys - queries: those before `none` see no key of this
+     * consumer, from `all` on they see every key. The last query sees something. */
     int lead = call.keys - call.queries - item->first - me->row;
-    int all = call.is_causal ? item->first + me->number * 64 + 63 + call.queries - call.keys : 0;
+    int edge = item->first + me->number * 64 + call.queries - call.keys;
+    int all = call.is_causal ? edge + 63 : 0;
+    int none = !call.is_causal ? 0 : edge < call.queries ? edge : call.queries - 1;
+    constexpr bool PASSES = DIM <= 96; /* over steps; large heads have no register to know when */
     float dk[DIM / 2], dv[DIM / 2], s[STEP / 2], dp[STEP / 2];
     uint32_t p[STEP / 4], ds[STEP / 4];
     clear(dk);
     clear(dv);
 
     auto ask_scores = [&]() {
-        uint32_t along = (uint32_t)(me->steps % STAGES * (at::STEP_BYTES >> 4));
-        wait_for_step(me);
+        uint32_t along = (uint32_t)(me->steps % at::STAGES * (at::STEP_BYTES >> 4));
+        wait_for_step<DIM>(me);
         products_begin();
         ask_rows<TYPE>(s, k_rows, q_rows + along);
         products_commit();
@@ -118,23 +139,25 @@ __device__ __forceinline__ void differentiate_keys(const attention_call &call,
         products_commit();
     };
 
-    wait_for_tiles(me);
-    take_rows(&k_rows, me->base, me->row - me->lane / 4);
-    take_rows(&v_rows, me->base + at::SECOND_AT, me->row - me->lane / 4);
+    const unsigned char *tiles = wait_for_tiles<DIM>(me);
+    take_rows(&k_rows, tiles, me->row - me->lane / 4);
+    take_rows(&v_rows, tiles + at::TILE_BYTES, me->row - me->lane / 4);
     if (!KEEPS_TILES) {
         __syncwarp();
-        release(me, TILE_EMPTY);
+        release_tiles<DIM>(me);
     }
+    int query = item->begin * STEP, step = item->steps, before = -1;
+    for (; PASSES && query + STEP <= none; query += STEP, step--)
+        pass_over_step<DIM>(me);
     ask_scores();
-    int query = item->begin * STEP, before = -1;
-    for (int step = item->steps;; step--) {
-        int stage = me->steps % STAGES;
+    for (;; step--) {
+        int stage = me->steps % at::STAGES;
         const float *lse = (const float *)(me->base + at::LSE_AT) + stage * STEP + column;
         const float *mean = (const float *)(me->base + at::MEAN_AT) + stage * STEP + column;
         products_wait<1>(); /* the scores, and what came before them */
         hold(s);
         if (before >= 0)
-            release(me, STEP_EMPTY + before);
+            release(me, at::STEP_EMPTY + before);
         before = stage;
         if (query < all) {
 #pragma unroll
@@ -171,10 +194,11 @@ __device__ __forceinline__ void differentiate_keys(const attention_call &call,
         products_commit();
         me->steps++;
         query += STEP;
-        if (query >= call.queries)
-            query = item->begin * STEP;
         if (step == 1)
             break;
+        if (query >= call.queries) /* the next head that shares these keys */
+            for (query = item->begin * STEP; PASSES && query + STEP <= none; query += STEP, step--)
+                pass_over_step<DIM>(me);
         if (DIM > 80)
             products_wait<1>(); /* dV: what it took is room for the scores */
         ask_scores();
@@ -182,9 +206,9 @@ __device__ __forceinline__ void differentiate_keys(const attention_call &call,
     products_wait<0>();
     hold(dk);
     hold(dv);
-    release(me, STEP_EMPTY + before);
+    release(me, at::STEP_EMPTY + before);
     if (KEEPS_TILES)
-        release(me, TILE_EMPTY);
+        release_tiles<DIM>(me);
     float scale[2] = {call.scale, call.scale}, one[2] = {1, 1};
     int key = item->first + me->row;
     store_accumulator<TYPE>(dk, scale, rows_of<uint16_t>(call.d_k, item->batch, item->head),
@@ -198,8 +222,7 @@ __device__ __forceinline__ void
 differentiate_queries(const attention_call &call, const row_sums &sums, const gradient_item *item,
                       consumer_state *me) {
     typedef gradient_storage<DIM> at;
-    typename rows_of_queries<DIM>::type q_rows, do_rows;
-    constexpr bool KEEPS_TILES = sizeof q_rows == sizeof(uint64_t);
+    rows_in_registers<DIM> q_rows, do_rows;
     uint32_t shared = shared_address(me->base);
     uint64_t k_rows = tile_descriptor(shared + at::LEFT_AT, 16);
     uint64_t v_rows = tile_descriptor(shared + at::RIGHT_AT, 16);
@@ -219,8 +242,8 @@ differentiate_queries(const attention_call &call, const row_sums &sums, const gr
     }
 
     auto ask_scores = [&]() {
-        uint32_t along = (uint32_t)(me->steps % STAGES * (at::STEP_BYTES >> 4));
-        wait_for_step(me);
+        uint32_t along = (uint32_t)(me->steps % at::STAGES * (at::STEP_BYTES >> 4));
+        wait_for_step<DIM>(me);
         products_begin();
         ask_rows<TYPE>(s, q_rows, k_rows + along);
         products_commit();
@@ -228,22 +251,23 @@ differentiate_queries(const attention_call &call, const row_sums &sums, const gr
         products_commit();
     };
 
-    if (item->steps) {
-        wait_for_tiles(me);
-        take_rows(&q_rows, me->base, me->row - me->lane / 4);
-        take_rows(&do_rows, me->base + at::SECOND_AT, me->row - me->lane / 4);
-        if (!KEEPS_TILES) {
-            __syncwarp();
-            release(me, TILE_EMPTY);
-        }
+    int last = item->first + me->number * 64 + 63;
+    int seen =
+        (visible_keys(call, last < call.queries ? last : call.queries - 1) + STEP - 1) / STEP;
+    if (seen) {
+        const unsigned char *tiles = wait_for_tiles<DIM>(me);
+        take_rows(&q_rows, tiles, me->row - me->lane / 4);
+        take_rows(&do_rows, tiles + at::TILE_BYTES, me->row - me->lane / 4);
+        __syncwarp();
+        release_tiles<DIM>(me);
         ask_scores();
         int before = -1;
         for (int step = 0;; step++) {
-            int stage = me->steps % STAGES, key = step * STEP;
+            int stage = me->steps % at::STAGES, key = step * STEP;
             products_wait<1>(); /* the scores, and what came before them */
             hold(s);
             if (before >= 0)
-                release(me, STEP_EMPTY + before);
+                release(me, at::STEP_EMPTY + before);
             before = stage;
             if (key + STEP > seen_by_all) {
 #pragma unroll
@@ -269,16 +293,20 @@ differentiate_queries(const attention_call &call, const row_sums &sums, const gr
                 dq, ds, k_columns + (uint32_t)(stage * (at::STEP_BYTES >> 4)));
             products_commit();
             me->steps++;
-            if (step + 1 == item->steps)
+            if (step + 1 == seen)
                 break;
             ask_scores();
         }
         products_wait<0>();
         hold(dq);
-        release(me, STEP_EMPTY + before);
-        if (KEEPS_TILES)
-            release(me, TILE_EMPTY);
+        release(me, at::STEP_EMPTY + before);
+    } else if (item->steps) {
+        wait_for_tiles<DIM>(me);
+        __syncwarp();
+        release_tiles<DIM>(me);
     }
+    for (int step = seen; step < item->steps; step++)
+        pass_over_step<DIM>(me);
     float scale[2] = {call.scale, call.scale};
     store_accumulator<TYPE>(dq, scale, rows_of<uint16_t>(call.d_q, item->batch, item->head),
                             call.d_q.row, query, call.queries, call.head_dim);
@@ -306,7 +334,7 @@ __device__ __forceinline__ void consume(const attention_call &call, const row_su
         else
             differentiate_queries<TYPE, DIM>(call, sums, item, &me);
         __syncwarp();
-        release(&me, ITEM_EMPTY + me.items % ITEM_PLACES);
+        release(&me, at::ITEM_EMPTY + me.items % ITEM_PLACES);
     }
 }
 
@@ -328,12 +356,13 @@ static __global__ void __launch_bounds__((CONSUMERS + 1) * WARPGROUP, 1)
             prefetch_map(&maps.of_queries[i]);
             prefetch_map(&maps.of_keys[i]);
         }
-        for (int i = 0; i < BARRIERS; i++) {
+        for (int i = 0; i < at::BARRIERS; i++) {
             /* One arrival of each warp that computes; the copying thread reads items, too. */
-            bool is_empty = i == TILE_EMPTY || (i >= STEP_EMPTY && i < ITEM_FULL);
-            barrier_init(barriers + 8 * i, is_empty          ? CONSUMERS * 4
-                                           : i >= ITEM_EMPTY ? CONSUMERS * 4 + 1
-                                                             : 1);
+            bool is_empty = (i >= at::TILE_EMPTY && i < at::STEP_FULL) ||
+                            (i >= at::STEP_EMPTY && i < at::ITEM_FULL);
+            barrier_init(barriers + 8 * i, is_empty              ? CONSUMERS * 4
+                                           : i >= at::ITEM_EMPTY ? CONSUMERS * 4 + 1
+                                                                 : 1);
         }
         barrier_init_fence();
     }

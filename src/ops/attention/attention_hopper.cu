@@ -355,7 +355,8 @@ template <int TYPE> static int launch_for_head(const attention_call *call, cudaS
         return launch<TYPE, 80, 2, 128>(call, stream);
     if (dim <= 96)
         return launch<TYPE, 96, 2, 128>(call, stream);
-    return launch<TYPE, 128, 2, 128>(call, stream);
+    return call->is_causal ? launch<TYPE, 128, 2, 128>(call, stream)
+                           : launch<TYPE, 128, 2, 176>(call, stream);
 }
 
 int attention_forward_hopper(const attention_call *call, cudaStream_t stream) {

@@ -6,7 +6,7 @@
 #include "ops/attention/attention_cuda.cuh"
 #include "ops/attention/hopper_tile.cuh"
 
-enum { CONSUMERS = 2, ROWS = CONSUMERS * 64, STEP = 64, STAGES = 4, ITEM_PLACES = 2 };
+enum { CONSUMERS = 2, ROWS = CONSUMERS * 64, STEP = 64, ITEM_PLACES = 2 };
 
 enum item_kind { OF_KEYS, OF_QUERIES, NO_MORE, OF_BOTH = NO_MORE };
 
@@ -33,32 +33,33 @@ typedef struct gradient_maps {
 
 template <int DIM> struct gradient_storage {
     enum {
+        /* Small heads' own tiles are free again as soon as their rows are in registers; where they
+         * are not, and contexts are short, the next item's must be on their way before. */
+        BUFFERS = DIM == 80 || DIM == 96 ? 2 : 1,
+        STAGES = BUFFERS == 2 ? 3 : 4,
         TILE_BYTES = slab_tile_bytes(ROWS, DIM), /* of K or V, or Q or dO */
         STEP_BYTES = slab_tile_bytes(STEP, DIM), /* of the two others */
-        SECOND_AT = TILE_BYTES,
-        LEFT_AT = 2 * TILE_BYTES,
+        LEFT_AT = 2 * BUFFERS * TILE_BYTES,
         RIGHT_AT = LEFT_AT + STAGES * STEP_BYTES,
         LSE_AT = RIGHT_AT + STAGES * STEP_BYTES,
         MEAN_AT = LSE_AT + STAGES * STEP * 4,
         ITEMS_AT = MEAN_AT + STAGES * STEP * 4,
         BARRIERS_AT = ITEMS_AT + ITEM_PLACES * 32,
-        BYTES = BARRIERS_AT + 8 * (2 + 2 * STAGES + 2 * ITEM_PLACES),
+        /* Barriers, by number. */
+        TILE_FULL = 0,
+        TILE_EMPTY = TILE_FULL + BUFFERS,
+        STEP_FULL = TILE_EMPTY + BUFFERS,
+        STEP_EMPTY = STEP_FULL + STAGES,
+        ITEM_FULL = STEP_EMPTY + STAGES,
+        ITEM_EMPTY = ITEM_FULL + ITEM_PLACES,
+        BARRIERS = ITEM_EMPTY + ITEM_PLACES,
+        BYTES = BARRIERS_AT + 8 * BARRIERS,
         ASKED = BYTES + 1024 /* to begin at a multiple of 1024 */
     };
+    static_assert((int)ASKED <= 227 * 1024, "more than a block can have");
 };
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-
-/* Where the barriers are. */
-enum {
-    TILE_FULL,
-    TILE_EMPTY,
-    STEP_FULL,
-    STEP_EMPTY = STEP_FULL + STAGES,
-    ITEM_FULL = STEP_EMPTY + STAGES,
-    ITEM_EMPTY = ITEM_FULL + ITEM_PLACES,
-    BARRIERS = ITEM_EMPTY + ITEM_PLACES
-};
 
 typedef struct gradient_item {
     int kind;        /* enum item_kind */
@@ -122,9 +123,10 @@ __device__ __forceinline__ void hand_out(const attention_call &call, const gradi
         bool is_last = number >= order.items;
         gradient_item item = find_item(call, order, is_last ? 0 : number);
         item.kind = is_last ? (int)NO_MORE : item.kind;
-        barrier_wait(barriers + 8 * (ITEM_EMPTY + place.stage), place.phase, "a place for an item");
+        barrier_wait(barriers + 8 * (at::ITEM_EMPTY + place.stage), place.phase,
+                     "a place for an item");
         *((gradient_item *)(base + at::ITEMS_AT) + place.stage) = item;
-        barrier_arrive(barriers + 8 * (ITEM_FULL + place.stage));
+        barrier_arrive(barriers + 8 * (at::ITEM_FULL + place.stage));
         step_ring<ITEM_PLACES>(&place);
         if (is_last)
             return;
@@ -139,7 +141,7 @@ __device__ __forceinline__ const gradient_item *wait_for_item(const unsigned cha
     typedef gradient_storage<DIM> at;
     uint32_t barriers = shared_address(base) + at::BARRIERS_AT;
     int place = items % ITEM_PLACES;
-    barrier_wait(barriers + 8 * (ITEM_FULL + place), items / ITEM_PLACES & 1, "an item");
+    barrier_wait(barriers + 8 * (at::ITEM_FULL + place), items / ITEM_PLACES & 1, "an item");
     return (const gradient_item *)(base + at::ITEMS_AT) + place;
 }
 
@@ -166,7 +168,7 @@ __device__ __forceinline__ void produce(const attention_call &call, const row_su
     int items = 0, tiles = 0, steps = 0;
     for (;; items++) {
         gradient_item item = *wait_for_item<DIM>(base, items);
-        barrier_arrive(barriers + 8 * (ITEM_EMPTY + items % ITEM_PLACES));
+        barrier_arrive(barriers + 8 * (at::ITEM_EMPTY + items % ITEM_PLACES));
         if (item.kind == NO_MORE)
             return;
         if (item.steps == 0)
@@ -174,18 +176,20 @@ __device__ __forceinline__ void produce(const attention_call &call, const row_su
         bool is_of_keys = item.kind == OF_KEYS;
         const CUtensorMap *own = is_of_keys ? maps.of_keys : maps.of_queries;
         const CUtensorMap *other = is_of_keys ? maps.of_queries : maps.of_keys;
-        uint32_t full = barriers + 8 * TILE_FULL;
-        barrier_wait(barriers + 8 * TILE_EMPTY, ~tiles & 1, "a free place for the item's tiles");
+        int buffer = tiles % at::BUFFERS;
+        uint32_t to = shared + buffer * 2 * at::TILE_BYTES;
+        uint32_t full = barriers + 8 * (at::TILE_FULL + buffer);
+        barrier_wait(barriers + 8 * (at::TILE_EMPTY + buffer), ~(tiles / at::BUFFERS) & 1,
+                     "a free place for the item's tiles");
         tiles++;
         barrier_expect(full, 2 * at::TILE_BYTES);
-        copy_item_tile<DIM>(shared, &own[0], full, item.first, item.head, item.batch);
-        copy_item_tile<DIM>(shared + at::SECOND_AT, &own[1], full, item.first, item.head,
-                            item.batch);
+        copy_item_tile<DIM>(to, &own[0], full, item.first, item.head, item.batch);
+        copy_item_tile<DIM>(to + at::TILE_BYTES, &own[1], full, item.first, item.head, item.batch);
         int row = item.begin * STEP;
         for (; item.steps > 0; item.steps--, steps++) {
-            int stage = steps % STAGES;
-            full = barriers + 8 * (STEP_FULL + stage);
-            barrier_wait(barriers + 8 * (STEP_EMPTY + stage), ~(steps / STAGES) & 1,
+            int stage = steps % at::STAGES;
+            full = barriers + 8 * (at::STEP_FULL + stage);
+            barrier_wait(barriers + 8 * (at::STEP_EMPTY + stage), ~(steps / at::STAGES) & 1,
                          "a free stage");
             barrier_expect(full, 2 * at::STEP_BYTES + (is_of_keys ? 2 * STEP * 4 : 0));
             copy_tile<STEP, DIM>(shared + at::LEFT_AT + stage * at::STEP_BYTES, &other[0], full,
