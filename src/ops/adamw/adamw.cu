@@ -102,8 +102,8 @@ static __device__ __forceinline__ float joined(uint16_t upper, uint16_t lower) {
 
 /* ---- N elements: what is read, and the update ---- */
 
-/* Within an ulp, as the quotient it is for is within two: a step's last digits. Exact ones take
- * longer than the memory that they wait for. */
+/* Within an ulp, as the quotient it is for is within two: a step's last digits. Exact ones are
+ * branches and calls, which keep the elements of a thread from being computed side by side. */
 static __device__ __forceinline__ float approximate_root(float x) {
     float root;
     asm("sqrt.approx.f32 %0, %1;" : "=f"(root) : "f"(x));
