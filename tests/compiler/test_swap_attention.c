@@ -193,7 +193,7 @@ static void expect_same_numbers(graph *naive, graph *swapped, int64_t layers, in
     assert_true(compared > 1);
     for (int i = 0; i < 2; i++) {
         reference_run_destroy(runs[i]);
-        for (int j = 0; graphs[i]->value_count > j && leaves[i][j]; j++)
+        for (int j = 0; j < graphs[i]->value_count; j++)
             free(leaves[i][j]);
         free(leaves[i]);
         graph_destroy(graphs[i]);
