@@ -20,15 +20,11 @@
 #include "ops/transpose/transpose.h"
 #include "plan/memory_account.h"
 #include "support/device_bench.h"
+#include "support/expect.h"
 #include "support/step_bench.h"
 
 #define GIB ((int64_t)1 << 30)
 #define MIB ((int64_t)1 << 20)
-
-static void expect_ok(dyno_status status) {
-    if (status != DYNO_OK)
-        fail_msg("%s", dyno_error_message());
-}
 
 static step_options draw_options(uint64_t seed, step_mode mode, precision p) {
     draw d = draw_create(seed, 1);

@@ -16,17 +16,13 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "support/device_bench.h"
+#include "support/expect.h"
 #include "support/golden.h"
 #include "support/numbers.h"
 #include "support/operand.h"
 #include "support/step_bench.h"
 #include "train/loss_scale.h"
 #include "train/trainer.h"
-
-static void expect_ok(dyno_status status) {
-    if (status != DYNO_OK)
-        fail_msg("%s", dyno_error_message());
-}
 
 /* ---- against the CPU ---- */
 

@@ -12,14 +12,10 @@
 #include <string.h>
 
 #include "runtime/storage.h"
+#include "support/expect.h"
 #include "support/fake_device.h"
 
 enum { POOL_BYTES = 1 << 26 };
-
-static void expect_ok(dyno_status status) {
-    if (status != DYNO_OK)
-        fail_msg("%s", dyno_error_message());
-}
 
 static void expect_failure(dyno_status status, dyno_status wanted, const char *part) {
     assert_int_equal(status, wanted);

@@ -14,17 +14,13 @@
 #include "base/memory.h"
 #include "model/transformer.h"
 #include "plan/memory_account.h"
+#include "support/expect.h"
 #include "support/numbers.h"
 #include "support/operand.h"
 #include "support/reference_run.h"
 #include "support/small_model.h"
 
 enum { POOL_BYTES = 1 << 26 };
-
-static void expect_ok(dyno_status status) {
-    if (status != DYNO_OK)
-        fail_msg("%s", dyno_error_message());
-}
 
 static int64_t rounded(int64_t bytes) {
     return (bytes + BLOCK_ALIGNMENT - 1) / BLOCK_ALIGNMENT * BLOCK_ALIGNMENT;

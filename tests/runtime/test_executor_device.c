@@ -14,27 +14,12 @@
 #include "base/memory.h"
 #include "measure/timing.h"
 #include "plan/memory_account.h"
+#include "support/expect.h"
 #include "support/fake_device.h"
 #include "support/small_model.h"
 #include "train/attention_plan.h"
 
 enum { POOL_BYTES = 1 << 26, BATCH = 2, CONTEXT = 5, ROWS = BATCH * CONTEXT };
-
-static const model_config tiny = {.name = "tiny",
-                                  .d_model = 16,
-                                  .d_ff = 24,
-                                  .layers = 2,
-                                  .heads = 4,
-                                  .kv_heads = 2,
-                                  .head_dim = 4,
-                                  .vocab = 20,
-                                  .norm_eps = 1e-5,
-                                  .rope_theta = 10000};
-
-static void expect_ok(dyno_status status) {
-    if (status != DYNO_OK)
-        fail_msg("%s", dyno_error_message());
-}
 
 static void expect_failure(dyno_status status, dyno_status wanted, const char *part) {
     assert_int_equal(status, wanted);
@@ -51,7 +36,7 @@ typedef struct bench {
 } bench;
 
 static bench bench_create(device *d, step_pass pass, step_mode mode, precision math) {
-    step_options options = small_model_step(&tiny, BATCH, CONTEXT, pass);
+    step_options options = small_model_step(&small_model_fixed, BATCH, CONTEXT, pass);
     options.pipeline.mode = mode;
     options.pipeline.precision = math;
     bench b = {.d = d};
@@ -59,7 +44,7 @@ static bench bench_create(device *d, step_pass pass, step_mode mode, precision m
     expect_ok(memory_pool_create(d, POOL_BYTES, &b.pool));
     b.shared = storage_create(b.pool);
     expect_ok(executor_create(b.p, b.pool, b.shared, &b.e));
-    small_model_fill(b.e, b.shared, &tiny, 3);
+    small_model_fill(b.e, b.shared, &small_model_fixed, 3);
     return b;
 }
 
@@ -199,7 +184,7 @@ static void what_is_written_during_a_step_is_for_the_next(void **state) {
             expect_ok(executor_start(b.e, NULL));
             assert_true(f->waiting > 0);
             for (int i = 0; i < ROWS; i++)
-                ids[i] = (i + 3 * step) % (int)tiny.vocab;
+                ids[i] = (i + 3 * step) % (int)small_model_fixed.vocab;
             expect_ok(executor_write(a.e, "tokens", ids, sizeof ids));
             expect_ok(executor_write(b.e, "tokens", ids, sizeof ids));
             memset(ids, 0, sizeof ids);
@@ -237,7 +222,7 @@ static void a_device_that_breaks_down_fails_the_step(void **state) {
 
 static void a_plan_for_another_backend_is_refused(void **state) {
     (void)state;
-    plan *p = small_model_plan(&tiny, BATCH, CONTEXT, STEP_FORWARD);
+    plan *p = small_model_plan(&small_model_fixed, BATCH, CONTEXT, STEP_FORWARD);
     p->backend = BACKEND_CUDA;
     memory_pool *pool;
     expect_ok(memory_pool_create(device_cpu(), POOL_BYTES, &pool));
@@ -254,8 +239,8 @@ static void a_plan_for_another_backend_is_refused(void **state) {
 /* Wherever the device has no more, in whichever launch, the next that fits goes on. */
 static void a_device_without_memory_fails_one_cell_and_serves_the_next(void **state) {
     (void)state;
-    plan *large = small_model_plan(&tiny, 20, 20, STEP_FULL);
-    plan *small = small_model_plan(&tiny, 1, 2, STEP_FULL);
+    plan *large = small_model_plan(&small_model_fixed, 20, 20, STEP_FULL);
+    plan *small = small_model_plan(&small_model_fixed, 1, 2, STEP_FULL);
     int64_t needed = memory_account_plan(large).reserved_bytes;
     int failures = 0;
     for (int64_t memory = 4 * FAKE_GRANULARITY; memory < needed; memory += FAKE_GRANULARITY) {
@@ -266,7 +251,7 @@ static void a_device_without_memory_fails_one_cell_and_serves_the_next(void **st
         executor *e;
         dyno_status status = executor_create(large, pool, shared, &e);
         if (status == DYNO_OK) {
-            small_model_fill(e, shared, &tiny, 1);
+            small_model_fill(e, shared, &small_model_fixed, 1);
             status = executor_run(e, NULL, NULL);
             failures++;
         }
@@ -276,7 +261,7 @@ static void a_device_without_memory_fails_one_cell_and_serves_the_next(void **st
         storage_keep_parameters(shared, small);
         memory_pool_trim(pool);
         expect_ok(executor_create(small, pool, shared, &e));
-        small_model_fill(e, shared, &tiny, 1);
+        small_model_fill(e, shared, &small_model_fixed, 1);
         expect_ok(executor_run(e, NULL, NULL));
         executor_destroy(e);
         storage_destroy(shared);

@@ -15,12 +15,8 @@
 #include "ops/kernel.h"
 #include "plan/memory_account.h"
 #include "plan/memory_plan.h"
+#include "support/expect.h"
 #include "support/step_bench.h"
-
-static void expect_ok(dyno_status status) {
-    if (status != DYNO_OK)
-        fail_msg("%s", dyno_error_message());
-}
 
 static step_bench bench_of(uint64_t seed, step_pass pass, bool is_static, bool is_recording) {
     draw d = draw_create(seed, 1);

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "support/emulated_device.h"
+#include "support/expect.h"
 
 enum { RANGE_BYTES = 1 << 30 };
 
@@ -53,11 +54,6 @@ device *device_bench_open(void **state) {
     if (!*state)
         skip();
     return *state;
-}
-
-static void expect_ok(dyno_status status) {
-    if (status != DYNO_OK)
-        fail_msg("%s", dyno_error_message());
 }
 
 void *device_bench_memory(device *d, int64_t bytes) {

@@ -14,6 +14,7 @@
 #include "base/memory.h"
 #include "graph/op.h"
 #include "support/device_bench.h"
+#include "support/expect.h"
 
 enum { ALIGNMENT = 256, GUARD = 256, UNWRITTEN = 0xff, GUARD_BYTE = 0xa5 };
 enum { LARGE_WORKSPACE = 1 << 20 }; /* not worth moving twice for each launch */
@@ -27,11 +28,6 @@ struct device_run {
     int64_t bytes;                 /* that have a copy here; large workspaces lie behind them */
     unsigned char *before, *after; /* the copy */
 };
-
-static void expect_ok(dyno_status status) {
-    if (status != DYNO_OK)
-        fail_msg("%s", dyno_error_message());
-}
 
 static int64_t round_up(int64_t bytes) { return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT; }
 

@@ -5,6 +5,17 @@
 
 #include "train/weights.h"
 
+const model_config small_model_fixed = {.name = "tiny",
+                                        .d_model = 16,
+                                        .d_ff = 24,
+                                        .layers = 2,
+                                        .heads = 4,
+                                        .kv_heads = 2,
+                                        .head_dim = 4,
+                                        .vocab = 20,
+                                        .norm_eps = 1e-5,
+                                        .rope_theta = 10000};
+
 model_config small_model_draw(draw *d) {
     model_config config = {.name = "drawn",
                            .d_ff = 1 + draw_below(d, 40),

@@ -9,6 +9,8 @@
 /* Heads grouped or not, a width that need not be heads times head size, sizes that divide
  * nothing. */
 model_config small_model_draw(draw *d);
+/* One that is always the same: two layers, heads in two groups. */
+extern const model_config small_model_fixed;
 
 /* Its step with everything kept that can be: logits and gradients. */
 step_options small_model_step(const model_config *config, int64_t batch, int64_t context,

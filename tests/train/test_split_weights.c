@@ -15,6 +15,7 @@
 
 #include "base/memory.h"
 #include "compiler/low_copies.h"
+#include "support/expect.h"
 #include "support/small_model.h"
 #include "train/split_weights.h"
 #include "train/trainer.h"
@@ -31,11 +32,6 @@ static const model_config tiny = {.name = "tiny",
                                   .vocab = 150,
                                   .norm_eps = 1e-5,
                                   .rope_theta = 10000};
-
-static void expect_ok(dyno_status status) {
-    if (status != DYNO_OK)
-        fail_msg("%s", dyno_error_message());
-}
 
 static step_options options_of(step_mode mode, precision kind, step_pass pass) {
     step_options options = small_model_step(&tiny, BATCH, CONTEXT, pass);

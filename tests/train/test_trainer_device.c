@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "support/expect.h"
 #include "support/fake_device.h"
 #include "support/scratch.h"
 #include "support/small_model.h"
@@ -20,29 +21,13 @@
 
 enum { POOL_BYTES = 1 << 26, BATCH = 2, CONTEXT = 5, ROWS = BATCH * CONTEXT };
 
-static const model_config tiny = {.name = "tiny",
-                                  .d_model = 16,
-                                  .d_ff = 24,
-                                  .layers = 2,
-                                  .heads = 4,
-                                  .kv_heads = 2,
-                                  .head_dim = 4,
-                                  .vocab = 20,
-                                  .norm_eps = 1e-5,
-                                  .rope_theta = 10000};
-
-static void expect_ok(dyno_status status) {
-    if (status != DYNO_OK)
-        fail_msg("%s", dyno_error_message());
-}
-
 static trainer *make_trainer(device *d, step_mode mode, precision math) {
-    step_options options = small_model_step(&tiny, BATCH, CONTEXT, STEP_FULL);
+    step_options options = small_model_step(&small_model_fixed, BATCH, CONTEXT, STEP_FULL);
     options.pipeline.mode = mode;
     options.pipeline.precision = math;
     trainer *t;
     expect_ok(trainer_create(d, &options, POOL_BYTES, &t));
-    expect_ok(weights_init(trainer_storage(t), &tiny, 5));
+    expect_ok(weights_init(trainer_storage(t), &small_model_fixed, 5));
     return t;
 }
 
@@ -75,13 +60,13 @@ static void training_goes_the_same_way_on_every_device(void **state) {
         float x, y;
         for (int step = 0; step < 6; step++) {
             for (int i = 0; i <= ROWS; i++)
-                ids[i] = (i * 7 + step) % (int)tiny.vocab;
+                ids[i] = (i * 7 + step) % (int)small_model_fixed.vocab;
             expect_ok(trainer_step(a, ids, ids + 1, 1e-2, &x));
             if (step == 0)
                 expect_ok(trainer_give(b, ids, ids + 1));
             expect_ok(trainer_start(b, 1e-2));
             for (int i = 0; i <= ROWS; i++) /* the next step's, while this one runs */
-                ids[i] = (i * 7 + step + 1) % (int)tiny.vocab;
+                ids[i] = (i * 7 + step + 1) % (int)small_model_fixed.vocab;
             expect_ok(trainer_give(b, ids, ids + 1));
             expect_ok(trainer_finish(b, &y));
             assert_true(x == y);
@@ -102,10 +87,10 @@ static void weights_go_to_a_device_and_come_back(void **state) {
     trainer *b = make_trainer(fake_device_base(f), STEP_COMPILED, PRECISION_BF16);
     expect_same_weights(a, b);
     scratch_path path = scratch_join(&made, "model");
-    expect_ok(weights_save(trainer_storage(b), &tiny, path.text));
+    expect_ok(weights_save(trainer_storage(b), &small_model_fixed, path.text));
     trainer *c = make_trainer(device_cpu(), STEP_COMPILED, PRECISION_BF16);
-    expect_ok(weights_init(trainer_storage(c), &tiny, 6));
-    expect_ok(weights_init(trainer_storage(b), &tiny, 7));
+    expect_ok(weights_init(trainer_storage(c), &small_model_fixed, 6));
+    expect_ok(weights_init(trainer_storage(b), &small_model_fixed, 7));
     hf_directory *directory;
     expect_ok(hf_directory_open(path.text, &directory));
     expect_ok(weights_load(trainer_storage(b), directory));

@@ -1,0 +1,228 @@
+/* attention_problem.cuh - problems for attention's CUDA kernels: drawn numbers, operands in any
+ * layout on host and device, and a run of the kernels on them. Part of attention_check.cu. */
+#pragma once
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ops/attention/attention_cuda.cuh"
+#include "ops/attention/hopper_host.cuh"
+
+extern "C" {
+cuda_run dyno_attention_cuda, dyno_attention_gradient_cuda;
+cuda_run dyno_attention_cuda_f32, dyno_attention_gradient_cuda_f32;
+}
+
+/* ---- what the module would give the kernels ---- */
+
+struct attributes {
+    int is_causal;
+    double scale;
+};
+extern "C" int64_t cuda_integer(const cuda_args *args, const char *) {
+    return args->attributes->is_causal;
+}
+extern "C" double cuda_real(const cuda_args *args, const char *) { return args->attributes->scale; }
+
+/* ---- numbers ---- */
+
+static uint64_t random_state = 1;
+static uint32_t next_random(void) {
+    random_state = random_state * 6364136223846793005ull + 1442695040888963407ull;
+    return (uint32_t)(random_state >> 33);
+}
+static double uniform(void) { return (next_random() + 0.5) / 2147483648.0; }
+static int below(int limit) { return (int)(next_random() % (uint32_t)limit); }
+/* Sum of uniforms: normal enough, and fast. */
+static float normal(void) {
+    double sum = -6;
+    for (int i = 0; i < 12; i++)
+        sum += uniform();
+    return (float)sum;
+}
+
+static uint16_t to_low(int type, float x) {
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    if (type == CUDA_DTYPE_BF16)
+        return (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
+    /* Normal f16 only, which is all that is drawn here; below that, zero. */
+    uint32_t sign = bits >> 16 & 0x8000u, magnitude = bits & 0x7fffffffu;
+    if (magnitude < 0x38800000u)
+        return (uint16_t)sign;
+    return (uint16_t)(sign | ((magnitude + 0xfffu + (magnitude >> 13 & 1u) - 0x38000000u) >> 13));
+}
+static float from_low(int type, uint16_t x) {
+    uint32_t bits = (uint32_t)x << 16;
+    float number;
+    if (type == CUDA_DTYPE_F16) {
+        int exponent = x >> 10 & 31, fraction = x & 1023;
+        if (exponent == 31)
+            return fraction ? NAN : x >> 15 ? -INFINITY : INFINITY;
+        float size = exponent ? ldexpf((float)(fraction + 1024), exponent - 25)
+                              : ldexpf((float)fraction, -24);
+        return x >> 15 ? -size : size;
+    }
+    memcpy(&number, &bits, sizeof number);
+    return number;
+}
+static int bytes_of(int type) { return type == CUDA_DTYPE_F32 ? 4 : 2; }
+static float load(int type, const char *at) {
+    float number;
+    uint16_t low;
+    if (type == CUDA_DTYPE_F32) {
+        memcpy(&number, at, 4);
+        return number;
+    }
+    memcpy(&low, at, 2);
+    return from_low(type, low);
+}
+static void store(int type, char *at, float x) {
+    uint16_t low = to_low(type, x);
+    memcpy(at, type == CUDA_DTYPE_F32 ? (void *)&x : (void *)&low, (size_t)bytes_of(type));
+}
+
+/* ---- operands ---- */
+
+static void expect_cuda(cudaError_t status, const char *what) {
+    if (status == cudaSuccess)
+        return;
+    printf("%s: %s\n", what, cudaGetErrorString(status));
+    exit(1);
+}
+
+/* An operand with its memory on both sides. `offset` elements lie before it. */
+typedef struct operand {
+    cuda_tensor t; /* data: on the device */
+    char *host, *device;
+    size_t bytes;
+    int64_t offset;
+} operand;
+
+static operand make_operand(int type, int rank, const int64_t *dim, const int64_t *stride,
+                            int64_t offset) {
+    operand o = {};
+    int64_t last = offset;
+    o.t.type = type;
+    o.t.shape.rank = rank;
+    for (int i = 0; i < rank; i++) {
+        o.t.shape.dim[i] = dim[i];
+        o.t.stride[i] = stride[i];
+        last += (dim[i] - 1) * stride[i];
+    }
+    o.offset = offset;
+    o.bytes = (size_t)(last + 1) * (size_t)bytes_of(type);
+    o.host = (char *)malloc(o.bytes);
+    expect_cuda(cudaMalloc(&o.device, o.bytes), "memory for an operand");
+    o.t.data = o.device + offset * bytes_of(type);
+    memset(o.host, 0xff, o.bytes); /* NaN in every type */
+    return o;
+}
+static void release(operand *o) {
+    free(o->host);
+    cudaFree(o->device);
+}
+static void send(operand *o) { cudaMemcpy(o->device, o->host, o->bytes, cudaMemcpyHostToDevice); }
+static void fetch(operand *o) { cudaMemcpy(o->host, o->device, o->bytes, cudaMemcpyDeviceToHost); }
+
+static char *element(const operand *o, int64_t b, int64_t h, int64_t row, int64_t d) {
+    const int64_t *s = o->t.stride;
+    int64_t at = o->offset + b * s[0] + h * s[1] + row * s[2] + (o->t.shape.rank > 3 ? d : 0);
+    return o->host + at * bytes_of(o->t.type);
+}
+static double number(const operand *o, int64_t b, int64_t h, int64_t row, int64_t d) {
+    return load(o->t.type, element(o, b, h, row, d));
+}
+/* Rows are stretches of one long list of normal numbers: there may be hundreds of millions. */
+static void fill(operand *o, double size) {
+    enum { LIST = 1 << 18, LONGEST = 256 };
+    static char list[LIST * 4];
+    const int64_t *n = o->t.shape.dim;
+    int bytes = bytes_of(o->t.type);
+    for (int i = 0; i < LIST; i++)
+        store(o->t.type, list + i * bytes, (float)(normal() * size));
+    for (int64_t b = 0; b < n[0]; b++)
+        for (int64_t h = 0; h < n[1]; h++)
+            for (int64_t i = 0; i < n[2]; i++)
+                memcpy(element(o, b, h, i, 0), list + below(LIST - LONGEST) * bytes,
+                       (size_t)(n[3] * bytes));
+    send(o);
+}
+
+/* ---- problems ---- */
+
+/* DENSE [B,H,T,S]; TOKENS [B,T,H,S], as the model has them; PADDED: rows apart by an odd number,
+ * beginning at an odd address. */
+enum layout { DENSE, TOKENS, PADDED };
+
+typedef struct problem {
+    int B, H, K, T, T2, S, is_causal, type;
+    enum layout layout;
+    double size; /* of the numbers in Q and K; large ones give large scores */
+} problem;
+
+enum { Q, K, V, O, DO, DQ, DK, DV, OPERANDS };
+
+typedef struct instance {
+    problem p;
+    struct attributes attributes;
+    operand x[OPERANDS], lse;
+    void *workspace;
+} instance;
+
+static operand make_rows(const problem *p, int heads, int rows) {
+    int64_t S = p->S, dim[4] = {p->B, heads, rows, S};
+    int64_t row = p->layout == PADDED ? S + 3 : S;
+    int64_t dense[4] = {heads * rows * row, rows * row, row, 1};
+    int64_t tokens[4] = {rows * heads * S, S, heads * S, 1};
+    return make_operand(p->type, 4, dim, p->layout == TOKENS ? tokens : dense,
+                        p->layout == PADDED ? 1 : 0);
+}
+
+static instance make_instance(const problem *p) {
+    instance in = {};
+    in.p = *p;
+    in.attributes.is_causal = p->is_causal;
+    in.attributes.scale = 1 / sqrt((double)p->S);
+    for (int i = 0; i < OPERANDS; i++) {
+        bool is_of_keys = i == K || i == V || i == DK || i == DV;
+        in.x[i] = make_rows(p, is_of_keys ? p->K : p->H, is_of_keys ? p->T2 : p->T);
+        if (i == O || i >= DQ)
+            send(&in.x[i]);
+        else
+            fill(&in.x[i], i == Q || i == K ? p->size : 1);
+    }
+    int64_t dim[3] = {p->B, p->H, p->T}, stride[3] = {(int64_t)p->H * p->T, p->T, 1};
+    in.lse = make_operand(CUDA_DTYPE_F32, 3, dim, stride, 0);
+    expect_cuda(cudaMalloc(&in.workspace, (size_t)(p->B * p->H) * (size_t)(p->T + 256) * 8),
+                "memory for workspace");
+    return in;
+}
+static void release_instance(instance *in) {
+    for (int i = 0; i < OPERANDS; i++)
+        release(&in->x[i]);
+    release(&in->lse);
+    cudaFree(in->workspace);
+}
+
+static void run_forward(const instance *in, cudaStream_t stream) {
+    cuda_tensor inputs[3] = {in->x[Q].t, in->x[K].t, in->x[V].t};
+    cuda_tensor outputs[2] = {in->x[O].t, in->lse.t};
+    cuda_args args = {3, 2, inputs, outputs, &in->attributes, in->workspace};
+    if (in->p.type == CUDA_DTYPE_F32)
+        dyno_attention_cuda_f32(&args, stream);
+    else
+        dyno_attention_cuda(&args, stream);
+}
+static void run_backward(const instance *in, cudaStream_t stream) {
+    cuda_tensor inputs[6] = {in->x[Q].t, in->x[K].t,  in->x[V].t,
+                             in->x[O].t, in->x[DO].t, in->lse.t};
+    cuda_tensor outputs[3] = {in->x[DQ].t, in->x[DK].t, in->x[DV].t};
+    cuda_args args = {6, 3, inputs, outputs, &in->attributes, in->workspace};
+    if (in->p.type == CUDA_DTYPE_F32)
+        dyno_attention_gradient_cuda_f32(&args, stream);
+    else
+        dyno_attention_gradient_cuda(&args, stream);
+}
