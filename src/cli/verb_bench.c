@@ -1,7 +1,6 @@
 /* verb_bench.c - `dyno bench`: the full grid of models, contexts, warm-ups and passes, timed. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "base/memory.h"
@@ -12,7 +11,6 @@
 #include "cli/progress.h"
 #include "cli/step_flags.h"
 #include "cli/sweep.h"
-#include "compiler/low_copies.h"
 #include "measure/timing.h"
 #include "train/loss_scale.h"
 #include "train/split_weights.h"
@@ -176,19 +174,6 @@ static void show_progress(void *context, int64_t steps_done) {
     progress_update(g->line, g->work_done + g->cell_work * (double)steps_done, g->label);
 }
 
-/* Whether every low copy of the plan is in storage, from a cell that kept it up to date. */
-static bool has_low_copies(const storage *s, const plan *p) {
-    for (int i = 0; i < p->name_count; i++) {
-        const char *name = p->names[i].name;
-        if (strncmp(name, LOW_COPY_PREFIX, strlen(LOW_COPY_PREFIX)) == 0) {
-            tensor there = storage_find_tensor(s, name);
-            if (!there.data || there.type != p->names[i].operand.layout.type)
-                return false;
-        }
-    }
-    return true;
-}
-
 /* Weights are drawn once per model. All else that the cell before left goes back first, so that
  * each cell's memory is its own. */
 static dyno_status prepare_cell(bench_model *m, const plan *p, uint64_t seed, results_cell *cell,
@@ -200,7 +185,7 @@ static dyno_status prepare_cell(bench_model *m, const plan *p, uint64_t seed, re
     storage_keep_parameters(m->shared, p);
     memory_pool_trim(m->pool);
     timing_reset_peak_rss();
-    bool has_copies = has_low_copies(m->shared, p);
+    bool has_copies = weights_have_copies(m->shared, p);
     int64_t begin = clock_now_ns();
     dyno_status status = executor_create(p, m->pool, m->shared, out);
     cell_set_metric(cell, "setup_ns", "ns", clock_now_ns() - begin);

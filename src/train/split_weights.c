@@ -110,6 +110,18 @@ bool weight_has_copy(const storage *s, const model_parameter *parameter) {
     return has(s, parameter->name) && has(s, label(LOW_COPY_PREFIX, parameter).text);
 }
 
+bool weights_have_copies(const storage *s, const plan *p) {
+    for (int i = 0; i < p->name_count; i++) {
+        const char *name = p->names[i].name;
+        if (strncmp(name, LOW_COPY_PREFIX, strlen(LOW_COPY_PREFIX)) == 0) {
+            tensor there = storage_find_tensor(s, name);
+            if (!there.data || there.type != p->names[i].operand.layout.type)
+                return false;
+        }
+    }
+    return true;
+}
+
 /* ---- from plan to plan ---- */
 
 struct held_weights {

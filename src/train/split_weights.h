@@ -19,6 +19,9 @@ NODISCARD dyno_status weight_write(storage *s, const model_parameter *parameter,
 /* Whether it is there whole, with a low copy beside it that may have to be filled. */
 bool weight_has_copy(const storage *s, const model_parameter *parameter);
 
+/* Whether every low copy that the plan wants is there, in its type: none has to be filled. */
+bool weights_have_copies(const storage *s, const plan *p);
+
 /* Weights between two plans that share a storage and keep them differently. */
 typedef struct held_weights held_weights;
 
