@@ -84,10 +84,14 @@ static bool is_too_long(const attention_sweep *s, results_cell *cell, double run
     if (limit == 0 || needed <= limit)
         return false;
     text reason = {0};
-    text_format(&reason, "would take about %s: %lld runs of %s, ", units_duration(needed).text,
-                (long long)(flags_integer(s->given, "warmup") + expect_reps(s, run_seconds)),
-                units_duration(run_seconds).text);
-    text_format(&reason, "%s; --seconds-per-cell allows %s", how_known, units_duration(limit).text);
+    text_format(&reason, "would take about %s: %lld runs of ", units_duration(needed).text,
+                (long long)(flags_integer(s->given, "warmup") + expect_reps(s, run_seconds)));
+    if (run_seconds < 1)
+        text_format(&reason, "%.3f ms", run_seconds * 1e3);
+    else
+        text_append(&reason, units_duration(run_seconds).text);
+    text_format(&reason, ", %s; --seconds-per-cell allows %s", how_known,
+                units_duration(limit).text);
     cell_set_status(cell, RESULTS_SKIP, text_string(&reason));
     cell_set_metric_real(cell, "estimated_s", "s", needed);
     text_release(&reason);

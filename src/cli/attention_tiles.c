@@ -1,4 +1,5 @@
-/* attention_tiles.c - the tiles of `dyno attention`: what was asked for, all there are, the best. */
+/* attention_tiles.c - the tiles of `dyno attention`: what was asked for, all there are, the best.
+ */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -26,10 +27,11 @@ static dyno_status parse_tiles(const char *from, kernel_tile *forward, kernel_ti
         *backward = *forward;
     if (is_good)
         return DYNO_OK;
-    return dyno_fail(DYNO_INVALID,
-                     "--tiles: '%s' is no tile; write auto, all, queries x keys as 64x128, or those "
-                     "of forward and backward as 128x128/64x64, each from 1 to 65536",
-                     from);
+    return dyno_fail(
+        DYNO_INVALID,
+        "--tiles: '%s' is no tile; write auto, all, queries x keys as 64x128, or those "
+        "of forward and backward as 128x128/64x64, each from 1 to 65536",
+        from);
 }
 
 dyno_status attention_tiles_check(const char *tiles) {

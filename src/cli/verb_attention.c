@@ -155,8 +155,8 @@ static char **expand(const flags *given, int argc, char **argv, text *joined, in
     for (int p = 0; p < 2; p++)
         for (int i = 0; i < MOST_PRESET_FLAGS && both[p]->flags[i].flag; i++) {
             const char *flag = both[p]->flags[i].flag;
-            bool is_tuned =
-                p == 1 && both[0] == &tune && (strcmp(flag, "impl") == 0 || strcmp(flag, "mode") == 0);
+            bool is_tuned = p == 1 && both[0] == &tune &&
+                            (strcmp(flag, "impl") == 0 || strcmp(flag, "mode") == 0);
             if (is_overridden(given, flag) || is_tuned)
                 continue;
             starts[added++] = joined->length;
@@ -194,7 +194,8 @@ static dyno_status add_rows(attention_sweep *s, attention_point at, int *groups)
         tile_count = 1;
     }
     bool has_forward = list_has(s->given, "pass", "forward");
-    bool has_backward = list_has(s->given, "pass", "backward") || list_has(s->given, "pass", "both");
+    bool has_backward =
+        list_has(s->given, "pass", "backward") || list_has(s->given, "pass", "both");
     for (int i = 0; i < impl_count; i++)
         for (int way = 0; way < mode_count * precision_count; way++) {
             RETURN_IF_FAILED(

@@ -120,7 +120,8 @@ static double row_tflops(const row *r, int which) {
 
 /* How many times as fast as the run's first way to compute the same. */
 static double row_speedup(const attention_view *view, const row *r, int which) {
-    static const char *const except[] = {"pass", "reps", "impl", "mode", "tile", "tiles_used", NULL};
+    static const char *const except[] = {"pass", "reps",       "impl", "mode",
+                                         "tile", "tiles_used", NULL};
     static const char *const ways[] = {"impl", "mode"};
     const results_cell *first = any_cell(&view->rows[0]), *cell = any_cell(r);
     for (int64_t i = 0; i < view->row_count; i++) {
@@ -346,8 +347,8 @@ static void note_growth(const attention_view *view, const row *first) {
         static const struct {
             const char *name, *before;
             bool only_if_varied;
-        } parts[] = {{"impl", "", false},          {"mode", " ", false},
-                     {"math", " ", true},          {"tile", ", tile ", true},
+        } parts[] = {{"impl", "", false},           {"mode", " ", false},
+                     {"math", " ", true},           {"tile", ", tile ", true},
                      {"causal", ", causal ", true}, {"head_dim", ", head size ", false}};
         text curve = {0};
         for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
@@ -385,9 +386,9 @@ static void find_tiles(attention_view *view) {
         view->has_tiles = view->has_tiles || tile;
         for (int64_t j = 0; j < i && tile && !view->has_tile_choice; j++) {
             const results_cell *other = any_cell(&view->rows[j]);
-            view->has_tile_choice = cell_find_parameter(other, "tile") &&
-                                    cells_agree(cell, other, except) &&
-                                    !view_values_are_equal(tile, cell_find_parameter(other, "tile"));
+            view->has_tile_choice =
+                cell_find_parameter(other, "tile") && cells_agree(cell, other, except) &&
+                !view_values_are_equal(tile, cell_find_parameter(other, "tile"));
         }
     }
 }

@@ -19,8 +19,9 @@ typedef struct executor executor;
 
 /* The total by the host's clock, from the start until everything is done; phases by the device's.
  * Phases and `together_ns` add up to the total: what the host takes before and after, outside_ns
- * where it is known, is in the last. Phases that do not occur take no time. Where phases take turns too often in a step that is
- * replayed, only the first has a time of its own, and all others have together_ns. */
+ * where it is known, is in the last. Phases that do not occur take no time. Where phases take turns
+ * too often in a step that is replayed, only the first has a time of its own, and all others have
+ * together_ns. */
 typedef struct step_times {
     int64_t total_ns;
     int64_t phase_ns[PHASE_COUNT];

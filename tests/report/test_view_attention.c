@@ -106,7 +106,8 @@ static void the_fastest_tile_is_marked(void **state) {
     for (int64_t seq = 10; seq <= 20; seq *= 2)
         for (int i = 0; i < 2; i++) {
             results_cell *forward = add_cell(run, "compiled", seq, "forward", 10 + 5 * i, 0);
-            results_cell *whole = add_cell(run, "compiled", seq, "forward+backward", 50, 20 - 5 * i);
+            results_cell *whole =
+                add_cell(run, "compiled", seq, "forward+backward", 50, 20 - 5 * i);
             results_cell *both[] = {forward, whole};
             for (int c = 0; c < 2; c++) {
                 cell_set_text(both[c], "causal", "yes");

@@ -32,8 +32,8 @@ const char *attention_reject_avx512(const kernel_args *args) {
 
 int attention_list_panels(const kernel_args *args, int most_queries, kernel_tile *out) {
     enum { MOST = 4 };
-    int most_keys = (int)attention_tile_keys(
-        attention_round_up(args->inputs[ATTENTION_Q].shape.dim[3], LANES));
+    int most_keys =
+        (int)attention_tile_keys(attention_round_up(args->inputs[ATTENTION_Q].shape.dim[3], LANES));
     int queries[MOST], keys[MOST], query_count = 0, key_count = 0;
     for (int q = most_queries; q >= PANEL && query_count < MOST; q /= 2)
         queries[query_count++] = q;

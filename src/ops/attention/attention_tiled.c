@@ -132,7 +132,8 @@ static void attend(const work *w, const query_tile *t) {
         int64_t count = smaller(w->keys, end - first);
         load_keys_transposed(&in[ATTENTION_K], t->b, kv, first, count, k);
         load_rows(&in[ATTENTION_V], t->b, kv, first, count, v);
-        multiply_keys(t->count, width, count, (const float(*)[WIDTH])q, (const float(*)[KEYS])k, scores);
+        multiply_keys(t->count, width, count, (const float(*)[WIDTH])q, (const float(*)[KEYS])k,
+                      scores);
         for (int64_t i = 0; i < t->count; i++) {
             int64_t seen = smaller(count, attention_visible_keys(p, t->first + i) - first);
             if (seen <= 0)
