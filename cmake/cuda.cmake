@@ -40,6 +40,7 @@ set(CUDA_MODULE_COPIES
   src/tensor/attributes.c src/tensor/dtype.c src/tensor/role.c src/tensor/shape.c
   src/tensor/tensor.c
   src/plan/hazards.c
+  src/profile/activity.c
   src/ops/matmul/matmul_strided.c
   src/runtime/cuda_library.c src/runtime/nvrtc.c src/runtime/product_problem.c
   src/runtime/tuning_cache.c)
