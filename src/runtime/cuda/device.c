@@ -257,6 +257,6 @@ __attribute__((visibility("default"))) cuda_module_function dyno_cuda_module;
 const cuda_module *dyno_cuda_module(const cuda_host *host) {
     if (host->abi != CUDA_MODULE_ABI || strcmp(host->version, DYNO_VERSION) != 0)
         return NULL;
-    cuda_status_set_host(host);
+    status_tell(host->fail);
     return &MODULE;
 }
