@@ -199,8 +199,7 @@ static dyno_status check_stop(const timing_options *options, int64_t done, int64
 
 static dyno_status trace_steps(executor *e, const plan *p, const timing_options *options,
                                results_cell *cell, traced_step *traced) {
-    int64_t steps = options->steps, total_ns = 0;
-    double in_launches_ns = 0;
+    int64_t steps = options->steps, total_ns = 0, in_launches_ns = 0;
     trace *t = trace_create(p->launch_count);
     dyno_status status = DYNO_OK;
     for (int64_t step = 0; step < steps && status == DYNO_OK; step++) {
@@ -210,16 +209,18 @@ static dyno_status trace_steps(executor *e, const plan *p, const timing_options 
         if (status != DYNO_OK)
             break;
         total_ns += t->step_end_ns - t->step_begin_ns;
-        for (int i = 0; i < p->launch_count; i++)
-            traced->time_ns[i] += (double)(t->end_ns[i] - t->begin_ns[i]) / (double)steps;
+        for (int i = 0; i < p->launch_count; i++) {
+            traced->time_ns[i] += (double)(t->end_ns[i] - t->begin_ns[i]);
+            in_launches_ns += t->end_ns[i] - t->begin_ns[i];
+        }
     }
     trace_destroy(t);
     RETURN_IF_FAILED(status);
     for (int i = 0; i < p->launch_count; i++)
-        in_launches_ns += traced->time_ns[i];
+        traced->time_ns[i] /= (double)steps;
     traced->step_ns = (double)total_ns / (double)steps;
     cell_set_metric(cell, "traced_step_ns", "ns", total_ns / steps);
-    cell_set_metric(cell, "in_launches_ns", "ns", (int64_t)in_launches_ns);
+    cell_set_metric(cell, "in_launches_ns", "ns", in_launches_ns / steps);
     return DYNO_OK;
 }
 
