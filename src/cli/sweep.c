@@ -18,6 +18,7 @@ dyno_status sweep_prepare(sweep *s, const flags *given) {
     if (flags_text(given, "out"))
         RETURN_IF_FAILED(file_make_output_directory(flags_text(given, "out")));
     RETURN_IF_FAILED(device_open(flags_text(given, "device"), &s->device));
+    s->tiles = device_tiles_create(s->device);
     s->memory_limit = flags_is_set(given, "memory")
                           ? flags_bytes(given, "memory")
                           : s->device->functions->available_bytes(s->device);
@@ -69,6 +70,8 @@ dyno_status sweep_finish(sweep *s, dyno_status status) {
     }
     results_destroy(s->run);
     s->run = NULL;
+    device_tiles_destroy(s->tiles);
+    s->tiles = NULL;
     device_close(s->device);
     s->device = NULL;
     return status;

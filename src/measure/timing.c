@@ -4,8 +4,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "plan/scope.h"
+
+/* Without what the host takes before and after, which is in the last phase. */
+static step_times without_host(const plan *p, step_times times) {
+    if (p->launch_count) {
+        times.total_ns -= times.outside_ns;
+        times.phase_ns[p->launches[p->launch_count - 1].phase] -= times.outside_ns;
+    }
+    return times;
+}
 
 static void add_step(results_cell *cell, const plan *p, const step_times *times) {
     char together[64] = "";
@@ -36,12 +46,51 @@ dyno_status timing_run(executor *e, const plan *p, const timing_options *options
         RETURN_IF_FAILED(executor_run(e, NULL, &times));
         if (!cell_find_metric(cell, "first_step_ns"))
             cell_set_metric(cell, "first_step_ns", "ns", times.total_ns);
+        if (options->by_marks)
+            times = without_host(p, times);
         if (i < options->warmup)
             cell_add_sample(cell, "warmup", "ns", times.total_ns);
         else
             add_step(cell, p, &times);
         if (options->on_step)
             options->on_step(options->context, i + 1);
+    }
+    return DYNO_OK;
+}
+
+/* Steps done before, beside what timing_run counts. */
+typedef struct counting {
+    const timing_options *options;
+    int64_t before;
+} counting;
+
+static void count_step(void *context, int64_t steps_done) {
+    const counting *c = context;
+    if (c->options->on_step)
+        c->options->on_step(c->options->context, c->before + steps_done);
+}
+
+dyno_status timing_run_for(executor *e, const plan *p, const timing_options *options,
+                           const timing_span *span, results_cell *cell) {
+    counting count = {.options = options};
+    timing_options part = *options;
+    part.on_step = count_step;
+    part.context = &count;
+    part.steps = 0;
+    RETURN_IF_FAILED(timing_run(e, p, &part, cell));
+    count.before = options->warmup;
+    part.warmup = 0;
+    part.steps = 1;
+    int64_t until = clock_now_ns() + (int64_t)(span->seconds * 1e9);
+    for (int64_t reps = 0; reps < span->most; reps++) {
+        if (reps >= span->least && clock_now_ns() >= until)
+            break;
+        if (options->should_stop && options->should_stop())
+            return dyno_fail(DYNO_INTERRUPTED, "interrupted after %lld timed repetitions",
+                             (long long)reps);
+        RETURN_IF_FAILED(timing_run(e, p, &part, cell));
+        count.before++;
+        cell_set_integer(cell, "reps", reps + 1);
     }
     return DYNO_OK;
 }
@@ -105,6 +154,16 @@ static void write_breakdown(results_cell *cell, const char *name, const char *ke
     free(all->items);
 }
 
+/* "attention_avx512 64x128": with the tile, where it is not the kernel's own. */
+static scope_text name_launch(const plan_launch *l) {
+    scope_text name;
+    kernel_tile tile = kernel_tile_asked(&l->attributes);
+    snprintf(name.text, sizeof name.text, "%s%s%s", l->kernel_name,
+             kernel_tile_is_open(tile) ? "" : " ",
+             kernel_tile_is_open(tile) ? "" : kernel_tile_format(tile).text);
+    return name;
+}
+
 static void write_breakdowns(const plan *p, const traced_step *traced, results_cell *cell) {
     enum { TABLES = 4 };
     static const char *const NAMES[TABLES] = {"by_class", "by_kernel", "by_phase", "by_scope"};
@@ -113,7 +172,8 @@ static void write_breakdowns(const plan *p, const traced_step *traced, results_c
     for (int i = 0; i < p->launch_count; i++) {
         const plan_launch *l = &p->launches[i];
         scope_text scope = scope_fold_layers(p->scopes[l->scope]);
-        const char *keys[TABLES] = {l->class_name, l->kernel_name, phase_name(l->phase),
+        scope_text kernel_name = name_launch(l);
+        const char *keys[TABLES] = {l->class_name, kernel_name.text, phase_name(l->phase),
                                     scope.text};
         for (int j = 0; j < TABLES; j++) {
             share *s = find_share(&all[j], keys[j]);

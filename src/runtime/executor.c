@@ -354,6 +354,8 @@ static step_times read_times(const executor *e, int64_t total_ns) {
         times.together_ns = rest;
     else
         times.phase_ns[told ? e->stretches[told - 1].phase : PHASE_FORWARD] += rest;
+    if (told == e->stretch_count)
+        times.outside_ns = rest;
     return times;
 }
 

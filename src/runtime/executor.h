@@ -19,13 +19,15 @@
 typedef struct executor executor;
 
 /* The total by the host's clock, from the start until everything is done; phases by the device's.
- * Phases and `together_ns` add up to the total: what the host takes before and after is in the
- * last. Phases that do not occur take no time. Where phases take turns too often in a step that is
- * replayed, only the first has a time of its own, and all others have together_ns. */
+ * Phases and `together_ns` add up to the total: what the host takes before and after, outside_ns
+ * where it is known, is in the last. Phases that do not occur take no time. Where phases take turns
+ * too often in a step that is replayed, only the first has a time of its own, and all others have
+ * together_ns. */
 typedef struct step_times {
     int64_t total_ns;
     int64_t phase_ns[PHASE_COUNT];
     int64_t together_ns;
+    int64_t outside_ns; /* of the total: before the first launch begins and after the last ends */
 } step_times;
 
 /* Borrows plan, pool and storage, which must outlive it. Adds to the storage what the plan needs

@@ -236,6 +236,7 @@ const device_functions cuda_device_functions = {.close = close_device,
                                                 .program_create = cuda_program_create,
                                                 .program_destroy = cuda_program_destroy,
                                                 .launch = cuda_program_launch,
+                                                .tiles = cuda_kernel_tiles,
                                                 .capture = cuda_program_capture,
                                                 .replay = cuda_program_replay,
                                                 .mark = cuda_mark,
@@ -256,6 +257,6 @@ __attribute__((visibility("default"))) cuda_module_function dyno_cuda_module;
 const cuda_module *dyno_cuda_module(const cuda_host *host) {
     if (host->abi != CUDA_MODULE_ABI || strcmp(host->version, DYNO_VERSION) != 0)
         return NULL;
-    cuda_status_set_host(host);
+    status_tell(host->fail);
     return &MODULE;
 }
