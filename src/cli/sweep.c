@@ -131,8 +131,10 @@ dyno_status sweep_settle(results_cell *cell, dyno_status status) {
         cell_set_status(cell, RESULTS_OK, "");
     else if (status == DYNO_OUT_OF_MEMORY)
         cell_set_status(cell, RESULTS_OOM, dyno_error_message());
-    else
-        cell_set_status(cell, status == DYNO_INTERRUPTED ? RESULTS_INCOMPLETE : RESULTS_FAILED,
+    else /* records that were lost (DYNO_CORRUPT): what is there is not all of it */
+        cell_set_status(cell,
+                        status == DYNO_INTERRUPTED || status == DYNO_CORRUPT ? RESULTS_INCOMPLETE
+                                                                             : RESULTS_FAILED,
                         dyno_error_message());
     return status == DYNO_INTERRUPTED ? status : DYNO_OK;
 }

@@ -124,7 +124,9 @@ static dyno_status run_loss_head(graph *g, const pipeline_options *options) {
 static dyno_status run_rematerialize(graph *g, const pipeline_options *options) {
     if (options->mode != STEP_COMPILED || options->pass == STEP_FORWARD)
         return DYNO_OK;
-    return rematerialize_apply(g);
+    /* A block that runs again starts from its own input. */
+    enum { BLOCKS = 2 };
+    return rematerialize_apply(g, options->recompute.mode == RECOMPUTE_NONE ? BLOCKS : 1);
 }
 
 static dyno_status run_recompute(graph *g, const pipeline_options *options) {

@@ -39,8 +39,16 @@ NODISCARD dyno_status timing_run_for(executor *e, const plan *p, const timing_op
 
 /* Adds the breakdowns "by_class", "by_kernel", "by_phase" and "by_scope" of an average step over
  * options->steps traced ones. Each sums to the traced step: what lies between launches has a row of
- * its own. The metric traced_step_ns is that step's length, to be held against the untraced ones;
- * in_launches_ns what of it launches were running. */
+ * its own. The metric traced_step_ns is that step's length, to be held against the untraced ones.
+ *
+ * Where the device keeps records of its own, steps are run as ever and told from those: the step is
+ * device_span_ns, from its first launch's begin to its last one's end, of which device_busy_ns
+ * anything ran; the column "running" is how long launches ran, "time" the same with each moment
+ * divided among those that ran in it. between_steps_ns lie between two steps. When records were
+ * lost, this is DYNO_CORRUPT, and no breakdown is there.
+ *
+ * Elsewhere launches are run one by one with marks around each; in_launches_ns is what of the
+ * traced step they were running. */
 NODISCARD dyno_status timing_break_down(executor *e, const plan *p, const timing_options *options,
                                         results_cell *cell);
 

@@ -45,8 +45,8 @@ typedef struct kernel {
     int (*tiles)(const kernel_args *args, kernel_tile *out);
     /* Outputs may have any strides, 1 in the last dimension. */
     bool writes_strided;
-    /* Output 0 may lie where input 0 does, element by element. */
-    bool overwrites_input;
+    /* 1 + the output that may lie where input 0 does, element by element; 0 when none may. */
+    int overwrites_input;
     bool is_tiled; /* whether tiles may be asked for */
 } kernel;
 

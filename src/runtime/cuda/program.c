@@ -9,6 +9,7 @@
 #include "runtime/cuda/cuda_status.h"
 #include "runtime/cuda/driver.h"
 #include "runtime/cuda/kernel_list.h"
+#include "runtime/cuda/observe.h"
 #include "runtime/nvrtc.h"
 
 #define DECLARE(name) cuda_run dyno_##name;
@@ -228,7 +229,9 @@ void program_rehearse(program *r, const kernel_args *args) {
 
 void cuda_program_launch(program *r, int index, const kernel_args *args) {
     cuda_device *d = cuda_device_use(&r->device->base);
+    cuda_observe_launch_begin(index);
     program_enqueue(r, index, args, d->stream);
+    cuda_observe_launch_end();
 }
 
 void cuda_program_replay(program *r) {
