@@ -1,0 +1,330 @@
+/* attention_pairs.c - the algorithm of attention_tiled.c for bf16, in products of pairs.
+ *
+ * First all keys and values are packed, once, into the workspace: K as it lies and V transposed, a
+ * tile of keys at a time. Then up to four panels of 32 queries go over the tiles together:
+ *   S^T = K Q^T                 P^T = 2^(c S^T - c largest), c = scale log2(e)
+ *   O^T = O^T shrink + V^T P^T
+ * P is rounded to bf16 for the second product and not for the sum of a row, as others do.
+ *
+ * Workspace, for each key/value head and tile: K [keys][depth], V^T [depth][keys], whether V has
+ * infinities or NaNs. */
+#include "ops/attention/attention_pairs.h"
+
+#include <math.h>
+
+#include "base/threads.h"
+#include "ops/scalar_math.h"
+
+const char *attention_reject_pairs(const kernel_args *args, gemm_method method) {
+    if (args->inputs[ATTENTION_Q].type != DTYPE_BF16)
+        return "takes bf16";
+    gemm_problem like = {.m = 1,
+                         .n = 1,
+                         .k = 1,
+                         .a = {.type = DTYPE_BF16},
+                         .b = {.type = DTYPE_BF16},
+                         .c_type = DTYPE_F32};
+    const char *why = gemm_reject(method, &like);
+    if (!why)
+        why = gemm_pass_over(method);
+    if (!why && !(attribute_real(args->attributes, "scale") > 0))
+        why = "the scale must be above 0";
+    return why ? why : attention_reject_layout(args);
+}
+
+#if defined(__x86_64__)
+
+enum { MOST_PANELS = 4 }; /* of queries that go together; half as many of large heads */
+
+typedef struct work {
+    const kernel_args *args;
+    const gemm_engine *engine;
+    attention_problem p;
+    int64_t depth; /* the head size, rounded up */
+    int64_t tile_keys, tiles, panels, query_tiles;
+    uint16_t *keys, *values;
+    unsigned char *is_wild;
+} work;
+
+static int64_t tile_count(const work *w) { return w->p.batch * w->p.kv_heads * w->tiles; }
+
+static work describe(const kernel_args *args, const gemm_engine *engine) {
+    work w = {.args = args, .engine = engine, .p = attention_describe(args)};
+    w.depth = attention_round_up(w.p.head_dim, PAIRS_DEPTH);
+    w.tile_keys = pairs_tile_keys(w.depth);
+    w.tiles = (w.p.keys + w.tile_keys - 1) / w.tile_keys;
+    w.panels = w.depth > 128 ? MOST_PANELS / 2 : MOST_PANELS;
+    w.query_tiles = (w.p.queries + w.panels * PANEL - 1) / (w.panels * PANEL);
+    if (args->workspace) {
+        int64_t packed = tile_count(&w) * w.tile_keys * w.depth;
+        w.keys = pairs_aligned(args->workspace);
+        w.values = w.keys + packed;
+        w.is_wild = (unsigned char *)(w.values + packed);
+    }
+    return w;
+}
+
+static size_t workspace_bytes(const kernel_args *args) {
+    work w = describe(args, NULL);
+    size_t packed = (size_t)(tile_count(&w) * w.tile_keys * w.depth) * sizeof *w.keys;
+    return PAIRS_ALIGNMENT + 2 * packed + (size_t)tile_count(&w);
+}
+
+static void pack_tiles(void *context, int64_t begin, int64_t end) {
+    const work *w = context;
+    const tensor *k = &w->args->inputs[ATTENTION_K], *v = &w->args->inputs[ATTENTION_V];
+    for (int64_t tile = begin; tile < end; tile++) {
+        int64_t head = tile / w->tiles, first = tile % w->tiles * w->tile_keys;
+        int64_t b = head / w->p.kv_heads, kv = head % w->p.kv_heads;
+        int64_t count = attention_smaller(w->tile_keys, w->p.keys - first);
+        gemm_lines keys = pairs_rows(k, b, kv, first), values = pairs_columns(v, b, kv, first);
+        int64_t at = tile * w->tile_keys * w->depth;
+        gemm_pack_pairs_a(&keys, count, w->p.head_dim, w->keys + at);
+        gemm_pack_pairs_a(&values, w->p.head_dim, count, w->values + at);
+        w->is_wild[tile] = pairs_are_wild(v, b, kv, first, count);
+    }
+}
+
+/* A panel's queries and what is known of them so far. */
+typedef struct panel {
+    const uint16_t *q; /* B' [depth][32] */
+    float *o;          /* [depth][32], columns as pairs_query says */
+    float *largest, *sum;
+    int64_t query;
+} panel;
+
+/* A tile of keys as a panel sees it. */
+typedef struct view {
+    int64_t b, kv, first, count;
+    int64_t rows;  /* that some query sees, in whole strips */
+    int64_t clear; /* that all see, from the first */
+    const uint16_t *k, *v;
+    bool is_wild;
+} view;
+
+LANES_INLINE void hide_scores(const work *w, const panel *at, const view *t, float *s) {
+    __m512i limit[2];
+    panel_limits(&w->p, at->query, t->first, limit);
+    for (int64_t j = t->clear; j < t->rows; j++)
+        for (int i = 0; i < 2; i++)
+            _mm512_mask_storeu_ps(s + j * PANEL + i * LANES, ~lanes_that_see(limit[i], j),
+                                  _mm512_set1_ps(-INFINITY));
+}
+
+/* The largest scores so far. */
+LANES_INLINE void join_largest(const panel *at, const float *s, int64_t rows, __m512 largest[2]) {
+    __m512 top[4][2];
+    for (int r = 0; r < 4; r++)
+        for (int i = 0; i < 2; i++)
+            top[r][i] = _mm512_loadu_ps(at->largest + i * LANES);
+    for (int64_t j = 0; j < rows; j += 4)
+        for (int r = 0; r < 4; r++)
+            for (int i = 0; i < 2; i++)
+                top[r][i] =
+                    _mm512_max_ps(top[r][i], _mm512_loadu_ps(s + (j + r) * PANEL + i * LANES));
+    for (int i = 0; i < 2; i++)
+        largest[i] =
+            _mm512_max_ps(_mm512_max_ps(top[0][i], top[1][i]), _mm512_max_ps(top[2][i], top[3][i]));
+}
+
+/* Scores to P, a strip of B'; the panel's sums take it in. Gives how sums so far shrink. */
+PAIRS_INLINE void take_scores(const work *w, const panel *at, const float *s, int64_t rows,
+                              uint16_t *p, __m512 shrink[2]) {
+    const __m512 factor = _mm512_set1_ps(w->p.scale * LOG2_E);
+    __m512 largest[2], reference[2], total[2][2];
+    join_largest(at, s, rows, largest);
+    for (int i = 0; i < 2; i++) {
+        /* While all scores are -infinity, any finite reference keeps them out of the sums. */
+        __mmask16 is_none = _mm512_cmp_ps_mask(largest[i], _mm512_set1_ps(-INFINITY), _CMP_EQ_OQ);
+        reference[i] =
+            _mm512_mul_ps(factor, _mm512_mask_mov_ps(largest[i], is_none, _mm512_setzero_ps()));
+        __m512 before = _mm512_loadu_ps(at->largest + i * LANES);
+        shrink[i] = exp2_lanes(_mm512_fmsub_ps(before, factor, reference[i]));
+        /* Exactly 1 where nothing changes, which the product's rounding may miss. */
+        shrink[i] = _mm512_mask_mov_ps(
+            shrink[i], _mm512_cmp_ps_mask(before, largest[i], _CMP_EQ_OQ) & (__mmask16)~is_none,
+            _mm512_set1_ps(1));
+        _mm512_storeu_ps(at->largest + i * LANES, largest[i]);
+        total[0][i] = total[1][i] = _mm512_setzero_ps();
+    }
+    for (int64_t j = 0; j < rows; j += 2) {
+        pairs_of_rows x;
+        for (int r = 0; r < 2; r++) {
+            __m512 e[2];
+            for (int i = 0; i < 2; i++) {
+                e[i] = _mm512_loadu_ps(s + (j + r) * PANEL + i * LANES);
+                e[i] = exp2_lanes_rough(_mm512_fmsub_ps(e[i], factor, reference[i]));
+                total[r][i] = _mm512_add_ps(total[r][i], e[i]);
+            }
+            x.row[r] = pairs_round(e[0], e[1]);
+        }
+        pairs_interleave(&x);
+        uint16_t *to = p + pairs_b_at(0, j);
+        _mm512_store_si512((void *)to, x.half[0]);
+        _mm512_store_si512((void *)(to + PAIRS_TILE), x.half[1]);
+    }
+    for (int i = 0; i < 2; i++) {
+        float *sum = at->sum + i * LANES;
+        _mm512_storeu_ps(sum, _mm512_fmadd_ps(_mm512_loadu_ps(sum), shrink[i],
+                                              _mm512_add_ps(total[0][i], total[1][i])));
+    }
+}
+
+LANES_INLINE void shrink_values(const work *w, float *o, const __m512 shrink[2]) {
+    int32_t query[PANEL];
+    __m512 factor[2];
+    for (int c = 0; c < PANEL; c++)
+        query[c] = (int32_t)pairs_query(c);
+    for (int i = 0; i < 2; i++)
+        factor[i] =
+            _mm512_permutex2var_ps(shrink[0], _mm512_loadu_si512(query + i * LANES), shrink[1]);
+    for (int64_t d = 0; d < w->p.head_dim; d++)
+        for (int i = 0; i < 2; i++) {
+            float *x = o + d * PANEL + i * LANES;
+            _mm512_storeu_ps(x, _mm512_mul_ps(factor[i], _mm512_loadu_ps(x)));
+        }
+}
+
+/* What a product would do, without the hidden values: one of them is no number. */
+static void add_visible_values(const work *w, const panel *at, const view *t, const uint16_t *p) {
+    float v[ATTENTION_MAX_HEAD_DIM];
+    for (int64_t j = 0; j < t->count; j++) {
+        attention_load_row(&w->args->inputs[ATTENTION_V], t->b, t->kv, t->first + j, v);
+        for (int64_t c = 0; c < PANEL; c++) {
+            int64_t query = at->query + pairs_query(c);
+            if (query >= w->p.queries || attention_visible_keys(&w->p, query) <= t->first + j)
+                continue;
+            float weight = pairs_float(p[pairs_b_at(c, j)]);
+            for (int64_t d = 0; d < w->p.head_dim; d++)
+                at->o[d * PANEL + c] += weight * v[d];
+        }
+    }
+}
+
+PAIRS_TARGET static void attend_keys(const work *w, const panel *at, const view *t, float *s,
+                                     uint16_t *p) {
+    for (int64_t j = 0; j < t->rows; j += PAIRS_LINES)
+        w->engine->multiply(w->depth, t->k + j * w->depth, at->q, NULL, 0, s + j * PANEL, PANEL);
+    if (t->clear < t->rows)
+        hide_scores(w, at, t, s);
+    __m512 shrink[2];
+    const __m512 one = _mm512_set1_ps(1);
+    take_scores(w, at, s, t->rows, p, shrink);
+    if ((_mm512_cmp_ps_mask(shrink[0], one, _CMP_NEQ_UQ) |
+         _mm512_cmp_ps_mask(shrink[1], one, _CMP_NEQ_UQ)) != 0)
+        shrink_values(w, at->o, shrink);
+    if (t->is_wild && t->clear < t->rows) {
+        add_visible_values(w, at, t, p);
+        return;
+    }
+    int64_t strip = pairs_strip(attention_round_up(t->count, PAIRS_DEPTH));
+    for (int64_t d = 0; d < w->depth; d += PAIRS_LINES) {
+        float *o = at->o + d * PANEL;
+        w->engine->multiply(t->rows, t->v + d / PAIRS_LINES * strip, p, o, PANEL, o, PANEL);
+    }
+}
+
+LANES_TARGET static void finish(const work *w, int64_t b, int64_t h, const panel *at) {
+    const tensor *out = w->args->outputs;
+    _Alignas(64) float rows[PANEL * ATTENTION_MAX_HEAD_DIM];
+    float inverse[PANEL], *lse = attention_lse(&out[1], b, h) + at->query;
+    int64_t count = attention_smaller(PANEL, w->p.queries - at->query);
+    for (int64_t c = 0; c < PANEL; c++) {
+        float sum = at->sum[pairs_query(c)];
+        inverse[c] = sum == 0 ? 0 : 1 / sum;
+    }
+    panel_to_tile(at->o, w->p.head_dim, inverse, rows, w->depth);
+    for (int64_t c = 0; c < PANEL; c++) {
+        int64_t i = pairs_query(c);
+        if (i >= count)
+            continue;
+        attention_store_row(&out[0], b, h, at->query + i, rows + c * w->depth);
+        lse[i] = at->sum[i] == 0
+                     ? -INFINITY
+                     : at->largest[i] * (w->p.scale * LOG2_E) * LN_2 + log_f32(at->sum[i]);
+    }
+}
+
+static void attend(const work *w, int64_t unit) {
+    const attention_problem *p = &w->p;
+    /* Of a head, the tiles with most keys first: the short ones even out the threads. */
+    int64_t head = unit / w->query_tiles, tile = w->query_tiles - 1 - unit % w->query_tiles;
+    int64_t b = head / p->heads, h = head % p->heads, kv = h / p->group;
+    int64_t begin = tile * w->panels * PANEL, panel_count = 0;
+    _Alignas(64) uint16_t q[TILE_FLOATS], weights[TILE_KEYS * PANEL];
+    _Alignas(64) float o[TILE_FLOATS], s[TILE_KEYS * PANEL];
+    _Alignas(64) float largest[MOST_PANELS * PANEL], sum[MOST_PANELS * PANEL];
+    panel panels[MOST_PANELS];
+    for (; panel_count < w->panels && begin + panel_count * PANEL < p->queries; panel_count++) {
+        panel *at = &panels[panel_count];
+        int64_t i = panel_count * PANEL;
+        *at = (panel){q + i * w->depth, o + i * w->depth, largest + i, sum + i, begin + i};
+        gemm_lines rows = pairs_rows(&w->args->inputs[ATTENTION_Q], b, h, at->query);
+        gemm_pack_pairs_b(&rows, attention_smaller(PANEL, p->queries - at->query), p->head_dim,
+                          q + i * w->depth);
+        memset(at->o, 0, (size_t)(PANEL * w->depth) * sizeof *o);
+        for (int j = 0; j < PANEL; j++) {
+            at->largest[j] = -INFINITY;
+            at->sum[j] = 0;
+        }
+    }
+    int64_t last = attention_smaller(begin + panel_count * PANEL, p->queries) - 1;
+    int64_t end = attention_visible_keys(p, last);
+    for (int64_t first = 0; first < end; first += w->tile_keys) {
+        int64_t key_tile = (b * p->kv_heads + kv) * w->tiles + first / w->tile_keys;
+        view t = {.b = b,
+                  .kv = kv,
+                  .first = first,
+                  .count = attention_smaller(w->tile_keys, p->keys - first),
+                  .k = w->keys + key_tile * w->tile_keys * w->depth,
+                  .v = w->values + key_tile * w->tile_keys * w->depth,
+                  .is_wild = w->is_wild[key_tile]};
+        for (int64_t i = 0; i < panel_count; i++) {
+            t.rows = pairs_seen_rows(p, panels[i].query, first, t.count);
+            t.clear = panel_clear_rows(p, panels[i].query, first, t.count);
+            if (t.rows > 0)
+                attend_keys(w, &panels[i], &t, s, weights);
+        }
+    }
+    for (int64_t i = 0; i < panel_count; i++)
+        finish(w, b, h, &panels[i]);
+}
+
+static void attend_units(void *context, int64_t begin, int64_t end) {
+    const work *w = context;
+    if (w->engine->begin)
+        w->engine->begin();
+    for (int64_t unit = begin; unit < end; unit++)
+        attend(w, unit);
+    if (w->engine->end)
+        w->engine->end();
+}
+
+static void run(const kernel_args *args, const gemm_engine *engine) {
+    work w = describe(args, engine);
+    threads_for_each(tile_count(&w), pack_tiles, &w);
+    threads_for_each(w.p.batch * w.p.heads * w.query_tiles, attend_units, &w);
+}
+
+static void run_amx(const kernel_args *args) { run(args, &gemm_amx); }
+static void run_dot(const kernel_args *args) { run(args, &gemm_avx512_bf16); }
+#define RUN_BY(FUNCTION) .workspace_bytes = workspace_bytes, .run = FUNCTION,
+#else
+#define RUN_BY(FUNCTION)
+#endif
+
+static const char *reject_amx(const kernel_args *args) {
+    return attention_reject_pairs(args, GEMM_AMX);
+}
+static const char *reject_dot(const kernel_args *args) {
+    return attention_reject_pairs(args, GEMM_AVX512_BF16);
+}
+
+const kernel attention_bf16_amx = {.name = "attention_bf16_amx",
+                                   .backend = BACKEND_CPU,
+                                   .reject = reject_amx,
+                                   RUN_BY(run_amx).writes_strided = true};
+const kernel attention_bf16_dot = {.name = "attention_bf16_dot",
+                                   .backend = BACKEND_CPU,
+                                   .reject = reject_dot,
+                                   RUN_BY(run_dot).writes_strided = true};
