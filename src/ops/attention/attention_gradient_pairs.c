@@ -136,7 +136,7 @@ typedef struct key_tile {
 
 /* What a block of queries and a tile of keys make of each other. */
 typedef struct encounter {
-    const query_block *q;
+    query_block q;
     const key_tile *t;
     int64_t rows[BLOCK_PANELS]; /* of the tile, that some query of a panel sees, in strips */
     bool is_masked;             /* some query does not see all of its panel's rows */
@@ -144,34 +144,46 @@ typedef struct encounter {
     uint16_t *ds_pairs;         /* B' [keys][a panel's queries], panel by panel */
 } encounter;
 
-/* One strip of 32 keys from j on and one panel: scores to P and dS. */
-PAIRS_INLINE void take_strip(const work *w, const encounter *e, int panel, int64_t j,
-                             bool is_masked, const float *s, const float *dp) {
+/* 32 keys from j on and a panel: S^T and dP^T, [32][32]. */
+typedef struct strip {
+    int panel;
+    int64_t j;
+    float *s, *dp;
+} strip;
+
+/* ---- P and dS ---- */
+
+static void score_strip(const work *w, const encounter *e, const strip *at) {
+    int64_t keys = at->j * w->depth, queries = at->panel * pairs_strip(w->depth);
+    w->engine->multiply(w->depth, e->t->k + keys, e->q.q + queries, NULL, 0, at->s, PANEL);
+    w->engine->multiply(w->depth, e->t->v + keys, e->q.dy + queries, NULL, 0, at->dp, PANEL);
+}
+
+PAIRS_INLINE void take_scores(const work *w, const encounter *e, const strip *at, bool is_masked) {
     const __m512 factor = _mm512_set1_ps(w->p.scale * LOG2_E);
-    const float *lse_at = e->q->lse + panel * PANEL, *mean_at = e->q->mean + panel * PANEL;
+    const float *lse_at = e->q.lse + at->panel * PANEL, *mean_at = e->q.mean + at->panel * PANEL;
     const __m512 lse[2] = {_mm512_loadu_ps(lse_at), _mm512_loadu_ps(lse_at + LANES)};
     const __m512 mean[2] = {_mm512_loadu_ps(mean_at), _mm512_loadu_ps(mean_at + LANES)};
-    int64_t rows_at = pairs_a_at(e->q->panels * PANEL, j, panel * PANEL);
+    int64_t rows_at = pairs_a_at(e->q.panels * PANEL, at->j, at->panel * PANEL);
     uint16_t *p_to = e->p + rows_at, *ds_to = e->ds + rows_at;
-    uint16_t *pairs_to = e->ds_pairs + panel * pairs_strip(e->t->padded) + pairs_b_at(0, j);
-    /* The second 16 keys of the strip stand in its second tile. */
+    uint16_t *pairs_to = e->ds_pairs + at->panel * pairs_strip(e->t->padded) + pairs_b_at(0, at->j);
     __m512i limit[2];
     if (is_masked)
-        panel_limits(&w->p, e->q->first + panel * PANEL, e->t->first, limit);
+        panel_limits(&w->p, e->q.first + at->panel * PANEL, e->t->first, limit);
     for (int r = 0; r < PAIRS_LINES; r += 2) {
         pairs_of_rows x;
         int64_t to = r / PAIRS_HALF * PAIRS_TILE + r % PAIRS_HALF * PAIRS_DEPTH;
         for (int odd = 0; odd < 2; odd++) {
             __m512 weight[2], gradient[2];
             for (int i = 0; i < 2; i++) {
-                int64_t at = (r + odd) * PANEL + i * LANES;
+                int64_t from = (r + odd) * PANEL + i * LANES;
                 __mmask16 sees =
-                    is_masked ? lanes_that_see(limit[i], j + r + odd) : (__mmask16)0xffff;
-                weight[i] =
-                    exp2_lanes_rough(_mm512_fmsub_ps(_mm512_loadu_ps(s + at), factor, lse[i]));
+                    is_masked ? lanes_that_see(limit[i], at->j + r + odd) : (__mmask16)0xffff;
+                weight[i] = exp2_lanes_rough(
+                    _mm512_fmsub_ps(_mm512_loadu_ps(at->s + from), factor, lse[i]));
                 weight[i] = _mm512_maskz_mov_ps(sees, weight[i]);
-                gradient[i] = _mm512_maskz_mul_ps(sees, weight[i],
-                                                  _mm512_sub_ps(_mm512_loadu_ps(dp + at), mean[i]));
+                gradient[i] = _mm512_maskz_mul_ps(
+                    sees, weight[i], _mm512_sub_ps(_mm512_loadu_ps(at->dp + from), mean[i]));
             }
             _mm512_store_si512((void *)(p_to + to + odd * PAIRS_DEPTH),
                                pairs_round(weight[0], weight[1]));
@@ -184,70 +196,61 @@ PAIRS_INLINE void take_strip(const work *w, const encounter *e, int panel, int64
     }
 }
 
-PAIRS_TARGET static void take_panel(const work *w, const encounter *e, int panel) {
-    _Alignas(64) float s[PAIRS_LINES * PANEL], dp[PAIRS_LINES * PANEL];
-    const key_tile *t = e->t;
-    const uint16_t *q = e->q->q + panel * pairs_strip(w->depth);
-    const uint16_t *dy = e->q->dy + panel * pairs_strip(w->depth);
-    int64_t clear = panel_clear_rows(&w->p, e->q->first + panel * PANEL, t->first, t->count);
-    for (int64_t j = 0; j < e->rows[panel]; j += PAIRS_LINES) {
-        w->engine->multiply(w->depth, t->k + j * w->depth, q, NULL, 0, s, PANEL);
-        w->engine->multiply(w->depth, t->v + j * w->depth, dy, NULL, 0, dp, PANEL);
-        if (j + PAIRS_LINES <= clear)
-            take_strip(w, e, panel, j, false, s, dp);
-        else
-            take_strip(w, e, panel, j, true, s, dp);
-    }
+PAIRS_TARGET static void take_strip(const work *w, const encounter *e, const strip *at) {
+    int64_t query = e->q.first + at->panel * PANEL;
+    if (at->j + PAIRS_LINES <= panel_clear_rows(&w->p, query, e->t->first, e->t->count))
+        take_scores(w, e, at, false);
+    else
+        take_scores(w, e, at, true);
 }
+
+/* ---- products of P and dS ---- */
+
+/* A block of to[keys][depth] += x y, where y is Q or dO as columns. Queries of later panels see all
+ * that those of earlier ones see. */
+static void add_to_keys(const work *w, const encounter *e, int64_t j, int64_t d, const uint16_t *x,
+                        const uint16_t *y, float *to) {
+    int64_t queries = e->q.panels * PANEL, from = 0;
+    while (e->rows[from / PANEL] <= j)
+        from += PANEL;
+    float *sums = to + j * w->depth + d;
+    w->engine->multiply(queries - from, x + pairs_a_at(queries, j, from),
+                        y + d * queries + from * PAIRS_LINES, sums, w->depth, sums, w->depth);
+}
+
+static float *query_gradient(const work *w, const encounter *e, int64_t panel) {
+    return piece_gradient(w, e->t->piece, e->q.index) + panel * PANEL * w->depth;
+}
+
+static void add_to_queries(const work *w, const encounter *e, int64_t panel, int64_t d) {
+    float *sums = query_gradient(w, e, panel) + d * PANEL;
+    w->engine->multiply(e->rows[panel], e->t->k_columns + d * e->t->padded,
+                        e->ds_pairs + panel * pairs_strip(e->t->padded),
+                        e->t->is_first ? NULL : sums, PANEL, sums, PANEL);
+}
+
+/* ---- the same where a hidden row holds what is no number ---- */
 
 static bool is_visible(const work *w, const encounter *e, int64_t query, int64_t key) {
     return key < e->t->count &&
-           attention_visible_keys(&w->p, e->q->first + query) > e->t->first + key;
+           attention_visible_keys(&w->p, e->q.first + query) > e->t->first + key;
 }
 
-/* to[keys][depth] += x y, where y is Q or dO as columns. Queries of later panels see all that those
- * of earlier ones see. */
-static void add_to_keys(const work *w, const encounter *e, const uint16_t *x, const uint16_t *y,
-                        float *to) {
-    int64_t queries = e->q->panels * PANEL;
-    for (int64_t j = 0; j < e->rows[e->q->panels - 1]; j += PAIRS_LINES) {
-        int64_t from = 0;
-        while (e->rows[from / PANEL] <= j)
-            from += PANEL;
-        const uint16_t *left = x + pairs_a_at(queries, j, from);
-        for (int64_t d = 0; d < w->depth; d += PAIRS_LINES) {
-            float *sums = to + j * w->depth + d;
-            w->engine->multiply(queries - from, left, y + d * queries + from * PAIRS_LINES, sums,
-                                w->depth, sums, w->depth);
-        }
-    }
-}
-
-/* The same without hidden queries: one of their rows has what is no number. */
 static void add_visible_to_keys(const work *w, const encounter *e, const uint16_t *x,
                                 const tensor *rows, float *to) {
     float y[ATTENTION_MAX_HEAD_DIM];
-    for (int64_t i = 0; i < e->q->count; i++) {
-        attention_load_row(rows, e->q->b, e->q->h, e->q->first + i, y);
+    for (int64_t i = 0; i < e->q.count; i++) {
+        attention_load_row(rows, e->q.b, e->q.h, e->q.first + i, y);
         for (int64_t j = 0; is_visible(w, e, i, j); j++) {
-            float factor = pairs_float(x[pairs_a_at(e->q->panels * PANEL, j, i)]);
+            float factor = pairs_float(x[pairs_a_at(e->q.panels * PANEL, j, i)]);
             for (int64_t d = 0; d < w->p.head_dim; d++)
                 to[j * w->depth + d] += factor * y[d];
         }
     }
 }
 
-static void add_to_queries(const work *w, const encounter *e, int panel, float *dq) {
-    const uint16_t *right = e->ds_pairs + panel * pairs_strip(e->t->padded);
-    for (int64_t d = 0; d < w->depth; d += PAIRS_LINES) {
-        float *sums = dq + d * PANEL;
-        w->engine->multiply(e->rows[panel], e->t->k_columns + d * e->t->padded, right,
-                            e->t->is_first ? NULL : sums, PANEL, sums, PANEL);
-    }
-}
-
-static void add_visible_to_queries(const work *w, const encounter *e, int panel, float *dq) {
-    float k[ATTENTION_MAX_HEAD_DIM];
+static void add_visible_to_queries(const work *w, const encounter *e, int64_t panel) {
+    float k[ATTENTION_MAX_HEAD_DIM], *dq = query_gradient(w, e, panel);
     const uint16_t *right = e->ds_pairs + panel * pairs_strip(e->t->padded);
     if (e->t->is_first)
         memset(dq, 0, (size_t)(w->depth * PANEL) * sizeof *dq);
@@ -255,7 +258,7 @@ static void add_visible_to_queries(const work *w, const encounter *e, int panel,
         attention_load_row(&w->args->inputs[ATTENTION_K], e->t->b, e->t->kv, e->t->first + j, k);
         for (int64_t c = 0; c < PANEL; c++) {
             int64_t i = panel * PANEL + pairs_query(c);
-            if (i >= e->q->count || !is_visible(w, e, i, j))
+            if (i >= e->q.count || !is_visible(w, e, i, j))
                 continue;
             float factor = pairs_float(right[pairs_b_at(c, j)]);
             for (int64_t d = 0; d < w->p.head_dim; d++)
@@ -264,37 +267,81 @@ static void add_visible_to_queries(const work *w, const encounter *e, int panel,
     }
 }
 
-static void take_block(const work *w, const key_tile *t, const query_block *q) {
-    _Alignas(64) uint16_t p[TILE_KEYS * BLOCK], ds[TILE_KEYS * BLOCK], pairs[TILE_KEYS * BLOCK];
-    encounter e = {.q = q, .t = t, .p = p, .ds = ds, .ds_pairs = pairs};
+/* ---- an encounter ---- */
+
+/* Of one kind, in blocks of 32 x 32. */
+static int64_t products_for_keys(const work *w, const encounter *e) {
+    return e->rows[e->q.panels - 1] / PAIRS_LINES * (w->depth / PAIRS_LINES);
+}
+static int64_t product_count(const work *w, const encounter *e) {
+    return 2 * products_for_keys(w, e) + e->q.panels * (w->depth / PAIRS_LINES);
+}
+
+/* Product i of those for dV, dK and dQ. What is done row by row instead is done with the first. */
+static void multiply_one(const work *w, const encounter *e, int64_t i) {
     const tensor *in = w->args->inputs;
-    for (int i = 0; i < q->panels; i++) {
-        int64_t first = q->first + i * PANEL;
-        e.rows[i] = pairs_seen_rows(&w->p, first, t->first, t->count);
-        e.is_masked = e.is_masked || panel_clear_rows(&w->p, first, t->first, t->count) < e.rows[i];
-        take_panel(w, &e, i);
+    int64_t for_keys = products_for_keys(w, e), columns = w->depth / PAIRS_LINES;
+    if (i < 2 * for_keys) {
+        bool is_value = i < for_keys;
+        const uint16_t *x = is_value ? e->p : e->ds,
+                       *y = is_value ? e->q.dy_columns : e->q.q_columns;
+        float *to = is_value ? e->t->dv : e->t->dk;
+        i %= for_keys;
+        if (!e->is_masked || !e->q.is_wild[is_value])
+            add_to_keys(w, e, i / columns * PAIRS_LINES, i % columns * PAIRS_LINES, x, y, to);
+        else if (i == 0)
+            add_visible_to_keys(w, e, x, &in[is_value ? ATTENTION_DO : ATTENTION_Q], to);
+        return;
     }
-    if (e.is_masked && q->is_wild[1])
-        add_visible_to_keys(w, &e, p, &in[ATTENTION_DO], t->dv);
-    else
-        add_to_keys(w, &e, p, q->dy_columns, t->dv);
-    if (e.is_masked && q->is_wild[0])
-        add_visible_to_keys(w, &e, ds, &in[ATTENTION_Q], t->dk);
-    else
-        add_to_keys(w, &e, ds, q->q_columns, t->dk);
-    for (int i = 0; i < q->panels; i++) {
-        float *dq = piece_gradient(w, t->piece, q->index) + i * PANEL * w->depth;
-        if (e.rows[i] > 0 && e.is_masked && t->is_wild)
-            add_visible_to_queries(w, &e, i, dq);
-        else if (e.rows[i] > 0)
-            add_to_queries(w, &e, i, dq);
+    int64_t panel = (i - 2 * for_keys) / columns, column = (i - 2 * for_keys) % columns;
+    if (e->rows[panel] == 0)
+        return;
+    if (!e->is_masked || !e->t->is_wild)
+        add_to_queries(w, e, panel, column * PAIRS_LINES);
+    else if (column == 0)
+        add_visible_to_queries(w, e, panel);
+}
+
+static void meet(const work *w, const key_tile *t, int64_t block, encounter *e) {
+    e->q = block_at(w, block);
+    e->t = t;
+    e->is_masked = false;
+    for (int64_t i = 0; i < e->q.panels; i++) {
+        int64_t first = e->q.first + i * PANEL;
+        e->rows[i] = pairs_seen_rows(&w->p, first, t->first, t->count);
+        if (panel_clear_rows(&w->p, first, t->first, t->count) < e->rows[i])
+            e->is_masked = true;
     }
+}
+
+/* Tiles' products run beside vectors' exponentials where the code alternates between them, which
+ * a CPU sees only so far ahead of. So scores are computed a strip ahead of where they are needed,
+ * and what the encounter before left to multiply goes in between. `before` may be NULL. */
+static void take_block(const work *w, const encounter *e, const encounter *before) {
+    _Alignas(64) float s[2][PAIRS_LINES * PANEL], dp[2][PAIRS_LINES * PANEL];
+    strip strips[BLOCK_PANELS * TILE_KEYS / PAIRS_LINES];
+    int64_t count = 0, multiplied = 0, products = before ? product_count(w, before) : 0;
+    for (int panel = 0; panel < e->q.panels; panel++)
+        for (int64_t j = 0; j < e->rows[panel]; j += PAIRS_LINES, count++)
+            strips[count] = (strip){panel, j, s[count % 2], dp[count % 2]};
+    if (count > 0)
+        score_strip(w, e, &strips[0]);
+    for (int64_t i = 0; i < count; i++) {
+        if (i + 1 < count)
+            score_strip(w, e, &strips[i + 1]);
+        for (; multiplied < products * (i + 1) / count; multiplied++)
+            multiply_one(w, before, multiplied);
+        take_strip(w, e, &strips[i]);
+    }
+    for (; multiplied < products; multiplied++)
+        multiply_one(w, before, multiplied);
 }
 
 static void take_tile(const work *w, key_tile *t) {
     const tensor *in = w->args->inputs, *out = w->args->outputs;
     _Alignas(64) uint16_t k[TILE_FLOATS], v[TILE_FLOATS], k_columns[TILE_FLOATS];
     _Alignas(64) float dk[TILE_FLOATS], dv[TILE_FLOATS];
+    _Alignas(64) uint16_t low[2][3][TILE_KEYS * BLOCK]; /* two encounters' P and dS */
     gemm_lines keys = pairs_rows(&in[ATTENTION_K], t->b, t->kv, t->first);
     gemm_lines values = pairs_rows(&in[ATTENTION_V], t->b, t->kv, t->first);
     gemm_lines columns = pairs_columns(&in[ATTENTION_K], t->b, t->kv, t->first);
@@ -310,12 +357,19 @@ static void take_tile(const work *w, key_tile *t) {
     t->k_columns = k_columns;
     t->dk = dk;
     t->dv = dv;
-    int64_t begin = attention_first_query(&w->p, t->first) / BLOCK;
+    int64_t begin = attention_first_query(&w->p, t->first) / BLOCK, turn = 0;
+    encounter under_way[2], *before = NULL;
+    for (int i = 0; i < 2; i++)
+        under_way[i] = (encounter){.p = low[i][0], .ds = low[i][1], .ds_pairs = low[i][2]};
     for (int64_t h = t->kv * w->p.group; h < (t->kv + 1) * w->p.group; h++)
         for (int64_t i = begin; i < w->blocks; i++) {
-            query_block q = block_at(w, (t->b * w->p.heads + h) * w->blocks + i);
-            take_block(w, t, &q);
+            encounter *e = &under_way[turn++ % 2];
+            meet(w, t, (t->b * w->p.heads + h) * w->blocks + i, e);
+            take_block(w, e, before);
+            before = e;
         }
+    for (int64_t i = 0; before && i < product_count(w, before); i++)
+        multiply_one(w, before, i);
     for (int64_t j = 0; j < t->count; j++) {
         float *row = dk + j * w->depth;
         for (int64_t d = 0; d < w->p.head_dim; d++)

@@ -4,6 +4,7 @@
  * tile of keys at a time. Then up to four panels of 32 queries go over the tiles together:
  *   S^T = K Q^T                 P^T = 2^(c S^T - c largest), c = scale log2(e)
  *   O^T = O^T shrink + V^T P^T
+ * A panel and a tile go through this in three stages, each beside two other encounters'.
  * P is rounded to bf16 for the second product and not for the sum of a row, as others do.
  *
  * Workspace, for each key/value head and tile: K [keys][depth], V^T [depth][keys], whether V has
@@ -34,7 +35,7 @@ const char *attention_reject_pairs(const kernel_args *args, gemm_method method) 
 
 #if defined(__x86_64__)
 
-enum { MOST_PANELS = 4 }; /* of queries that go together; half as many of large heads */
+enum { STAGES = 3, MOST_PANELS = 4 }; /* of queries that go together; half as many of large heads */
 
 typedef struct work {
     const kernel_args *args;
@@ -93,86 +94,117 @@ typedef struct panel {
     int64_t query;
 } panel;
 
-/* A tile of keys as a panel sees it. */
-typedef struct view {
+/* A panel and a tile of keys. */
+typedef struct encounter {
+    const panel *at;
     int64_t b, kv, first, count;
-    int64_t rows;  /* that some query sees, in whole strips */
+    int64_t rows;  /* that some query sees, in whole strips; 0: there is no encounter */
     int64_t clear; /* that all see, from the first */
     const uint16_t *k, *v;
     bool is_wild;
-} view;
+    float *s;    /* scores [rows][32] */
+    uint16_t *p; /* P, a strip of B' */
+    _Alignas(64) float reference[PANEL], shrink[PANEL];
+} encounter;
 
-LANES_INLINE void hide_scores(const work *w, const panel *at, const view *t, float *s) {
+/* ---- first stage: scores ---- */
+
+static void score_strip(const work *w, const encounter *e, int64_t j) {
+    w->engine->multiply(w->depth, e->k + j * w->depth, e->at->q, NULL, 0, e->s + j * PANEL, PANEL);
+}
+
+/* ---- second stage: P ---- */
+
+LANES_INLINE void hide_scores(const work *w, const encounter *e) {
     __m512i limit[2];
-    panel_limits(&w->p, at->query, t->first, limit);
-    for (int64_t j = t->clear; j < t->rows; j++)
+    panel_limits(&w->p, e->at->query, e->first, limit);
+    for (int64_t j = e->clear; j < e->rows; j++)
         for (int i = 0; i < 2; i++)
-            _mm512_mask_storeu_ps(s + j * PANEL + i * LANES, ~lanes_that_see(limit[i], j),
+            _mm512_mask_storeu_ps(e->s + j * PANEL + i * LANES,
+                                  (__mmask16)~lanes_that_see(limit[i], j),
                                   _mm512_set1_ps(-INFINITY));
 }
 
-/* The largest scores so far. */
-LANES_INLINE void join_largest(const panel *at, const float *s, int64_t rows, __m512 largest[2]) {
+LANES_INLINE void join_largest(const encounter *e, __m512 largest[2]) {
     __m512 top[4][2];
     for (int r = 0; r < 4; r++)
         for (int i = 0; i < 2; i++)
-            top[r][i] = _mm512_loadu_ps(at->largest + i * LANES);
-    for (int64_t j = 0; j < rows; j += 4)
+            top[r][i] = _mm512_loadu_ps(e->at->largest + i * LANES);
+    for (int64_t j = 0; j < e->rows; j += 4)
         for (int r = 0; r < 4; r++)
             for (int i = 0; i < 2; i++)
                 top[r][i] =
-                    _mm512_max_ps(top[r][i], _mm512_loadu_ps(s + (j + r) * PANEL + i * LANES));
+                    _mm512_max_ps(top[r][i], _mm512_loadu_ps(e->s + (j + r) * PANEL + i * LANES));
     for (int i = 0; i < 2; i++)
         largest[i] =
             _mm512_max_ps(_mm512_max_ps(top[0][i], top[1][i]), _mm512_max_ps(top[2][i], top[3][i]));
 }
 
-/* Scores to P, a strip of B'; the panel's sums take it in. Gives how sums so far shrink. */
-PAIRS_INLINE void take_scores(const work *w, const panel *at, const float *s, int64_t rows,
-                              uint16_t *p, __m512 shrink[2]) {
+/* The largest scores so far, and how sums so far shrink. */
+LANES_TARGET static void begin_weights(const work *w, encounter *e) {
     const __m512 factor = _mm512_set1_ps(w->p.scale * LOG2_E);
-    __m512 largest[2], reference[2], total[2][2];
-    join_largest(at, s, rows, largest);
+    __m512 largest[2];
+    if (e->clear < e->rows)
+        hide_scores(w, e);
+    join_largest(e, largest);
     for (int i = 0; i < 2; i++) {
         /* While all scores are -infinity, any finite reference keeps them out of the sums. */
         __mmask16 is_none = _mm512_cmp_ps_mask(largest[i], _mm512_set1_ps(-INFINITY), _CMP_EQ_OQ);
-        reference[i] =
+        __m512 reference =
             _mm512_mul_ps(factor, _mm512_mask_mov_ps(largest[i], is_none, _mm512_setzero_ps()));
-        __m512 before = _mm512_loadu_ps(at->largest + i * LANES);
-        shrink[i] = exp2_lanes(_mm512_fmsub_ps(before, factor, reference[i]));
+        __m512 before = _mm512_loadu_ps(e->at->largest + i * LANES);
+        __m512 shrink = exp2_lanes(_mm512_fmsub_ps(before, factor, reference));
         /* Exactly 1 where nothing changes, which the product's rounding may miss. */
-        shrink[i] = _mm512_mask_mov_ps(
-            shrink[i], _mm512_cmp_ps_mask(before, largest[i], _CMP_EQ_OQ) & (__mmask16)~is_none,
-            _mm512_set1_ps(1));
-        _mm512_storeu_ps(at->largest + i * LANES, largest[i]);
-        total[0][i] = total[1][i] = _mm512_setzero_ps();
+        __mmask16 is_same = _mm512_cmp_ps_mask(before, largest[i], _CMP_EQ_OQ);
+        shrink = _mm512_mask_mov_ps(shrink, is_same & (__mmask16)~is_none, _mm512_set1_ps(1));
+        float *sum = e->at->sum + i * LANES;
+        _mm512_storeu_ps(sum, _mm512_mul_ps(_mm512_loadu_ps(sum), shrink));
+        _mm512_storeu_ps(e->at->largest + i * LANES, largest[i]);
+        _mm512_store_ps(e->reference + i * LANES, reference);
+        _mm512_store_ps(e->shrink + i * LANES, shrink);
     }
-    for (int64_t j = 0; j < rows; j += 2) {
+}
+
+PAIRS_TARGET static void weigh_strip(const work *w, const encounter *e, int64_t j) {
+    const __m512 factor = _mm512_set1_ps(w->p.scale * LOG2_E);
+    const __m512 reference[2] = {_mm512_load_ps(e->reference),
+                                 _mm512_load_ps(e->reference + LANES)};
+    const float *s = e->s + j * PANEL;
+    uint16_t *to = e->p + pairs_b_at(0, j);
+    __m512 total[2][2];
+    for (int i = 0; i < 2; i++)
+        total[0][i] = total[1][i] = _mm512_setzero_ps();
+    for (int pair = 0; pair < PAIRS_HALF; pair++, s += 2 * PANEL, to += PAIRS_DEPTH) {
         pairs_of_rows x;
-        for (int r = 0; r < 2; r++) {
-            __m512 e[2];
+        for (int odd = 0; odd < 2; odd++) {
+            __m512 weight[2];
             for (int i = 0; i < 2; i++) {
-                e[i] = _mm512_loadu_ps(s + (j + r) * PANEL + i * LANES);
-                e[i] = exp2_lanes_rough(_mm512_fmsub_ps(e[i], factor, reference[i]));
-                total[r][i] = _mm512_add_ps(total[r][i], e[i]);
+                weight[i] = _mm512_loadu_ps(s + odd * PANEL + i * LANES);
+                weight[i] = exp2_lanes_rough(_mm512_fmsub_ps(weight[i], factor, reference[i]));
+                total[odd][i] = _mm512_add_ps(total[odd][i], weight[i]);
             }
-            x.row[r] = pairs_round(e[0], e[1]);
+            x.row[odd] = pairs_round(weight[0], weight[1]);
         }
         pairs_interleave(&x);
-        uint16_t *to = p + pairs_b_at(0, j);
         _mm512_store_si512((void *)to, x.half[0]);
         _mm512_store_si512((void *)(to + PAIRS_TILE), x.half[1]);
     }
     for (int i = 0; i < 2; i++) {
-        float *sum = at->sum + i * LANES;
-        _mm512_storeu_ps(sum, _mm512_fmadd_ps(_mm512_loadu_ps(sum), shrink[i],
-                                              _mm512_add_ps(total[0][i], total[1][i])));
+        float *sum = e->at->sum + i * LANES;
+        _mm512_storeu_ps(
+            sum, _mm512_add_ps(_mm512_loadu_ps(sum), _mm512_add_ps(total[0][i], total[1][i])));
     }
 }
 
-LANES_INLINE void shrink_values(const work *w, float *o, const __m512 shrink[2]) {
+/* ---- third stage: O ---- */
+
+LANES_TARGET static void shrink_values(const work *w, const encounter *e) {
+    const __m512 one = _mm512_set1_ps(1);
+    __m512 shrink[2] = {_mm512_load_ps(e->shrink), _mm512_load_ps(e->shrink + LANES)}, factor[2];
+    if (!(_mm512_cmp_ps_mask(shrink[0], one, _CMP_NEQ_UQ) |
+          _mm512_cmp_ps_mask(shrink[1], one, _CMP_NEQ_UQ)))
+        return;
     int32_t query[PANEL];
-    __m512 factor[2];
     for (int c = 0; c < PANEL; c++)
         query[c] = (int32_t)pairs_query(c);
     for (int i = 0; i < 2; i++)
@@ -180,47 +212,57 @@ LANES_INLINE void shrink_values(const work *w, float *o, const __m512 shrink[2])
             _mm512_permutex2var_ps(shrink[0], _mm512_loadu_si512(query + i * LANES), shrink[1]);
     for (int64_t d = 0; d < w->p.head_dim; d++)
         for (int i = 0; i < 2; i++) {
-            float *x = o + d * PANEL + i * LANES;
+            float *x = e->at->o + d * PANEL + i * LANES;
             _mm512_storeu_ps(x, _mm512_mul_ps(factor[i], _mm512_loadu_ps(x)));
         }
 }
 
-/* What a product would do, without the hidden values: one of them is no number. */
-static void add_visible_values(const work *w, const panel *at, const view *t, const uint16_t *p) {
+/* What products would do, without the hidden values: one of them is no number. */
+static void add_visible_values(const work *w, const encounter *e) {
     float v[ATTENTION_MAX_HEAD_DIM];
-    for (int64_t j = 0; j < t->count; j++) {
-        attention_load_row(&w->args->inputs[ATTENTION_V], t->b, t->kv, t->first + j, v);
+    for (int64_t j = 0; j < e->count; j++) {
+        attention_load_row(&w->args->inputs[ATTENTION_V], e->b, e->kv, e->first + j, v);
         for (int64_t c = 0; c < PANEL; c++) {
-            int64_t query = at->query + pairs_query(c);
-            if (query >= w->p.queries || attention_visible_keys(&w->p, query) <= t->first + j)
+            int64_t query = e->at->query + pairs_query(c);
+            if (query >= w->p.queries || attention_visible_keys(&w->p, query) <= e->first + j)
                 continue;
-            float weight = pairs_float(p[pairs_b_at(c, j)]);
+            float weight = pairs_float(e->p[pairs_b_at(c, j)]);
             for (int64_t d = 0; d < w->p.head_dim; d++)
-                at->o[d * PANEL + c] += weight * v[d];
+                e->at->o[d * PANEL + c] += weight * v[d];
         }
     }
 }
 
-PAIRS_TARGET static void attend_keys(const work *w, const panel *at, const view *t, float *s,
-                                     uint16_t *p) {
-    for (int64_t j = 0; j < t->rows; j += PAIRS_LINES)
-        w->engine->multiply(w->depth, t->k + j * w->depth, at->q, NULL, 0, s + j * PANEL, PANEL);
-    if (t->clear < t->rows)
-        hide_scores(w, at, t, s);
-    __m512 shrink[2];
-    const __m512 one = _mm512_set1_ps(1);
-    take_scores(w, at, s, t->rows, p, shrink);
-    if ((_mm512_cmp_ps_mask(shrink[0], one, _CMP_NEQ_UQ) |
-         _mm512_cmp_ps_mask(shrink[1], one, _CMP_NEQ_UQ)) != 0)
-        shrink_values(w, at->o, shrink);
-    if (t->is_wild && t->clear < t->rows) {
-        add_visible_values(w, at, t, p);
+/* 32 columns of V from d on; the first of them take care of all that is not a product. */
+static void add_values(const work *w, const encounter *e, int64_t d) {
+    bool hides = e->is_wild && e->clear < e->rows;
+    if (d == 0)
+        shrink_values(w, e);
+    if (d == 0 && hides)
+        add_visible_values(w, e);
+    if (hides)
         return;
-    }
-    int64_t strip = pairs_strip(attention_round_up(t->count, PAIRS_DEPTH));
-    for (int64_t d = 0; d < w->depth; d += PAIRS_LINES) {
-        float *o = at->o + d * PANEL;
-        w->engine->multiply(t->rows, t->v + d / PAIRS_LINES * strip, p, o, PANEL, o, PANEL);
+    float *o = e->at->o + d * PANEL;
+    w->engine->multiply(e->rows, e->v + d * attention_round_up(e->count, PAIRS_DEPTH), e->p, o,
+                        PANEL, o, PANEL);
+}
+
+/* ---- all stages ---- */
+
+/* Tiles' products run beside vectors' exponentials where the code alternates between them, which
+ * a CPU sees only so far ahead of. So three encounters are under way at a time, each a stage behind
+ * the one before it, and take turns, a strip of keys or of O's rows each. */
+static void advance(const work *w, const encounter *next, encounter *now, const encounter *before) {
+    int64_t scores = next->rows, weights = now->rows, values = before->rows > 0 ? w->depth : 0;
+    if (weights > 0)
+        begin_weights(w, now);
+    for (int64_t i = 0; i < scores || i < weights || i < values; i += PAIRS_LINES) {
+        if (i < scores)
+            score_strip(w, next, i);
+        if (i < values)
+            add_values(w, before, i);
+        if (i < weights)
+            weigh_strip(w, now, i);
     }
 }
 
@@ -245,14 +287,30 @@ LANES_TARGET static void finish(const work *w, int64_t b, int64_t h, const panel
     }
 }
 
+static void meet(const work *w, int64_t head, const panel *at, int64_t tile, encounter *e) {
+    int64_t b = head / w->p.heads, kv = head % w->p.heads / w->p.group;
+    int64_t key_tile = (b * w->p.kv_heads + kv) * w->tiles + tile, first = tile * w->tile_keys;
+    int64_t count = attention_smaller(w->tile_keys, w->p.keys - first);
+    *e = (encounter){.at = at,
+                     .b = b,
+                     .kv = kv,
+                     .first = first,
+                     .count = count,
+                     .rows = pairs_seen_rows(&w->p, at->query, first, count),
+                     .clear = panel_clear_rows(&w->p, at->query, first, count),
+                     .k = w->keys + key_tile * w->tile_keys * w->depth,
+                     .v = w->values + key_tile * w->tile_keys * w->depth,
+                     .is_wild = w->is_wild[key_tile]};
+}
+
 static void attend(const work *w, int64_t unit) {
     const attention_problem *p = &w->p;
     /* Of a head, the tiles with most keys first: the short ones even out the threads. */
     int64_t head = unit / w->query_tiles, tile = w->query_tiles - 1 - unit % w->query_tiles;
-    int64_t b = head / p->heads, h = head % p->heads, kv = h / p->group;
+    int64_t b = head / p->heads, h = head % p->heads;
     int64_t begin = tile * w->panels * PANEL, panel_count = 0;
-    _Alignas(64) uint16_t q[TILE_FLOATS], weights[TILE_KEYS * PANEL];
-    _Alignas(64) float o[TILE_FLOATS], s[TILE_KEYS * PANEL];
+    _Alignas(64) uint16_t q[TILE_FLOATS], weights[2][TILE_KEYS * PANEL];
+    _Alignas(64) float o[TILE_FLOATS], s[2][TILE_KEYS * PANEL];
     _Alignas(64) float largest[MOST_PANELS * PANEL], sum[MOST_PANELS * PANEL];
     panel panels[MOST_PANELS];
     for (; panel_count < w->panels && begin + panel_count * PANEL < p->queries; panel_count++) {
@@ -269,22 +327,23 @@ static void attend(const work *w, int64_t unit) {
         }
     }
     int64_t last = attention_smaller(begin + panel_count * PANEL, p->queries) - 1;
-    int64_t end = attention_visible_keys(p, last);
-    for (int64_t first = 0; first < end; first += w->tile_keys) {
-        int64_t key_tile = (b * p->kv_heads + kv) * w->tiles + first / w->tile_keys;
-        view t = {.b = b,
-                  .kv = kv,
-                  .first = first,
-                  .count = attention_smaller(w->tile_keys, p->keys - first),
-                  .k = w->keys + key_tile * w->tile_keys * w->depth,
-                  .v = w->values + key_tile * w->tile_keys * w->depth,
-                  .is_wild = w->is_wild[key_tile]};
-        for (int64_t i = 0; i < panel_count; i++) {
-            t.rows = pairs_seen_rows(p, panels[i].query, first, t.count);
-            t.clear = panel_clear_rows(p, panels[i].query, first, t.count);
-            if (t.rows > 0)
-                attend_keys(w, &panels[i], &t, s, weights);
-        }
+    int64_t tiles = (attention_visible_keys(p, last) + w->tile_keys - 1) / w->tile_keys;
+    encounter under_way[STAGES] = {0};
+    int64_t turn = 0;
+    for (int64_t i = 0; i < tiles * panel_count; i++) {
+        encounter *next = &under_way[turn % STAGES];
+        meet(w, head, &panels[i % panel_count], i / panel_count, next);
+        if (next->rows == 0)
+            continue;
+        next->s = s[turn % 2];
+        next->p = weights[turn % 2];
+        advance(w, next, &under_way[(turn + 2) % STAGES], &under_way[(turn + 1) % STAGES]);
+        turn++;
+    }
+    for (int64_t drained = 0; drained < 2; drained++, turn++) {
+        under_way[turn % STAGES].rows = 0;
+        advance(w, &under_way[turn % STAGES], &under_way[(turn + 2) % STAGES],
+                &under_way[(turn + 1) % STAGES]);
     }
     for (int64_t i = 0; i < panel_count; i++)
         finish(w, b, h, &panels[i]);
