@@ -57,6 +57,26 @@ static void gradients_agree_with_the_reference_for_all_sizes_types_and_layouts(v
             }
 }
 
+static void every_tile_agrees_with_the_reference(void **state) {
+    (void)state;
+    static const int64_t head_dims[] = {8, 16, 33, 64, 80, 128, 144, 256};
+    for (uint64_t round = 0; round < 24; round++) {
+        draw d = draw_create(round, 1);
+        int64_t kv = 1 + draw_below(&d, 2);
+        sizes z = {1 + draw_below(&d, 2),   kv * (1 + draw_below(&d, 3)), kv,
+                   1 + draw_below(&d, 280), 1 + draw_below(&d, 280),      head_dims[round % 8]};
+        dtype type = TYPES[draw_below(&d, 3)];
+        placing how = (placing)draw_below(&d, PLACING_COUNT);
+        bool is_causal = draw_below(&d, 3) > 0;
+        sample s = forward_sample(&z, type, is_causal, how, NORMAL);
+        assert_true(check_tiles(&s, (tolerance){2e-6, 3e-6}) >= 6);
+        sample_release(&s);
+        s = gradient_sample(&z, type, is_causal, how, NORMAL);
+        assert_true(check_tiles(&s, (tolerance){2e-6, 3e-5}) >= 6);
+        sample_release(&s);
+    }
+}
+
 /* ---- the ends of floats ---- */
 
 /* A float near 1e4 is known to 1e-3, and a weight to as much of itself. */
@@ -280,6 +300,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(forward_agrees_with_the_reference_for_all_sizes_types_and_layouts),
         cmocka_unit_test(gradients_agree_with_the_reference_for_all_sizes_types_and_layouts),
+        cmocka_unit_test(every_tile_agrees_with_the_reference),
         cmocka_unit_test(scores_of_ten_thousand_neither_overflow_nor_vanish),
         cmocka_unit_test(a_score_of_minus_infinity_has_no_weight),
         cmocka_unit_test(a_nan_stays_in_the_rows_that_see_it),

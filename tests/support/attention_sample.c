@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -194,7 +195,10 @@ sample gradient_sample(const sizes *z, dtype type, bool is_causal, placing how, 
     return gradient_of(&forward, drawn.dy);
 }
 
-bool run_kernel(const sample *s, const kernel *k, buffer *out) {
+/* `asked`: attributes instead of the node's; `tiles`, if not NULL, is filled with those of the
+ * kernel. */
+static bool run_asked(const sample *s, const kernel *k, const attributes *asked, buffer *out,
+                      kernel_tile *tiles, int *tile_count) {
     tensor inputs[MOST_INPUTS], outputs[MOST_OUTPUTS];
     for (int i = 0; i < s->n->input_count; i++)
         inputs[i] = s->in[i].view;
@@ -207,7 +211,7 @@ bool run_kernel(const sample *s, const kernel *k, buffer *out) {
                         .output_count = s->n->output_count,
                         .inputs = inputs,
                         .outputs = outputs,
-                        .attributes = &s->n->attributes};
+                        .attributes = asked};
     bool is_taken = k->backend == BACKEND_CPU && !k->reject(&args);
     if (is_taken) {
         assert_true(k->writes_strided);
@@ -215,10 +219,17 @@ bool run_kernel(const sample *s, const kernel *k, buffer *out) {
         args.workspace = bytes ? memset(memory_allocate(bytes, 1), 0xa5, bytes) : NULL;
         k->run(&args);
         free(args.workspace);
+        assert_int_equal(k->tiles != NULL, k->is_tiled);
+        if (tiles)
+            *tile_count = k->tiles ? k->tiles(&args, tiles) : 0;
     }
     for (int i = 0; i < s->n->output_count && !is_taken; i++)
         free(out[i].block);
     return is_taken;
+}
+
+bool run_kernel(const sample *s, const kernel *k, buffer *out) {
+    return run_asked(s, k, &s->n->attributes, out, NULL, NULL);
 }
 
 /* Nothing was written but the output's elements. */
@@ -254,9 +265,8 @@ int kernels_here(dtype type) {
     return count;
 }
 
-static void expect_near(const sample *s, const kernel *used, int index, const buffer *out,
-                        tolerance t) {
-    const char *who = used->name;
+static void expect_near(const sample *s, const kernel *used, const char *who, int index,
+                        const buffer *out, tolerance t) {
     dtype type = out->view.type;
     double rounding = type == DTYPE_BF16 ? 0x1p-8 : type == DTYPE_F16 ? 0x1p-11 : 0;
     double least = type == DTYPE_F16 ? 0x1p-24 : type == DTYPE_BF16 ? 0x1p-133 : 0x1p-149;
@@ -292,10 +302,43 @@ int check_kernels(const sample *s, tolerance t) {
             continue;
         taken++;
         for (int i = 0; i < s->n->output_count; i++) {
-            expect_near(s, used, i, &out[i], t);
+            expect_near(s, used, used->name, i, &out[i], t);
             expect_rest_untouched(used->name, &out[i]);
             free(out[i].block);
         }
     }
     return taken;
+}
+
+int check_tiles(const sample *s, tolerance t) {
+    int checked = 0;
+    for (int k = 0; s->n->op->kernels[k]; k++) {
+        const kernel *used = s->n->op->kernels[k];
+        kernel_tile tiles[KERNEL_MOST_TILES];
+        buffer own[MOST_OUTPUTS], out[MOST_OUTPUTS];
+        int count = 0;
+        if (!run_asked(s, used, &s->n->attributes, own, tiles, &count))
+            continue;
+        for (int i = 0; i < count; i++) {
+            attribute items[] = {s->n->attributes.items[0], s->n->attributes.items[1],
+                                 ATTR_INTEGER(KERNEL_TILE_QUERIES, tiles[i].queries),
+                                 ATTR_INTEGER(KERNEL_TILE_KEYS, tiles[i].keys)};
+            attributes asked = {4, items};
+            assert_int_equal(s->n->attributes.count, 2);
+            assert_true(run_asked(s, used, &asked, out, NULL, NULL));
+            char who[96];
+            snprintf(who, sizeof who, "%s %s", used->name, kernel_tile_format(tiles[i]).text);
+            for (int j = 0; j < s->n->output_count; j++) {
+                expect_near(s, used, who, j, &out[j], t);
+                expect_rest_untouched(who, &out[j]);
+                if (i == 0)
+                    assert_memory_equal(out[j].block, own[j].block, out[j].bytes);
+                free(out[j].block);
+            }
+            checked++;
+        }
+        for (int j = 0; j < s->n->output_count; j++)
+            free(own[j].block);
+    }
+    return checked;
 }

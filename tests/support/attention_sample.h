@@ -74,5 +74,7 @@ typedef struct tolerance {
 /* All kernels that take the operands: their number. What should be no finite number must not be
  * one. */
 int check_kernels(const sample *s, tolerance t);
+/* Every tile of every kernel; the first is the one that is taken when none is asked for. */
+int check_tiles(const sample *s, tolerance t);
 
 #endif

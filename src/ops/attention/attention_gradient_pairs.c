@@ -1,6 +1,6 @@
 /* attention_gradient_pairs.c - the gradients of attention_tiled.c for bf16, in products of pairs.
  *
- * First all queries are packed, once, into the workspace, in blocks of 64, with LSE and D. Then the
+ * First all queries are packed, once, into the workspace, in blocks, with LSE and D. Then the
  * keys of a key/value head, cut into pieces as in attention_gradient_avx512.c, go over the blocks
  * that see them, a tile of keys at a time:
  *   S^T = K Q^T     P^T = 2^(c S^T - LSE')     dP^T = V dO^T     dS^T = P^T (dP^T - D)
@@ -23,7 +23,7 @@ typedef struct work {
     const gemm_engine *engine;
     attention_problem p;
     int64_t depth, tile_keys;
-    int64_t blocks;             /* of a head's queries */
+    int64_t block, blocks;      /* queries taken at a time, of a head */
     int64_t pieces, piece_keys; /* of a key/value head's keys */
     uint16_t *packed;           /* a block's four forms of Q and dO, see query_block */
     float *statistics;          /* a block's LSE', then D */
@@ -31,11 +31,17 @@ typedef struct work {
     unsigned char *is_wild;     /* a block's Q, then its dO */
 } work;
 
+static int list_tiles(const kernel_args *args, kernel_tile *out) {
+    return pairs_list_tiles(args, BLOCK, out);
+}
+
 static work describe(const kernel_args *args, const gemm_engine *engine) {
     work w = {.args = args, .engine = engine, .p = attention_describe(args)};
     w.depth = attention_round_up(w.p.head_dim, PAIRS_DEPTH);
-    w.tile_keys = pairs_tile_keys(w.depth);
-    w.blocks = (w.p.queries + BLOCK - 1) / BLOCK;
+    kernel_tile tile = pairs_tile(args, BLOCK);
+    w.tile_keys = tile.keys;
+    w.block = tile.queries;
+    w.blocks = (w.p.queries + w.block - 1) / w.block;
     int64_t heads = w.p.batch * w.p.kv_heads, tiles = (w.p.keys + w.tile_keys - 1) / w.tile_keys;
     int64_t pieces = attention_smaller((LEAST_UNITS + heads - 1) / heads, tiles);
     w.piece_keys = (tiles + pieces - 1) / pieces * w.tile_keys;
@@ -43,9 +49,9 @@ static work describe(const kernel_args *args, const gemm_engine *engine) {
     if (args->workspace) {
         int64_t all = w.p.batch * w.p.heads * w.blocks;
         w.packed = pairs_aligned(args->workspace);
-        w.statistics = (float *)(void *)(w.packed + all * 4 * BLOCK * w.depth);
-        w.dq = w.statistics + all * 2 * BLOCK;
-        w.is_wild = (unsigned char *)(w.dq + w.pieces * all * BLOCK * w.depth);
+        w.statistics = (float *)(void *)(w.packed + all * 4 * w.block * w.depth);
+        w.dq = w.statistics + all * 2 * w.block;
+        w.is_wild = (unsigned char *)(w.dq + w.pieces * all * w.block * w.depth);
     }
     return w;
 }
@@ -54,14 +60,14 @@ static size_t workspace_bytes(const kernel_args *args) {
     work w = describe(args, NULL);
     int64_t blocks = w.p.batch * w.p.heads * w.blocks;
     int64_t block_bytes =
-        BLOCK * w.depth * (4 * (int64_t)sizeof(uint16_t) + w.pieces * (int64_t)sizeof(float)) +
-        2 * BLOCK * (int64_t)sizeof(float) + 2;
+        w.block * w.depth * (4 * (int64_t)sizeof(uint16_t) + w.pieces * (int64_t)sizeof(float)) +
+        2 * w.block * (int64_t)sizeof(float) + 2;
     return (size_t)(PAIRS_ALIGNMENT + blocks * block_bytes);
 }
 
 static float *piece_gradient(const work *w, int64_t piece, int64_t block) {
     int64_t all = w->p.batch * w->p.heads * w->blocks;
-    return w->dq + (piece * all + block) * BLOCK * w->depth;
+    return w->dq + (piece * all + block) * w->block * w->depth;
 }
 
 /* ---- queries ---- */
@@ -75,19 +81,20 @@ typedef struct query_block {
 } query_block;
 
 static query_block block_at(const work *w, int64_t index) {
-    int64_t head = index / w->blocks, first = index % w->blocks * BLOCK, size = BLOCK * w->depth;
+    int64_t head = index / w->blocks, first = index % w->blocks * w->block,
+            size = w->block * w->depth;
     uint16_t *packed = w->packed + index * 4 * size;
     query_block q = {.index = index,
                      .b = head / w->p.heads,
                      .h = head % w->p.heads,
                      .first = first,
-                     .count = attention_smaller(BLOCK, w->p.queries - first),
+                     .count = attention_smaller(w->block, w->p.queries - first),
                      .q = packed,
                      .dy = packed + size,
                      .q_columns = packed + 2 * size,
                      .dy_columns = packed + 3 * size,
-                     .lse = w->statistics + index * 2 * BLOCK,
-                     .mean = w->statistics + (index * 2 + 1) * BLOCK,
+                     .lse = w->statistics + index * 2 * w->block,
+                     .mean = w->statistics + (index * 2 + 1) * w->block,
                      .is_wild = w->is_wild + 2 * index};
     q.panels = (q.count + PANEL - 1) / PANEL;
     return q;
@@ -97,7 +104,7 @@ static query_block block_at(const work *w, int64_t index) {
 static void take_statistics(const work *w, const query_block *q) {
     const tensor *in = w->args->inputs;
     const float *lse = attention_lse(&in[ATTENTION_LSE], q->b, q->h) + q->first;
-    for (int64_t i = 0; i < BLOCK; i++) {
+    for (int64_t i = 0; i < w->block; i++) {
         bool has_keys = i < q->count && lse[i] != -INFINITY;
         q->lse[i] = has_keys ? lse[i] * LOG2_E : INFINITY;
         q->mean[i] =
@@ -357,7 +364,7 @@ static void take_tile(const work *w, key_tile *t) {
     t->k_columns = k_columns;
     t->dk = dk;
     t->dv = dv;
-    int64_t begin = attention_first_query(&w->p, t->first) / BLOCK, turn = 0;
+    int64_t begin = attention_first_query(&w->p, t->first) / w->block, turn = 0;
     encounter under_way[2], *before = NULL;
     for (int i = 0; i < 2; i++)
         under_way[i] = (encounter){.p = low[i][0], .ds = low[i][1], .ds_pairs = low[i][2]};
@@ -409,18 +416,19 @@ LANES_TARGET static void finish_blocks(void *context, int64_t begin, int64_t end
     const work *w = context;
     _Alignas(64) float sum[PANEL * ATTENTION_MAX_HEAD_DIM], rows[PANEL * ATTENTION_MAX_HEAD_DIM];
     float factor[PANEL];
+    int64_t panels = w->block / PANEL;
     for (int i = 0; i < PANEL; i++)
         factor[i] = w->p.scale;
     for (int64_t unit = begin; unit < end; unit++) {
-        query_block q = block_at(w, unit / BLOCK_PANELS);
-        int64_t first = q.first + unit % BLOCK_PANELS * PANEL, size = PANEL * w->depth;
+        query_block q = block_at(w, unit / panels);
+        int64_t first = q.first + unit % panels * PANEL, size = PANEL * w->depth;
         int64_t count = attention_smaller(PANEL, w->p.queries - first);
         if (count <= 0)
             continue;
         int64_t seen = attention_visible_keys(&w->p, first + count - 1);
         memset(sum, 0, (size_t)size * sizeof *sum);
         for (int64_t piece = 0; piece < w->pieces && piece * w->piece_keys < seen; piece++) {
-            const float *part = piece_gradient(w, piece, q.index) + unit % BLOCK_PANELS * size;
+            const float *part = piece_gradient(w, piece, q.index) + unit % panels * size;
             for (int64_t i = 0; i < size; i++)
                 sum[i] += part[i];
         }
@@ -437,12 +445,13 @@ static void run(const kernel_args *args, const gemm_engine *engine) {
     int64_t blocks = w.p.batch * w.p.heads * w.blocks;
     threads_for_each(blocks, pack_blocks, &w);
     threads_for_each(w.pieces * w.p.batch * w.p.kv_heads, take_pieces, &w);
-    threads_for(blocks * BLOCK_PANELS, 1, finish_blocks, &w);
+    threads_for(blocks * (w.block / PANEL), 1, finish_blocks, &w);
 }
 
 static void run_amx(const kernel_args *args) { run(args, &gemm_amx); }
 static void run_dot(const kernel_args *args) { run(args, &gemm_avx512_bf16); }
-#define RUN_BY(FUNCTION) .workspace_bytes = workspace_bytes, .run = FUNCTION,
+#define RUN_BY(FUNCTION)                                                                           \
+    .workspace_bytes = workspace_bytes, .run = FUNCTION, .tiles = list_tiles, .is_tiled = true,
 #else
 #define RUN_BY(FUNCTION)
 #endif

@@ -35,6 +35,27 @@ const char *attention_reject_pairs(const kernel_args *args, gemm_method method) 
 
 #if defined(__x86_64__)
 
+int pairs_list_tiles(const kernel_args *args, int most_queries, kernel_tile *out) {
+    enum { MOST = 4 };
+    int64_t depth = attention_round_up(args->inputs[ATTENTION_Q].shape.dim[3], PAIRS_DEPTH);
+    int most_keys = (int)attention_smaller(TILE_KEYS, TILE_FLOATS / depth);
+    int queries[MOST], keys[MOST], query_count = 0, key_count = 0;
+    for (int q = most_queries; q >= PANEL && query_count < MOST; q = q / 2 / PANEL * PANEL)
+        queries[query_count++] = q;
+    for (int k = most_keys / PAIRS_LINES * PAIRS_LINES; k >= PAIRS_LINES && key_count < MOST;
+         k = k / 2 / PAIRS_LINES * PAIRS_LINES)
+        keys[key_count++] = k;
+    return attention_list_tiles(queries, query_count, keys, key_count, out);
+}
+
+kernel_tile pairs_tile(const kernel_args *args, int most_queries) {
+    kernel_tile tile = kernel_tile_asked(args->attributes), own[KERNEL_MOST_TILES];
+    if (!kernel_tile_is_open(tile))
+        return tile;
+    pairs_list_tiles(args, most_queries, own);
+    return own[0];
+}
+
 enum { STAGES = 3, MOST_PANELS = 4 }; /* of queries that go together; half as many of large heads */
 
 typedef struct work {
@@ -49,12 +70,22 @@ typedef struct work {
 
 static int64_t tile_count(const work *w) { return w->p.batch * w->p.kv_heads * w->tiles; }
 
+static int most_queries(const kernel_args *args) {
+    int64_t head_dim = args->inputs[ATTENTION_Q].shape.dim[3];
+    return (head_dim > 128 ? MOST_PANELS / 2 : MOST_PANELS) * PANEL;
+}
+
+static int list_tiles(const kernel_args *args, kernel_tile *out) {
+    return pairs_list_tiles(args, most_queries(args), out);
+}
+
 static work describe(const kernel_args *args, const gemm_engine *engine) {
     work w = {.args = args, .engine = engine, .p = attention_describe(args)};
     w.depth = attention_round_up(w.p.head_dim, PAIRS_DEPTH);
-    w.tile_keys = pairs_tile_keys(w.depth);
+    kernel_tile tile = pairs_tile(args, most_queries(args));
+    w.tile_keys = tile.keys;
     w.tiles = (w.p.keys + w.tile_keys - 1) / w.tile_keys;
-    w.panels = w.depth > 128 ? MOST_PANELS / 2 : MOST_PANELS;
+    w.panels = tile.queries / PANEL;
     w.query_tiles = (w.p.queries + w.panels * PANEL - 1) / (w.panels * PANEL);
     if (args->workspace) {
         int64_t packed = tile_count(&w) * w.tile_keys * w.depth;
@@ -367,7 +398,8 @@ static void run(const kernel_args *args, const gemm_engine *engine) {
 
 static void run_amx(const kernel_args *args) { run(args, &gemm_amx); }
 static void run_dot(const kernel_args *args) { run(args, &gemm_avx512_bf16); }
-#define RUN_BY(FUNCTION) .workspace_bytes = workspace_bytes, .run = FUNCTION,
+#define RUN_BY(FUNCTION)                                                                           \
+    .workspace_bytes = workspace_bytes, .run = FUNCTION, .tiles = list_tiles, .is_tiled = true,
 #else
 #define RUN_BY(FUNCTION)
 #endif
