@@ -5,8 +5,8 @@
  *       -o attention_check && ./attention_check
  *
  * Arguments: "probe" (tiny problems of known shape, each difference printed: for finding what a
- * kernel for one chip does wrong), "check" or "time" for one part only. Exit code 1 when a check
- * failed. With -DATTENTION_WATCHDOG a kernel that waits for ever ends and says for what. */
+ * kernel for one chip does wrong), "check" or "time" for one part only; "check-quick" (few and short
+ * ones, for compute-sanitizer). Exit code 1 when a check failed. With -DATTENTION_WATCHDOG a kernel that waits for ever ends and says for what. */
 #include "attention_problem.cuh"
 
 /* ---- the same in double ---- */
@@ -545,6 +545,8 @@ int main(int argc, char **argv) {
         failures += probe_all();
     if (is_all || strcmp(part, "check") == 0)
         failures += argc > 3 ? check_all(atoi(argv[2]), atoi(argv[3])) : check_all(120, 300);
+    if (strcmp(part, "check-quick") == 0)
+        failures += check_all(8, 100);
     if (is_all || strcmp(part, "time") == 0)
         failures += time_all();
     printf(failures ? "%d FAILURES\n" : "all right\n", failures);
