@@ -12,6 +12,7 @@
 #include "base/memory.h"
 #include "plan/hazards.h"
 #include "runtime/cuda/cuda_status.h"
+#include "runtime/cuda/graph_clears.h"
 #include "runtime/cuda/observe.h"
 #include "runtime/cuda/program.h"
 
@@ -220,6 +221,8 @@ dyno_status cuda_program_capture(program *r, const kernel_args *args, const int 
     /* A library may do at its first use what a capture forbids. It has been used now. */
     if (status != DYNO_OK && !graph)
         status = record_graph(&c, &graph);
+    if (status == DYNO_OK)
+        status = cuda_graph_replace_clears(graph);
     if (status == DYNO_OK)
         status = instantiate(r, graph);
     if (graph)

@@ -292,6 +292,14 @@ dyno_status cuda_observe_end(program *r, activity *out) {
 
 void cuda_observe_captured(int launch) { session.captured = launch; }
 
+void cuda_observe_captured_like(cudaGraphNode_t node) {
+    uint64_t id = session.observed ? node_id(node) : 0;
+    session.captured = NO_LAUNCH;
+    for (int i = 0; id && i < session.node_count; i++)
+        if (session.nodes[i].id == id)
+            session.captured = session.nodes[i].launch;
+}
+
 void cuda_observe_launch_begin(int launch) {
     if (!session.observed)
         return;
