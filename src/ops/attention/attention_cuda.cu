@@ -71,6 +71,12 @@ extern "C" void dyno_attention_cuda(const cuda_args *args, cudaStream_t stream) 
 
 extern "C" void dyno_attention_gradient_cuda(const cuda_args *args, cudaStream_t stream) {
     attention_call call = describe_backward(args);
+    bool is_once = attention_way == ATTENTION_BEST
+                       ? attention_sums_in_turns((int64_t)call.batch * call.kv_heads, call.queries,
+                                                 call.keys, call.head_dim)
+                       : attention_way == ATTENTION_ONCE;
+    if (is_once && attention_backward_hopper_once(&call, stream))
+        return;
     if (attention_way != ATTENTION_MMA && attention_backward_hopper(&call, stream))
         return;
     attention_backward_means(&call, stream);
