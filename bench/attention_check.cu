@@ -197,7 +197,10 @@ static int check_instance(instance *with, int most_rows) {
 
 static int check(const problem *p, int most_rows) {
     instance in = make_instance(p);
+    in.attributes.tile_number = below(8);
     int failures = check_instance(&in, most_rows);
+    if (failures)
+        printf("    with tile number %d\n", in.attributes.tile_number);
     release_instance(&in);
     return failures;
 }

@@ -124,7 +124,9 @@ static dyno_status run_loss_head(graph *g, const pipeline_options *options) {
 static dyno_status run_rematerialize(graph *g, const pipeline_options *options) {
     if (options->mode != STEP_COMPILED || options->pass == STEP_FORWARD)
         return DYNO_OK;
-    return rematerialize_apply(g);
+    /* A block that runs again starts from its own input. */
+    enum { BLOCKS = 2 };
+    return rematerialize_apply(g, options->recompute.mode == RECOMPUTE_NONE ? BLOCKS : 1);
 }
 
 static dyno_status run_recompute(graph *g, const pipeline_options *options) {
@@ -181,9 +183,14 @@ dyno_status pipeline_compile(graph *g, const pipeline_options *options, plan **o
         if (options->dump_after && strcmp(options->dump_after, passes[i].name) == 0)
             graph_print(g, options->dump);
     }
-    if (options->mode == STEP_EAGER)
-        return lower_graph(g, options->target, out);
-    RETURN_IF_FAILED(lower_graph_placed(g, options->target, out));
-    memory_plan_apply(*out);
-    return DYNO_OK;
+    bool is_eager = options->mode == STEP_EAGER;
+    RETURN_IF_FAILED((is_eager ? lower_graph : lower_graph_placed)(g, options->target, out));
+    dyno_status status = choose_tiles(*out, &options->tiles);
+    if (status != DYNO_OK) {
+        plan_destroy(*out);
+        *out = NULL;
+    } else if (!is_eager) {
+        memory_plan_apply(*out);
+    }
+    return status;
 }

@@ -73,22 +73,28 @@ static int *share_tenths(const results_breakdown *breakdown, int column, double 
 /* What the columns with a meaning are, and where. */
 typedef struct known_columns {
     int time, count, flops, bytes;
-    double ms; /* in one of the time column's unit */
+    int running; /* where several ran at once: how long, with rates from that */
+    double ms;   /* in one of the time column's unit */
 } known_columns;
 
 static known_columns find_columns(const results_breakdown *breakdown) {
-    known_columns known = {column_index(breakdown, "time"), column_index(breakdown, "count"),
-                           column_index(breakdown, "flops"), column_index(breakdown, "bytes"), NAN};
+    known_columns known = {column_index(breakdown, "time"),    column_index(breakdown, "count"),
+                           column_index(breakdown, "flops"),   column_index(breakdown, "bytes"),
+                           column_index(breakdown, "running"), NAN};
     if (known.time >= 0)
         known.ms = view_ms_per_unit(breakdown->columns[known.time].unit);
     if (isnan(known.ms))
         known.time = -1;
+    if (known.time < 0 || known.running < 0 ||
+        strcmp(breakdown->columns[known.running].unit, breakdown->columns[known.time].unit) != 0)
+        known.running = -1;
     return known;
 }
 
 static bool is_known(known_columns known, int column) {
     return column == known.time || column == known.count ||
-           (known.time >= 0 && (column == known.flops || column == known.bytes));
+           (known.time >= 0 &&
+            (column == known.flops || column == known.bytes || column == known.running));
 }
 
 static void add_number(report_table *table, double value) {
@@ -108,12 +114,15 @@ static void add_numbers(report_table *table, const results_breakdown *breakdown,
                   : value_at(breakdown, row, column))
     if (known.time >= 0) {
         double seconds = NUMBER(known.time) * known.ms / 1e3;
-        double rate = seconds > 0 ? 1 / seconds / 1e9 : (double)NAN;
+        double running = known.running < 0 ? seconds : NUMBER(known.running) * known.ms / 1e3;
+        double rate = running > 0 ? 1 / running / 1e9 : (double)NAN;
         table_add_real(table, seconds * 1e3, 3);
         if (tenths)
             table_add_real(table, (row < 0 ? TENTHS : tenths[row]) / 10.0, 1);
         else
             table_add_empty(table);
+        if (known.running >= 0)
+            table_add_real(table, running * 1e3, 3);
         if (known.count >= 0)
             add_number(table, NUMBER(known.count));
         if (known.flops >= 0)
@@ -170,6 +179,8 @@ report_table *view_create_breakdown_table(const results_cell *cell,
         table_add_column(table, "time_ms", "time ms", TABLE_RIGHT);
         table_add_column(table, "percent", "%", TABLE_RIGHT);
     }
+    if (known.running >= 0)
+        table_add_column(table, "running_ms", "running ms", TABLE_RIGHT);
     if (known.count >= 0)
         table_add_column(table, "count", "count", TABLE_RIGHT);
     if (known.time >= 0 && known.flops >= 0)

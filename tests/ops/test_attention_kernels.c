@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -180,8 +181,10 @@ static sample gradient_sample(const sizes *z, dtype type, bool is_causal, placin
     return s;
 }
 
-/* False when the kernel rejects the operands; else the caller frees the outputs' blocks. */
-static bool run_kernel(const sample *s, const kernel *k, buffer *out) {
+/* False when the kernel rejects the operands; else the caller frees the outputs' blocks. `asked`:
+ * attributes instead of the node's; `tiles`, if not NULL, is filled with those of the kernel. */
+static bool run_asked(const sample *s, const kernel *k, const attributes *asked, buffer *out,
+                      kernel_tile *tiles, int *tile_count) {
     tensor inputs[MOST_INPUTS], outputs[MOST_OUTPUTS];
     for (int i = 0; i < s->n->input_count; i++)
         inputs[i] = s->in[i].view;
@@ -194,7 +197,7 @@ static bool run_kernel(const sample *s, const kernel *k, buffer *out) {
                         .output_count = s->n->output_count,
                         .inputs = inputs,
                         .outputs = outputs,
-                        .attributes = &s->n->attributes};
+                        .attributes = asked};
     bool is_taken = k->backend == BACKEND_CPU && !k->reject(&args);
     if (is_taken) {
         assert_true(k->writes_strided);
@@ -202,10 +205,17 @@ static bool run_kernel(const sample *s, const kernel *k, buffer *out) {
         args.workspace = bytes ? memset(memory_allocate(bytes, 1), 0xa5, bytes) : NULL;
         k->run(&args);
         free(args.workspace);
+        assert_int_equal(k->tiles != NULL, k->is_tiled);
+        if (tiles)
+            *tile_count = k->tiles ? k->tiles(&args, tiles) : 0;
     }
     for (int i = 0; i < s->n->output_count && !is_taken; i++)
         free(out[i].block);
     return is_taken;
+}
+
+static bool run_kernel(const sample *s, const kernel *k, buffer *out) {
+    return run_asked(s, k, &s->n->attributes, out, NULL, NULL);
 }
 
 /* Nothing was written but the output's elements. */
@@ -263,6 +273,40 @@ static int check_kernels(const sample *s, tolerance t) {
     return taken;
 }
 
+/* Every tile of every kernel; the first is the one that is taken when none is asked for. */
+static int check_tiles(const sample *s, tolerance t) {
+    int checked = 0;
+    for (int k = 0; s->n->op->kernels[k]; k++) {
+        const kernel *used = s->n->op->kernels[k];
+        kernel_tile tiles[KERNEL_MOST_TILES];
+        buffer own[MOST_OUTPUTS], out[MOST_OUTPUTS];
+        int count = 0;
+        if (!run_asked(s, used, &s->n->attributes, own, tiles, &count))
+            continue;
+        for (int i = 0; i < count; i++) {
+            attribute items[] = {s->n->attributes.items[0], s->n->attributes.items[1],
+                                 ATTR_INTEGER(KERNEL_TILE_QUERIES, tiles[i].queries),
+                                 ATTR_INTEGER(KERNEL_TILE_KEYS, tiles[i].keys)};
+            attributes asked = {4, items};
+            assert_int_equal(s->n->attributes.count, 2);
+            assert_true(run_asked(s, used, &asked, out, NULL, NULL));
+            char who[96];
+            snprintf(who, sizeof who, "%s %s", used->name, kernel_tile_format(tiles[i]).text);
+            for (int j = 0; j < s->n->output_count; j++) {
+                expect_near(s, who, j, &out[j], t);
+                expect_rest_untouched(who, &out[j]);
+                if (i == 0)
+                    assert_memory_equal(out[j].block, own[j].block, out[j].bytes);
+                free(out[j].block);
+            }
+            checked++;
+        }
+        for (int j = 0; j < s->n->output_count; j++)
+            free(own[j].block);
+    }
+    return checked;
+}
+
 static bool has_avx512(void) { return isa_check(ISA_AVX512).is_usable; }
 
 /* ---- sizes, types, layouts ---- */
@@ -288,6 +332,26 @@ static void gradients_agree_with_the_reference_for_all_sizes_types_and_layouts(v
                 assert_int_equal(check_kernels(&s, (tolerance){2e-6, 2e-5}), 1 + has_avx512());
                 sample_release(&s);
             }
+}
+
+static void every_tile_agrees_with_the_reference(void **state) {
+    (void)state;
+    static const int64_t head_dims[] = {8, 16, 33, 64, 80, 128, 144, 256};
+    for (uint64_t round = 0; round < 24; round++) {
+        draw d = draw_create(round, 1);
+        int64_t kv = 1 + draw_below(&d, 2);
+        sizes z = {1 + draw_below(&d, 2),   kv * (1 + draw_below(&d, 3)), kv,
+                   1 + draw_below(&d, 280), 1 + draw_below(&d, 280),      head_dims[round % 8]};
+        dtype type = TYPES[draw_below(&d, 3)];
+        placing how = (placing)draw_below(&d, PLACING_COUNT);
+        bool is_causal = draw_below(&d, 3) > 0;
+        sample s = forward_sample(&z, type, is_causal, how, NORMAL);
+        assert_true(check_tiles(&s, (tolerance){2e-6, 3e-6}) >= 6);
+        sample_release(&s);
+        s = gradient_sample(&z, type, is_causal, how, NORMAL);
+        assert_true(check_tiles(&s, (tolerance){2e-6, 3e-5}) >= 6);
+        sample_release(&s);
+    }
 }
 
 /* ---- the ends of floats ---- */
@@ -443,6 +507,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(forward_agrees_with_the_reference_for_all_sizes_types_and_layouts),
         cmocka_unit_test(gradients_agree_with_the_reference_for_all_sizes_types_and_layouts),
+        cmocka_unit_test(every_tile_agrees_with_the_reference),
         cmocka_unit_test(scores_of_ten_thousand_neither_overflow_nor_vanish),
         cmocka_unit_test(a_score_of_minus_infinity_has_no_weight),
         cmocka_unit_test(a_nan_stays_in_the_rows_that_see_it),

@@ -30,6 +30,18 @@ const char *attention_reject_avx512(const kernel_args *args) {
 
 #if defined(__x86_64__)
 
+int attention_list_panels(const kernel_args *args, int most_queries, kernel_tile *out) {
+    enum { MOST = 4 };
+    int most_keys =
+        (int)attention_tile_keys(attention_round_up(args->inputs[ATTENTION_Q].shape.dim[3], LANES));
+    int queries[MOST], keys[MOST], query_count = 0, key_count = 0;
+    for (int q = most_queries; q >= PANEL && query_count < MOST; q /= 2)
+        queries[query_count++] = q;
+    for (int k = most_keys; k >= 32 && key_count < MOST; k = k / 2 / STEP * STEP)
+        keys[key_count++] = k;
+    return attention_list_tiles(queries, query_count, keys, key_count, out);
+}
+
 enum { MOST_PANELS = 4 }; /* of queries that go together; half as many of large heads */
 
 typedef struct work {
@@ -177,11 +189,22 @@ static void attend_units(void *context, int64_t begin, int64_t end) {
         attend(context, unit);
 }
 
+static int list_tiles(const kernel_args *args, kernel_tile *out) {
+    int64_t head_dim = args->inputs[ATTENTION_Q].shape.dim[3];
+    return attention_list_panels(args, (head_dim > 128 ? MOST_PANELS / 2 : MOST_PANELS) * PANEL,
+                                 out);
+}
+
 static void run(const kernel_args *args) {
     work w = {.args = args, .p = attention_describe(args)};
+    kernel_tile tile = w.p.tile, own[KERNEL_MOST_TILES];
+    if (kernel_tile_is_open(tile)) {
+        list_tiles(args, own);
+        tile = own[0];
+    }
     w.pitch = attention_round_up(w.p.head_dim, LANES);
-    w.tile_keys = attention_tile_keys(w.pitch);
-    w.panels = w.pitch > 128 ? MOST_PANELS / 2 : MOST_PANELS;
+    w.tile_keys = tile.keys;
+    w.panels = tile.queries / PANEL;
     w.query_tiles = (w.p.queries + w.panels * PANEL - 1) / (w.panels * PANEL);
     threads_for_each(w.p.batch * w.p.heads * w.query_tiles, attend_units, &w);
 }
@@ -193,5 +216,7 @@ const kernel attention_avx512 = {.name = "attention_avx512",
                                  .reject = attention_reject_avx512,
 #if defined(__x86_64__)
                                  .run = run,
+                                 .tiles = list_tiles,
+                                 .is_tiled = true,
 #endif
                                  .writes_strided = true};

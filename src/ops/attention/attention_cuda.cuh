@@ -23,6 +23,7 @@ typedef struct attention_call {
     int queries, keys, head_dim;
     int is_causal;
     float scale;
+    cuda_tile tile; /* asked for: one of those that the way lists; 0 x 0: the way's own */
     int is_aligned; /* rows of all operands begin at multiples of 16 bytes and end there */
 } attention_call;
 
@@ -45,6 +46,10 @@ int attention_forward_hopper(const attention_call *call, cudaStream_t stream);
 int attention_backward_hopper(const attention_call *call, cudaStream_t stream);
 /* call->mean from O and dO. */
 void attention_backward_means(const attention_call *call, cudaStream_t stream);
+
+/* The tiles of each, its own choice first; of hopper 0 where it is not for this call. */
+int attention_forward_mma_tiles(const attention_call *call, cuda_tile *out);
+int attention_backward_mma_tiles(const attention_call *call, cuda_tile *out);
 
 /* ---- in kernels ---- */
 

@@ -24,15 +24,26 @@ typedef struct work {
     const kernel_args *args;
     attention_problem p;
     int64_t pitch, tile_keys, panels; /* panels: of a head's queries */
+    int64_t tile_queries;             /* taken at a time: a pair of panels or one */
     int64_t pieces, piece_keys;
     int64_t panel_floats; /* of dQ */
     float *mean, *dq;
 } work;
 
+static int list_tiles(const kernel_args *args, kernel_tile *out) {
+    return attention_list_panels(args, PAIR, out);
+}
+
 static work describe(const kernel_args *args) {
     work w = {.args = args, .p = attention_describe(args)};
+    kernel_tile tile = w.p.tile, own[KERNEL_MOST_TILES];
+    if (kernel_tile_is_open(tile)) {
+        list_tiles(args, own);
+        tile = own[0];
+    }
     w.pitch = attention_round_up(w.p.head_dim, LANES);
-    w.tile_keys = attention_tile_keys(w.pitch);
+    w.tile_keys = tile.keys;
+    w.tile_queries = tile.queries;
     w.panels = (w.p.queries + PANEL - 1) / PANEL;
     int64_t heads = w.p.batch * w.p.kv_heads, tiles = (w.p.keys + w.tile_keys - 1) / w.tile_keys;
     int64_t pieces = attention_smaller((LEAST_UNITS + heads - 1) / heads, tiles);
@@ -176,7 +187,7 @@ LANES_TARGET static void add_to_queries(const work *w, const key_tile *t, const 
 static void load_statistics(const work *w, int64_t b, query_pair *q) {
     const float *lse = attention_lse(&w->args->inputs[ATTENTION_LSE], b, q->h) + q->first;
     const float *mean = w->mean + (b * w->p.heads + q->h) * w->p.queries + q->first;
-    int64_t count = attention_smaller(PAIR, w->p.queries - q->first);
+    int64_t count = attention_smaller(w->tile_queries, w->p.queries - q->first);
     for (int64_t i = 0; i < PAIR; i++) {
         bool has_keys = i < count && lse[i] != -INFINITY;
         q->lse[i] = has_keys ? lse[i] * LOG2_E : INFINITY;
@@ -190,7 +201,7 @@ LANES_TARGET static void take_queries(const work *w, const key_tile *t, query_pa
     _Alignas(64) float rows[2][PAIR * ATTENTION_MAX_HEAD_DIM];
     _Alignas(64) float panels[2][PAIR * ATTENTION_MAX_HEAD_DIM];
     _Alignas(64) float p[TILE_KEYS * PAIR], ds[TILE_KEYS * PAIR];
-    int64_t count = attention_smaller(PAIR, w->p.queries - q->first);
+    int64_t count = attention_smaller(w->tile_queries, w->p.queries - q->first);
     q->panels = (count + PANEL - 1) / PANEL;
     tile_load(&in[ATTENTION_Q], t->b, q->h, q->first, count, q->panels * PANEL, w->pitch,
               w->p.scale * LOG2_E, rows[0]);
@@ -226,9 +237,9 @@ LANES_TARGET static void take_tile(const work *w, key_tile *t) {
     t->v = v;
     t->dk = dk;
     t->dv = dv;
-    int64_t begin = attention_first_query(&w->p, t->first) / PAIR * PAIR;
+    int64_t begin = attention_first_query(&w->p, t->first) / w->tile_queries * w->tile_queries;
     for (int64_t h = t->kv * w->p.group; h < (t->kv + 1) * w->p.group; h++)
-        for (int64_t first = begin; first < w->p.queries; first += PAIR) {
+        for (int64_t first = begin; first < w->p.queries; first += w->tile_queries) {
             query_pair q = {.h = h, .first = first};
             take_queries(w, t, &q);
         }
@@ -303,5 +314,7 @@ const kernel attention_gradient_avx512 = {.name = "attention_gradient_avx512",
 #if defined(__x86_64__)
                                           .workspace_bytes = workspace_bytes,
                                           .run = run,
+                                          .tiles = list_tiles,
+                                          .is_tiled = true,
 #endif
                                           .writes_strided = true};

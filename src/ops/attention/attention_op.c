@@ -159,20 +159,24 @@ static size_t gradient_workspace(const kernel_args *args) {
 static const kernel attention_cuda = {.name = "attention_cuda",
                                       .backend = BACKEND_CUDA,
                                       .reject = reject_low,
+                                      .is_tiled = true,
                                       .writes_strided = true};
 static const kernel attention_cuda_f32 = {.name = "attention_cuda_f32",
                                           .backend = BACKEND_CUDA,
                                           .reject = reject_f32,
+                                          .is_tiled = true,
                                           .writes_strided = true};
 static const kernel attention_gradient_cuda = {.name = "attention_gradient_cuda",
                                                .backend = BACKEND_CUDA,
                                                .reject = reject_low,
                                                .workspace_bytes = gradient_workspace,
+                                               .is_tiled = true,
                                                .writes_strided = true};
 static const kernel attention_gradient_cuda_f32 = {.name = "attention_gradient_cuda_f32",
                                                    .backend = BACKEND_CUDA,
                                                    .reject = reject_f32,
                                                    .workspace_bytes = gradient_workspace_f32,
+                                                   .is_tiled = true,
                                                    .writes_strided = true};
 
 const op op_attention = {
@@ -229,7 +233,17 @@ attention_problem attention_describe(const kernel_args *args) {
                                .head_dim = q->dim[3],
                                .group = q->dim[1] / k->dim[1],
                                .is_causal = attribute_integer(args->attributes, "causal") != 0,
-                               .scale = (float)attribute_real(args->attributes, "scale")};
+                               .scale = (float)attribute_real(args->attributes, "scale"),
+                               .tile = kernel_tile_asked(args->attributes)};
+}
+
+int attention_list_tiles(const int *queries, int query_count, const int *keys, int key_count,
+                         kernel_tile *out) {
+    int count = 0;
+    for (int q = 0; q < query_count; q++)
+        for (int k = 0; k < key_count && count < KERNEL_MOST_TILES; k++)
+            out[count++] = (kernel_tile){queries[q], keys[k]};
+    return count;
 }
 
 static bool has_dense_rows(const tensor *t) {

@@ -183,20 +183,20 @@ static const kernel rope_f32 = {.name = "rope_f32",
                                 .reject = reject,
                                 .run = run,
                                 .writes_strided = true,
-                                .overwrites_input = true};
+                                .overwrites_input = 1};
 
 static const kernel rope_low = {.name = "rope_low",
                                 .backend = BACKEND_CPU,
                                 .reject = reject_low,
                                 .run = run,
                                 .writes_strided = true,
-                                .overwrites_input = true};
+                                .overwrites_input = 1};
 
 static const kernel rope_cuda = {.name = "rope_cuda",
                                  .backend = BACKEND_CUDA,
                                  .reject = reject_cuda,
                                  .writes_strided = true,
-                                 .overwrites_input = true};
+                                 .overwrites_input = 1};
 
 const op op_rope = {.name = "rope",
                     .summary = "rotary position embedding, half-split",

@@ -12,6 +12,7 @@
 #include "base/memory.h"
 #include "plan/hazards.h"
 #include "runtime/cuda/cuda_status.h"
+#include "runtime/cuda/observe.h"
 #include "runtime/cuda/program.h"
 
 enum { MOST_STREAMS = 16 };
@@ -127,7 +128,9 @@ static dyno_status enqueue_all(capture *c) {
     for (int i = 0; i < p->launch_count; i++) {
         cudaStream_t stream = stream_of(c, p->launches[i].stream);
         RETURN_IF_FAILED(wait_for_edges(c, i, &next_edge));
+        cuda_observe_captured(i);
         program_enqueue(c->r, i, &c->args[i], stream);
+        cuda_observe_captured(-1);
         if (c->is_done[i])
             RETURN_IF_FAILED(
                 cuda_status(cudaEventRecord(c->is_done[i], stream), "recording an event"));
