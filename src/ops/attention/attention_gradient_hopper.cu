@@ -523,7 +523,7 @@ static int launch_for_head(const attention_call *call, const row_sums *sums, cud
 }
 
 int attention_backward_hopper(const attention_call *call, cudaStream_t stream) {
-    if (!hopper_takes(call) || (uintptr_t)call->workspace % 16)
+    if (!hopper_takes(call) || call->head_dim > 128 || (uintptr_t)call->workspace % 16)
         return 0;
     row_sums sums = hopper_row_sums(call, 0);
     return call->type == CUDA_DTYPE_BF16 ? launch_for_head<CUDA_DTYPE_BF16>(call, &sums, stream)
