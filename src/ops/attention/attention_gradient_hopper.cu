@@ -497,7 +497,7 @@ static int launch_for_head(const attention_call *call, const row_sums *sums, cud
 }
 
 int attention_backward_hopper(const attention_call *call, cudaStream_t stream) {
-    if (!hopper_takes(call) || (uintptr_t)call->workspace % 16)
+    if (!hopper_takes(call) || call->head_dim > 128 || (uintptr_t)call->workspace % 16)
         return 0;
     row_sums sums;
     sums.pitch = (int64_t)(call->queries + ATTENTION_ROWS_PADDED - 1) / ATTENTION_ROWS_PADDED *
