@@ -496,8 +496,18 @@ static int launch_for_head(const attention_call *call, const row_sums *sums, cud
                        : launch<TYPE, 128>(call, sums, stream);
 }
 
+static int takes(const attention_call *call) {
+    return hopper_takes(call) && call->head_dim <= 128 && (uintptr_t)call->workspace % 16 == 0;
+}
+
+int attention_backward_hopper_tiles(const attention_call *call, cuda_tile *out) {
+    out->queries = STEP; /* of dQ: keys and queries the other way round */
+    out->keys = ROWS;
+    return takes(call);
+}
+
 int attention_backward_hopper(const attention_call *call, cudaStream_t stream) {
-    if (!hopper_takes(call) || call->head_dim > 128 || (uintptr_t)call->workspace % 16)
+    if (!takes(call))
         return 0;
     row_sums sums;
     sums.pitch = (int64_t)(call->queries + ATTENTION_ROWS_PADDED - 1) / ATTENTION_ROWS_PADDED *
