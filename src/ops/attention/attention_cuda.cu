@@ -89,12 +89,14 @@ static int backward_is_for_mma(const attention_call *call) {
 
 extern "C" int dyno_attention_cuda_tiles(const cuda_args *args, cuda_tile *out) {
     attention_call call = describe_forward(args);
-    return attention_forward_mma_tiles(&call, out);
+    int count = attention_forward_hopper_tiles(&call, out);
+    return count + attention_forward_mma_tiles(&call, out + count);
 }
 
 extern "C" int dyno_attention_gradient_cuda_tiles(const cuda_args *args, cuda_tile *out) {
     attention_call call = describe_backward(args);
-    return attention_backward_mma_tiles(&call, out);
+    int count = attention_backward_hopper_tiles(&call, out);
+    return count + attention_backward_mma_tiles(&call, out + count);
 }
 
 extern "C" void dyno_attention_cuda(const cuda_args *args, cudaStream_t stream) {

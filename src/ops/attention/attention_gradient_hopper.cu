@@ -522,8 +522,18 @@ static int launch_for_head(const attention_call *call, const row_sums *sums, cud
                        : launch<TYPE, 128>(call, sums, stream);
 }
 
+static int takes(const attention_call *call) {
+    return hopper_takes(call) && call->head_dim <= 128 && (uintptr_t)call->workspace % 16 == 0;
+}
+
+int attention_backward_hopper_tiles(const attention_call *call, cuda_tile *out) {
+    out->queries = STEP; /* of dQ: keys and queries the other way round */
+    out->keys = ROWS;
+    return takes(call);
+}
+
 int attention_backward_hopper(const attention_call *call, cudaStream_t stream) {
-    if (!hopper_takes(call) || call->head_dim > 128 || (uintptr_t)call->workspace % 16)
+    if (!takes(call))
         return 0;
     row_sums sums = hopper_row_sums(call, 0);
     return call->type == CUDA_DTYPE_BF16 ? launch_for_head<CUDA_DTYPE_BF16>(call, &sums, stream)
