@@ -107,7 +107,15 @@ extern "C" void dyno_attention_cuda(const cuda_args *args, cudaStream_t stream) 
 
 extern "C" void dyno_attention_gradient_cuda(const cuda_args *args, cudaStream_t stream) {
     attention_call call = describe_backward(args);
-    if (!backward_is_for_mma(&call) && attention_backward_hopper(&call, stream))
+    bool is_once =
+        attention_way == ATTENTION_BEST
+            ? attention_is_once((int64_t)call.batch * call.kv_heads, call.queries, call.keys,
+                                call.head_dim, call.tile.queries, call.tile.keys)
+            : attention_way == ATTENTION_ONCE;
+    bool is_for_mma = backward_is_for_mma(&call);
+    if (!is_for_mma && is_once && attention_backward_hopper_once(&call, stream))
+        return;
+    if (!is_for_mma && attention_backward_hopper(&call, stream))
         return;
     attention_backward_means(&call, stream);
     attention_backward_mma(&call, stream);

@@ -1,6 +1,7 @@
 #include "graph/op.h"
 #include "ops/add/add.h"
 #include "ops/attention/attention.h"
+#include "ops/attention/attention_workspace.h"
 #include "ops/broadcast/broadcast.h"
 #include "ops/cast/cast.h"
 #include "ops/multiply/multiply.h"
@@ -149,11 +150,12 @@ static const char *reject_f32(const kernel_args *args) { return reject_cuda(args
 static size_t gradient_workspace_f32(const kernel_args *args) {
     return (size_t)shape_elements(&args->inputs[ATTENTION_LSE].shape) * sizeof(float);
 }
-/* D and LSE with the queries of a head counted up to a multiple of 128, and a counter. */
 static size_t gradient_workspace(const kernel_args *args) {
     attention_problem p = attention_describe(args);
-    int64_t rows = p.batch * p.heads * ((p.queries + 127) / 128 * 128);
-    return (size_t)rows * 2 * sizeof(float) + 16;
+    bool is_summed = attention_is_once(p.batch * p.kv_heads, p.queries, p.keys, p.head_dim,
+                                       p.tile.queries, p.tile.keys) != 0;
+    return (size_t)attention_workspace_bytes(p.batch * p.heads, p.queries,
+                                             is_summed ? attention_sum_columns(p.head_dim) : 0);
 }
 
 static const kernel attention_cuda = {.name = "attention_cuda",
