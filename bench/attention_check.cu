@@ -6,8 +6,9 @@
  *
  * Arguments: "probe" (tiny problems of known shape, each difference printed: for finding what a
  * kernel for one chip does wrong), "check", "time" or "ways" (the two kernels for gradients on
- * sm_90, by turns) for one part only. Exit code 1 when a check
- * failed. With -DATTENTION_WATCHDOG a kernel that waits for ever ends and says for what. */
+ * sm_90, by turns) for one part only; "check-quick" (few and short problems, for
+ * compute-sanitizer). Exit code 1 when a check failed. With -DATTENTION_WATCHDOG a kernel that
+ * waits for ever ends and says for what. */
 #include "attention_problem.cuh"
 
 /* ---- the same in double ---- */
@@ -649,6 +650,8 @@ int main(int argc, char **argv) {
         failures += probe_all();
     if (is_all || strcmp(part, "check") == 0)
         failures += argc > 3 ? check_all(atoi(argv[2]), atoi(argv[3])) : check_all(120, 300);
+    if (strcmp(part, "check-quick") == 0)
+        failures += check_all(8, 100);
     if (is_all || strcmp(part, "time") == 0)
         failures += time_all();
     if (is_all || strcmp(part, "ways") == 0)

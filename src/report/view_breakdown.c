@@ -162,7 +162,9 @@ static void note_device(report_table *table, const results_cell *cell) {
                    busy / 1e6, span / 1e6, 100 * (1 - busy / span),
                    unseen > 0 ? "; launches without a record are not in it" : "");
     if (!isnan(between))
-        table_add_note(table, "from a step's last launch to the next step's first: %.1f us",
+        table_add_note(table,
+                       "from a step's last launch to the next step's first: %.1f us, with what "
+                       "keeping records costs the host",
                        between / 1e3);
 }
 

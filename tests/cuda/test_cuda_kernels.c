@@ -211,7 +211,7 @@ static void run_round(device *d, const round_options *o) {
                 continue;
         }
         islands[count] = island_add(g, c, &random, o->is_turned, o->special);
-        islands[count++]->e.is_on_tensor_cores = d->backend == BACKEND_CUDA;
+        islands[count++]->e.rounds_factors = true; /* both devices have such products */
     }
     if (graph_status(g) != DYNO_OK)
         fail_msg("%s", dyno_error_message());

@@ -182,7 +182,7 @@ __device__ __forceinline__ void store_results(const attention_call &call, const 
             barrier_wait(barriers + 8 * (at::O_FULL + at_place), (int)(number / PLACES & 1), "O");
             store_tile<64, DIM>(&maps.o, shared + at_place * at::Q_BYTES, item.first + c * 64,
                                 item.head, item.batch);
-            bulk_stores_wait_read();
+            stores_wait_read();
             barrier_arrive(barriers + 8 * (at::Q_EMPTY + at_place));
         }
     }
@@ -346,7 +346,7 @@ __device__ __forceinline__ void consume(const attention_call &call, const work_o
         write_accumulator<TYPE, 64>(o, inverse,
                                     shared + at_place * at::Q_BYTES +
                                         row_in_tile % 64 / 16 * 16 * SLAB_ROW_BYTES);
-        shared_writes_fence();
+        fence_shared_for_copies();
         __syncwarp();
         release(at::O_FULL + at_place);
     };

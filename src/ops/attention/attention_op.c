@@ -191,8 +191,9 @@ const op op_attention = {
     .gradient = gradient,
     .cost = cost,
     .reference = attention_reference,
-    .kernels = (const kernel *const[]){&attention_avx512, &attention_tiled, &attention_cuda,
-                                       &attention_cuda_f32, NULL}};
+    .kernels =
+        (const kernel *const[]){&attention_bf16_amx, &attention_bf16_dot, &attention_avx512,
+                                &attention_tiled, &attention_cuda, &attention_cuda_f32, NULL}};
 
 const op op_attention_gradient = {
     .name = "attention_gradient",
@@ -203,9 +204,9 @@ const op op_attention_gradient = {
     .infer = infer_gradient,
     .cost = gradient_cost,
     .reference = attention_gradient_reference,
-    .kernels =
-        (const kernel *const[]){&attention_gradient_avx512, &attention_gradient_tiled,
-                                &attention_gradient_cuda, &attention_gradient_cuda_f32, NULL}};
+    .kernels = (const kernel *const[]){
+        &attention_gradient_bf16_amx, &attention_gradient_bf16_dot, &attention_gradient_avx512,
+        &attention_gradient_tiled, &attention_gradient_cuda, &attention_gradient_cuda_f32, NULL}};
 
 value *build_attention_node(graph *g, value *q, value *k, value *v, bool is_causal, double scale) {
     return graph_add_node(

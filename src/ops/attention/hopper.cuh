@@ -128,42 +128,6 @@ __device__ __forceinline__ void copy_bytes(uint32_t to, const void *from, int by
                  : "memory");
 }
 
-/* One slab the other way: from shared memory, where every writing thread has fenced its writes and
- * they were awaited; what lies beyond the rows or columns there are is not written. */
-__device__ __forceinline__ void store_slab(const CUtensorMap *map, uint32_t from, int column,
-                                           int row, int head, int batch) {
-    asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group "
-                 "[%0, {%2, %3, %4, %5}], [%1];" ::"l"(map),
-                 "r"(from), "r"(column), "r"(row), "r"(head), "r"(batch)
-                 : "memory");
-}
-/* A tile of ROWS rows, all its slabs, as one group. */
-template <int ROWS, int COLUMNS>
-__device__ __forceinline__ void store_tile(const CUtensorMap *map, uint32_t from, int row, int head,
-                                           int batch) {
-#pragma unroll
-    for (int i = 0; i < slabs_of(COLUMNS); i++)
-        store_slab(map, from + i * ROWS * SLAB_ROW_BYTES, i * SLAB_COLUMNS, row, head, batch);
-    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
-}
-/* Until shared memory has been read by all this thread's stores. */
-__device__ __forceinline__ void bulk_stores_wait_read(void) {
-    asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
-}
-/* Before the copy engine or a product reads what this thread wrote to shared memory. */
-__device__ __forceinline__ void shared_writes_fence(void) {
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-}
-
-/* Four 8x8 matrices of 16-bit numbers: register i is of matrix i, as an accumulator has it; lane
- * 8 i + r says where row r of matrix i goes. */
-__device__ __forceinline__ void store_matrices(uint32_t to, uint32_t a, uint32_t b, uint32_t c,
-                                               uint32_t d) {
-    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to),
-                 "r"(a), "r"(b), "r"(c), "r"(d)
-                 : "memory");
-}
-
 /* ---- copies to memory, by the thread that asks ---- */
 
 /* What this thread wrote to shared memory, or knows of others, is seen by copies and products that
@@ -196,6 +160,25 @@ __device__ __forceinline__ void stores_wait_read(void) {
 }
 __device__ __forceinline__ void stores_wait(void) {
     asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+}
+
+/* One slab the other way: from shared memory, where every writing thread has fenced its writes and
+ * they were awaited; what lies beyond the rows or columns there are is not written. */
+__device__ __forceinline__ void store_slab(const CUtensorMap *map, uint32_t from, int column,
+                                           int row, int head, int batch) {
+    asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group "
+                 "[%0, {%2, %3, %4, %5}], [%1];" ::"l"(map),
+                 "r"(from), "r"(column), "r"(row), "r"(head), "r"(batch)
+                 : "memory");
+}
+/* A tile of ROWS rows, all its slabs, as one group. */
+template <int ROWS, int COLUMNS>
+__device__ __forceinline__ void store_tile(const CUtensorMap *map, uint32_t from, int row, int head,
+                                           int batch) {
+#pragma unroll
+    for (int i = 0; i < slabs_of(COLUMNS); i++)
+        store_slab(map, from + i * ROWS * SLAB_ROW_BYTES, i * SLAB_COLUMNS, row, head, batch);
+    stores_commit();
 }
 
 /* The reverse of ldmatrix_x4. */

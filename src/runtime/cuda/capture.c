@@ -129,9 +129,9 @@ static dyno_status enqueue_all(capture *c) {
     for (int i = 0; i < p->launch_count; i++) {
         cudaStream_t stream = stream_of(c, p->launches[i].stream);
         RETURN_IF_FAILED(wait_for_edges(c, i, &next_edge));
-        cuda_observe_captured(i);
+        cuda_observe_captured(c->r, i);
         program_enqueue(c->r, i, &c->args[i], stream);
-        cuda_observe_captured(-1);
+        cuda_observe_captured(c->r, -1);
         if (c->is_done[i])
             RETURN_IF_FAILED(
                 cuda_status(cudaEventRecord(c->is_done[i], stream), "recording an event"));

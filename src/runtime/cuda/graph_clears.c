@@ -76,7 +76,7 @@ static cudaError_t put_in_place(cudaGraph_t graph, cudaGraphNode_t old, const cu
     cudaGraphNode_t made;
     cuda_observe_captured_like(old);
     cudaError_t error = cuda_clear_add_node(&made, graph, before->nodes, before->count, clear);
-    cuda_observe_captured(-1);
+    cuda_observe_captured(NULL, -1);
     cudaGraphNode_t *from = memory_allocate(after->count + 1, sizeof *from);
     for (size_t i = 0; i < after->count; i++)
         from[i] = made;
