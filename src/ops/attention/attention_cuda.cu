@@ -107,10 +107,11 @@ extern "C" void dyno_attention_cuda(const cuda_args *args, cudaStream_t stream) 
 
 extern "C" void dyno_attention_gradient_cuda(const cuda_args *args, cudaStream_t stream) {
     attention_call call = describe_backward(args);
-    bool is_once = attention_way == ATTENTION_BEST
-                       ? attention_sums_in_turns((int64_t)call.batch * call.kv_heads, call.queries,
-                                                 call.keys, call.head_dim)
-                       : attention_way == ATTENTION_ONCE;
+    bool is_once =
+        attention_way == ATTENTION_BEST
+            ? attention_is_once((int64_t)call.batch * call.kv_heads, call.queries, call.keys,
+                                call.head_dim, call.tile.queries, call.tile.keys)
+            : attention_way == ATTENTION_ONCE;
     bool is_for_mma = backward_is_for_mma(&call);
     if (!is_for_mma && is_once && attention_backward_hopper_once(&call, stream))
         return;
