@@ -20,9 +20,13 @@ cuda_run dyno_attention_cuda_f32, dyno_attention_gradient_cuda_f32;
 struct attributes {
     int is_causal;
     double scale;
+    int is_tf32;
 };
 extern "C" int64_t cuda_integer(const cuda_args *args, const char *) {
     return args->attributes->is_causal;
+}
+extern "C" int64_t cuda_integer_or(const cuda_args *args, const char *, int64_t) {
+    return args->attributes->is_tf32;
 }
 extern "C" double cuda_real(const cuda_args *args, const char *) { return args->attributes->scale; }
 
@@ -161,6 +165,7 @@ typedef struct problem {
     int B, H, K, T, T2, S, is_causal, type;
     enum layout layout;
     double size; /* of the numbers in Q and K; large ones give large scores */
+    int is_tf32;
 } problem;
 
 enum { Q, K, V, O, DO, DQ, DK, DV, OPERANDS };
@@ -185,6 +190,7 @@ static instance make_instance(const problem *p) {
     instance in = {};
     in.p = *p;
     in.attributes.is_causal = p->is_causal;
+    in.attributes.is_tf32 = p->is_tf32;
     in.attributes.scale = 1 / sqrt((double)p->S);
     for (int i = 0; i < OPERANDS; i++) {
         bool is_of_keys = i == K || i == V || i == DK || i == DV;

@@ -30,6 +30,7 @@ static attention_call describe(const cuda_args *args) {
     call.head_dim = (int)q->shape.dim[3];
     call.is_causal = cuda_integer(args, "causal") != 0;
     call.scale = (float)cuda_real(args, "scale");
+    call.is_tf32 = cuda_integer_or(args, "tf32", 0) != 0;
     call.q = rows_of_tensor(&in[0]);
     call.k = rows_of_tensor(&in[1]);
     call.v = rows_of_tensor(&in[2]);
@@ -79,11 +80,11 @@ extern "C" void dyno_attention_gradient_cuda(const cuda_args *args, cudaStream_t
 
 extern "C" void dyno_attention_cuda_f32(const cuda_args *args, cudaStream_t stream) {
     attention_call call = describe_forward(args);
-    attention_forward_fma(&call, stream);
+    attention_forward_f32(&call, stream);
 }
 
 extern "C" void dyno_attention_gradient_cuda_f32(const cuda_args *args, cudaStream_t stream) {
     attention_call call = describe_backward(args);
     attention_backward_means(&call, stream);
-    attention_backward_fma(&call, stream);
+    attention_backward_f32(&call, stream);
 }
