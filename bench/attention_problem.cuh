@@ -13,6 +13,8 @@
 extern "C" {
 cuda_run dyno_attention_cuda, dyno_attention_gradient_cuda;
 cuda_run dyno_attention_cuda_f32, dyno_attention_gradient_cuda_f32;
+cuda_list_tiles dyno_attention_cuda_tiles, dyno_attention_gradient_cuda_tiles;
+cuda_list_tiles dyno_attention_cuda_f32_tiles, dyno_attention_gradient_cuda_f32_tiles;
 }
 
 /* ---- what the module would give the kernels ---- */
@@ -21,12 +23,18 @@ struct attributes {
     int is_causal;
     double scale;
     int is_tf32;
+    int tile_number; /* 0: as the kernel thinks best; else that one of its tiles, round and round */
+    cuda_tile tile;
 };
 extern "C" int64_t cuda_integer(const cuda_args *args, const char *) {
     return args->attributes->is_causal;
 }
-extern "C" int64_t cuda_integer_or(const cuda_args *args, const char *, int64_t) {
-    return args->attributes->is_tf32;
+extern "C" int64_t cuda_integer_or(const cuda_args *args, const char *name, int64_t otherwise) {
+    const cuda_tile *tile = &args->attributes->tile;
+    return strcmp(name, "tile_queries") == 0 ? tile->queries
+           : strcmp(name, "tile_keys") == 0  ? tile->keys
+           : strcmp(name, "tf32") == 0       ? args->attributes->is_tf32
+                                             : otherwise;
 }
 extern "C" double cuda_real(const cuda_args *args, const char *) { return args->attributes->scale; }
 
@@ -202,7 +210,9 @@ static instance make_instance(const problem *p) {
     }
     int64_t dim[3] = {p->B, p->H, p->T}, stride[3] = {(int64_t)p->H * p->T, p->T, 1};
     in.lse = make_operand(CUDA_DTYPE_F32, 3, dim, stride, 0);
-    expect_cuda(cudaMalloc(&in.workspace, (size_t)(p->B * p->H) * (size_t)(p->T + 256) * 8),
+    int64_t heads = (int64_t)p->B * p->H;
+    expect_cuda(cudaMalloc(&in.workspace, (size_t)attention_workspace_bytes(
+                                              heads, p->T, attention_sum_columns(p->S))),
                 "memory for workspace");
     return in;
 }
@@ -213,11 +223,22 @@ static void release_instance(instance *in) {
     cudaFree(in->workspace);
 }
 
+/* In the copy of the attributes that the arguments point to. */
+static void choose_tile(const cuda_args *args, cuda_list_tiles *list, struct attributes *own) {
+    cuda_tile tiles[16];
+    int count = own->tile_number ? list(args, tiles) : 0;
+    if (count)
+        own->tile = tiles[(own->tile_number - 1) % count];
+}
+
 static void run_forward(const instance *in, cudaStream_t stream) {
     cuda_tensor inputs[3] = {in->x[Q].t, in->x[K].t, in->x[V].t};
     cuda_tensor outputs[2] = {in->x[O].t, in->lse.t};
-    cuda_args args = {3, 2, inputs, outputs, &in->attributes, in->workspace};
-    if (in->p.type == CUDA_DTYPE_F32)
+    struct attributes own = in->attributes;
+    cuda_args args = {3, 2, inputs, outputs, &own, in->workspace};
+    bool is_f32 = in->p.type == CUDA_DTYPE_F32;
+    choose_tile(&args, is_f32 ? dyno_attention_cuda_f32_tiles : dyno_attention_cuda_tiles, &own);
+    if (is_f32)
         dyno_attention_cuda_f32(&args, stream);
     else
         dyno_attention_cuda(&args, stream);
@@ -226,8 +247,13 @@ static void run_backward(const instance *in, cudaStream_t stream) {
     cuda_tensor inputs[6] = {in->x[Q].t, in->x[K].t,  in->x[V].t,
                              in->x[O].t, in->x[DO].t, in->lse.t};
     cuda_tensor outputs[3] = {in->x[DQ].t, in->x[DK].t, in->x[DV].t};
-    cuda_args args = {6, 3, inputs, outputs, &in->attributes, in->workspace};
-    if (in->p.type == CUDA_DTYPE_F32)
+    struct attributes own = in->attributes;
+    cuda_args args = {6, 3, inputs, outputs, &own, in->workspace};
+    bool is_f32 = in->p.type == CUDA_DTYPE_F32;
+    choose_tile(
+        &args, is_f32 ? dyno_attention_gradient_cuda_f32_tiles : dyno_attention_gradient_cuda_tiles,
+        &own);
+    if (is_f32)
         dyno_attention_gradient_cuda_f32(&args, stream);
     else
         dyno_attention_gradient_cuda(&args, stream);

@@ -8,8 +8,11 @@
 enum { MESSAGE_BYTES = 2048 };
 
 static _Thread_local char message[MESSAGE_BYTES];
+static dyno_status (*listener)(dyno_status code, const char *message);
 
 const char *dyno_version(void) { return DYNO_VERSION; }
+
+void status_tell(dyno_status (*told)(dyno_status code, const char *message)) { listener = told; }
 
 const char *dyno_error_message(void) { return message; }
 
@@ -21,7 +24,7 @@ dyno_status dyno_fail(dyno_status code, const char *format, ...) {
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
     memcpy(message, text, sizeof text);
-    return code;
+    return listener ? listener(code, message) : code;
 }
 
 dyno_status dyno_fail_within(dyno_status code, const char *format, ...) {

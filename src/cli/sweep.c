@@ -18,6 +18,7 @@ dyno_status sweep_prepare(sweep *s, const flags *given) {
     if (flags_text(given, "out"))
         RETURN_IF_FAILED(file_make_output_directory(flags_text(given, "out")));
     RETURN_IF_FAILED(device_open(flags_text(given, "device"), &s->device));
+    s->tiles = device_tiles_create(s->device);
     s->memory_limit = flags_is_set(given, "memory")
                           ? flags_bytes(given, "memory")
                           : s->device->functions->available_bytes(s->device);
@@ -69,6 +70,8 @@ dyno_status sweep_finish(sweep *s, dyno_status status) {
     }
     results_destroy(s->run);
     s->run = NULL;
+    device_tiles_destroy(s->tiles);
+    s->tiles = NULL;
     device_close(s->device);
     s->device = NULL;
     return status;
@@ -128,8 +131,10 @@ dyno_status sweep_settle(results_cell *cell, dyno_status status) {
         cell_set_status(cell, RESULTS_OK, "");
     else if (status == DYNO_OUT_OF_MEMORY)
         cell_set_status(cell, RESULTS_OOM, dyno_error_message());
-    else
-        cell_set_status(cell, status == DYNO_INTERRUPTED ? RESULTS_INCOMPLETE : RESULTS_FAILED,
+    else /* records that were lost (DYNO_CORRUPT): what is there is not all of it */
+        cell_set_status(cell,
+                        status == DYNO_INTERRUPTED || status == DYNO_CORRUPT ? RESULTS_INCOMPLETE
+                                                                             : RESULTS_FAILED,
                         dyno_error_message());
     return status == DYNO_INTERRUPTED ? status : DYNO_OK;
 }

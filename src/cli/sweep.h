@@ -10,6 +10,7 @@
 #include "plan/memory_account.h"
 #include "report/table.h"
 #include "runtime/cuda/module.h"
+#include "runtime/device_tiles.h"
 #include "runtime/memory_pool.h"
 
 /* "cpu" or "auto" where the user leaves it open. */
@@ -38,7 +39,8 @@
 typedef struct sweep {
     const flags *given;
     table_format format;
-    device *device; /* from sweep_prepare to sweep_finish */
+    device *device;      /* from sweep_prepare to sweep_finish */
+    device_tiles *tiles; /* likewise */
     int64_t memory_limit;
     results *run;        /* from sweep_start to sweep_finish */
     machine_peaks peaks; /* of a GPU: rates of products in fp32, of copies */

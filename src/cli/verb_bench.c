@@ -109,6 +109,7 @@ static dyno_status make_plan(const grid *g, const model_config *config, const po
                             .context = at->context,
                             .pipeline = {.pass = at->pass,
                                          .target = g->sweep.device->backend,
+                                         .tiles.source = device_tiles_source(g->sweep.tiles),
                                          .optimizer = step_default_optimizer()}};
     step_variant_apply(at->variant, &options.pipeline);
     return step_plan_create(&options, out);

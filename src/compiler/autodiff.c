@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
+#include "base/text.h"
 #include "graph/op.h"
 #include "ops/add/add.h"
 #include "ops/cast/cast.h"
@@ -65,18 +66,47 @@ static void back_through(graph *g, const node *n, const bool *needs, value **gra
     free(sent);
 }
 
-dyno_status autodiff_append_backward(graph *g, bool keep_gradients) {
+static bool is_loss(const value *v) { return v && v->producer && v->shape.rank == 0; }
+
+/* The input that is the gradient reaching an output, NULL when there is none. */
+static value *given_gradient(const graph *g, const value *output) {
+    text name = {0};
+    text_format(&name, "d%s", output->name);
+    value *given = graph_find_value(g, text_string(&name));
+    text_release(&name);
+    bool fits = given && !given->producer && given->type == output->type &&
+                shape_equal(&given->shape, &output->shape);
+    return fits ? given : NULL;
+}
+
+/* What the backward starts from; false when there is nothing. */
+static bool begin(graph *g, value **gradient) {
     value *loss = graph_find_value(g, "loss");
-    if (!loss || !loss->producer || loss->shape.rank != 0)
-        return dyno_fail(DYNO_INVALID, "graph '%s' has no scalar output named 'loss' to derive",
-                         g->name);
+    if (is_loss(loss)) {
+        g->current_scope = loss->producer->scope;
+        value *scale = graph_find_value(g, "loss_scale");
+        gradient[loss->id] = scale && !scale->producer ? scale : build_fill(g, loss->type, 1);
+        return true;
+    }
+    bool is_any = false;
+    for (int i = 0; i < g->value_count && !loss; i++) {
+        const value *v = g->values[i];
+        if (v->is_output && v->producer && v->name && (gradient[i] = given_gradient(g, v)))
+            is_any = true;
+    }
+    return is_any;
+}
+
+dyno_status autodiff_append_backward(graph *g, bool keep_gradients) {
     int forward_nodes = g->node_count, forward_values = g->value_count;
-    bool *needs = find_needs(g);
     value **gradient = memory_allocate((size_t)forward_values, sizeof *gradient);
     g->current_phase = PHASE_BACKWARD;
-    g->current_scope = loss->producer->scope;
-    value *scale = graph_find_value(g, "loss_scale");
-    gradient[loss->id] = scale && !scale->producer ? scale : build_fill(g, loss->type, 1);
+    if (!begin(g, gradient)) {
+        free(gradient);
+        return dyno_fail(DYNO_INVALID, "graph '%s' has no scalar output named 'loss' to derive",
+                         g->name);
+    }
+    bool *needs = find_needs(g);
     for (int i = forward_nodes - 1; i >= 0; i--)
         back_through(g, g->nodes[i], needs, gradient);
     dyno_status status = graph_status(g);

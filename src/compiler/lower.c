@@ -147,7 +147,7 @@ static void emit(lowering *l, const node *n, const kernel *k, const kernel_args 
     launch->scope = n->scope;
     launch->phase = n->phase;
     if (k->overwrites_input)
-        launch->overwrites[0] = 1;
+        launch->overwrites[k->overwrites_input - 1] = 1;
     launch->flops = cost.flops;
     launch->bytes_read = cost.bytes_read;
     launch->bytes_written = cost.bytes_written;

@@ -3,6 +3,7 @@
 #define COMPILER_PIPELINE_H
 
 #include "base/text.h"
+#include "compiler/choose_tiles.h"
 #include "compiler/optimizer.h"
 #include "compiler/precision.h"
 #include "compiler/recompute.h"
@@ -18,6 +19,7 @@ typedef enum step_pass {
 } step_pass;
 
 const char *step_pass_name(step_pass pass);
+#define STEP_PASS_CHOICES "forward|forward+backward|step"
 /* Also accepts "backward" for forward+backward. */
 NODISCARD dyno_status step_pass_parse(const char *name, step_pass *pass);
 
@@ -63,6 +65,7 @@ typedef struct pipeline_options {
     gradients_type gradients;
     bool keep_whole_weights; /* compiled bf16: f32 beside the low copy, not split (low_copies.h) */
     backend target;
+    tile_options tiles;
     bool keep_gradients; /* as outputs "g.P"; always so when the pass ends with the backward */
     optimizer_options optimizer;
     const char *dump_after; /* name of a pass, or NULL */

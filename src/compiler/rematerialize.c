@@ -33,6 +33,7 @@ typedef struct rematerialization {
     graph *g;
     value **owner;            /* by value: whose memory it lies in */
     bool *is_held, *is_cheap; /* by owner */
+    int *additions;           /* by owner: how many bring back a sum of the residual stream */
     value **copy;             /* by value: for the block at hand */
 } rematerialization;
 
@@ -111,28 +112,27 @@ static const value *narrow_source(const rematerialization *r, const value *v) {
 }
 
 /* A sum of the residual stream and a block's result in a low type: where both sides of the addition
- * are wanted, the narrow result is kept in place of the second. Every other sum stays, so that
- * bringing one back takes one addition and not all since the embedding. */
-static void hold_narrow_addends(rematerialization *r) {
-    bool *is_brought_back = memory_allocate((size_t)r->g->value_count, sizeof *is_brought_back);
+ * are wanted, the narrow result is kept in place of the second. The input of every so many blocks
+ * stays: bringing a sum back never takes all additions since the embedding. */
+static void hold_narrow_addends(rematerialization *r, int blocks) {
+    int longest = 2 * blocks - 1; /* a block adds twice; the last sum is the next one's input */
     for (int i = 0; i < r->g->node_count; i++) {
         const node *n = r->g->nodes[i];
         const value *sum = n->outputs[0];
         if (n->phase != PHASE_FORWARD || n->op != &op_add || !r->is_held[sum->id] || sum->is_output)
             continue;
-        for (int j = 0; j < 2 && !is_brought_back[sum->id]; j++) {
+        for (int j = 0; j < 2 && !r->additions[sum->id]; j++) {
             const value *other = r->owner[n->inputs[1 - j]->id];
             const value *source = narrow_source(r, n->inputs[j]);
-            if (!source || !r->is_held[other->id] || is_brought_back[other->id])
+            if (!source || !r->is_held[other->id] || r->additions[other->id] >= longest)
                 continue;
             r->is_held[source->id] = true;
-            is_brought_back[sum->id] = true;
+            r->additions[sum->id] = r->additions[other->id] + 1;
         }
     }
-    free(is_brought_back);
 }
 
-static void decide(rematerialization *r) {
+static void decide(rematerialization *r, int blocks) {
     const graph *g = r->g;
     for (int i = 0; i < g->node_count; i++) {
         const node *n = g->nodes[i];
@@ -143,7 +143,7 @@ static void decide(rematerialization *r) {
         if (g->values[i]->is_output)
             r->is_held[r->owner[i]->id] = true;
     hold_cast_sources(r);
-    hold_narrow_addends(r);
+    hold_narrow_addends(r, blocks);
     for (int i = 0; i < g->node_count; i++) {
         const node *n = g->nodes[i];
         if (n->phase != PHASE_FORWARD || !(is_elementwise(n->op) || is_expanding_product(r, n)) ||
@@ -162,19 +162,26 @@ static void decide(rematerialization *r) {
             r->is_cheap[r->owner[i]->id] = false;
 }
 
-/* What a backward node reads in place of `v`; adds the nodes that make it. */
-static value *stand_in(rematerialization *r, value *v) {
-    if (!v->producer || v->producer->phase != PHASE_FORWARD || !r->is_cheap[r->owner[v->id]->id])
+static bool is_brought_back(const rematerialization *r, const value *v) {
+    return v->producer && v->producer->phase == PHASE_FORWARD && r->is_cheap[r->owner[v->id]->id];
+}
+
+/* What a backward node reads in place of `v`; adds the nodes that make it. Parts of a sum that is
+ * brought back serve it alone: shared with others they would be written and read, and live on. */
+static value *stand_in(rematerialization *r, value *v, bool is_part) {
+    if (!is_brought_back(r, v))
         return v;
-    if (r->copy[v->id])
+    if (r->copy[v->id] && !is_part)
         return r->copy[v->id];
     const node *n = v->producer;
     value **inputs = memory_allocate((size_t)n->input_count, sizeof *inputs);
     for (int i = 0; i < n->input_count; i++)
-        inputs[i] = stand_in(r, n->inputs[i]);
-    r->copy[v->id] = reemit_node(r->g, n, inputs)->outputs[v->output_index];
+        inputs[i] = stand_in(r, n->inputs[i], is_part || r->additions[v->id] > 0);
+    value *again = reemit_node(r->g, n, inputs)->outputs[v->output_index];
     free(inputs);
-    return r->copy[v->id];
+    if (!is_part)
+        r->copy[v->id] = again;
+    return again;
 }
 
 static void redirect_backward(rematerialization *r) {
@@ -190,7 +197,7 @@ static void redirect_backward(rematerialization *r) {
                 memset(r->copy, 0, values * sizeof *r->copy);
             block = reader;
             for (int j = 0; j < n->input_count; j++)
-                n->inputs[j] = stand_in(r, n->inputs[j]);
+                n->inputs[j] = stand_in(r, n->inputs[j], false);
             for (; added < g->node_count; added++) {
                 MEMORY_GROW(order, count, order_capacity);
                 order[count++] = g->nodes[added];
@@ -203,19 +210,21 @@ static void redirect_backward(rematerialization *r) {
     free(order);
 }
 
-dyno_status rematerialize_apply(graph *g) {
+dyno_status rematerialize_apply(graph *g, int blocks) {
     size_t values = (size_t)g->value_count;
     rematerialization r = {.g = g,
                            .owner = memory_allocate(values, sizeof *r.owner),
                            .is_held = memory_allocate(values, sizeof *r.is_held),
                            .is_cheap = memory_allocate(values, sizeof *r.is_cheap),
+                           .additions = memory_allocate(values, sizeof *r.additions),
                            .copy = memory_allocate(values, sizeof *r.copy)};
     find_owners(&r);
-    decide(&r);
+    decide(&r, blocks);
     redirect_backward(&r);
     free(r.owner);
     free(r.is_held);
     free(r.is_cheap);
+    free(r.additions);
     free(r.copy);
     RETURN_IF_FAILED(graph_status(g));
     return mark_saved_activations(g);

@@ -9,12 +9,13 @@
  * sigmoid and silu from the gate, a normalised row from the row and its inverse norm, attention
  * probabilities from the exponentials and their sum. Long contexts drop the exponentials too: a
  * product much larger than its operands (the scores) is cheap, with its rows' maxima saved. Of a
- * value and its cast the smaller is saved; of two sums of the residual stream the first, and for
- * the second what was added, where that is in a low type. No reduction runs twice, and results are
+ * value and its cast the smaller is saved; of the residual stream the input of every `blocks`-th
+ * block, and for the sums between what was added, where that is in a low type: the more blocks, the
+ * less is saved and the more is read to bring a sum back. No reduction runs twice, and results are
  * bitwise the same.
  *
  * On a graph that ends with the backward, saved values marked. Marks them anew. Goes before
  * recompute_apply, so that a segment that is computed again holds as little. */
-NODISCARD dyno_status rematerialize_apply(graph *g);
+NODISCARD dyno_status rematerialize_apply(graph *g, int blocks);
 
 #endif

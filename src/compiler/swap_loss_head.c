@@ -146,7 +146,11 @@ static dyno_status swap(graph *g, const loss_pattern *p, const bool *is_maker, b
     value *made;
     if (p->gradient) {
         value *dx = p->dx->outputs[0], *dw = (p->dw_cast ? p->dw_cast : p->dw)->outputs[0];
-        made = build_loss_head(g, x, weight, targets, p->gradient->inputs[3], chunk, dx->type);
+        /* What several chunks add up is added up in f32. */
+        bool is_one_chunk = target == BACKEND_CUDA && chunk >= x->shape.dim[0];
+        dtype dw_type = is_one_chunk && dw->type == DTYPE_BF16 ? DTYPE_BF16 : DTYPE_F32;
+        made = build_loss_head(g, x, weight, targets, p->gradient->inputs[3], chunk, dx->type,
+                               dw_type);
         RETURN_IF_FAILED(graph_status(g));
         rewrite_replace(g, dx, made->producer->outputs[1]);
         rewrite_replace(g, dw, made->producer->outputs[2]);

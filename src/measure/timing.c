@@ -4,8 +4,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "plan/scope.h"
+
+/* Without what the host takes before and after, which is in the last phase. */
+static step_times without_host(const plan *p, step_times times) {
+    if (p->launch_count) {
+        times.total_ns -= times.outside_ns;
+        times.phase_ns[p->launches[p->launch_count - 1].phase] -= times.outside_ns;
+    }
+    return times;
+}
 
 static void add_step(results_cell *cell, const plan *p, const step_times *times) {
     char together[64] = "";
@@ -36,6 +46,8 @@ dyno_status timing_run(executor *e, const plan *p, const timing_options *options
         RETURN_IF_FAILED(executor_run(e, NULL, &times));
         if (!cell_find_metric(cell, "first_step_ns"))
             cell_set_metric(cell, "first_step_ns", "ns", times.total_ns);
+        if (options->by_marks)
+            times = without_host(p, times);
         if (i < options->warmup)
             cell_add_sample(cell, "warmup", "ns", times.total_ns);
         else
@@ -46,10 +58,50 @@ dyno_status timing_run(executor *e, const plan *p, const timing_options *options
     return DYNO_OK;
 }
 
-/* What one key (a class, a phase, a scope) took in all traced steps together. */
+/* Steps done before, beside what timing_run counts. */
+typedef struct counting {
+    const timing_options *options;
+    int64_t before;
+} counting;
+
+static void count_step(void *context, int64_t steps_done) {
+    const counting *c = context;
+    if (c->options->on_step)
+        c->options->on_step(c->options->context, c->before + steps_done);
+}
+
+dyno_status timing_run_for(executor *e, const plan *p, const timing_options *options,
+                           const timing_span *span, results_cell *cell) {
+    counting count = {.options = options};
+    timing_options part = *options;
+    part.on_step = count_step;
+    part.context = &count;
+    part.steps = 0;
+    RETURN_IF_FAILED(timing_run(e, p, &part, cell));
+    count.before = options->warmup;
+    part.warmup = 0;
+    part.steps = 1;
+    int64_t until = clock_now_ns() + (int64_t)(span->seconds * 1e9);
+    for (int64_t reps = 0; reps < span->most; reps++) {
+        if (reps >= span->least && clock_now_ns() >= until)
+            break;
+        if (options->should_stop && options->should_stop())
+            return dyno_fail(DYNO_INTERRUPTED, "interrupted after %lld timed repetitions",
+                             (long long)reps);
+        RETURN_IF_FAILED(timing_run(e, p, &part, cell));
+        count.before++;
+        cell_set_integer(cell, "reps", reps + 1);
+    }
+    return DYNO_OK;
+}
+
+/* ---- where the time of a step goes ---- */
+
+/* What one key (a class, a phase, a scope) took in an average step. */
 typedef struct share {
     char key[SCOPE_TEXT_BYTES];
-    int64_t time_ns, count;
+    double time_ns, running_ns;
+    int64_t count;
     double flops, bytes;
 } share;
 
@@ -57,6 +109,13 @@ typedef struct shares {
     share *items;
     int count, capacity;
 } shares;
+
+/* Of an average traced step. Times of launches add up to the step, but for what lies between. */
+typedef struct traced_step {
+    double *time_ns;    /* by launch */
+    double *running_ns; /* by launch, where several may have run at once; else NULL */
+    double step_ns;
+} traced_step;
 
 static share *find_share(shares *all, const char *key) {
     for (int i = 0; i < all->count; i++)
@@ -69,80 +128,177 @@ static share *find_share(shares *all, const char *key) {
     return s;
 }
 
-static void add_launch(shares *all, const char *key, const plan_launch *l, int64_t ns) {
-    share *s = find_share(all, key);
-    s->time_ns += ns;
-    s->count++;
-    s->flops += l->flops;
-    s->bytes += l->bytes_read + l->bytes_written;
-}
-
 static int longest_first(const void *a, const void *b) {
-    int64_t x = ((const share *)a)->time_ns, y = ((const share *)b)->time_ns;
+    double x = ((const share *)a)->time_ns, y = ((const share *)b)->time_ns;
     return (x < y) - (x > y);
 }
 
 static void write_breakdown(results_cell *cell, const char *name, const char *key, shares *all,
-                            int64_t between_ns, int64_t steps) {
+                            const traced_step *traced) {
     static const results_column columns[] = {
-        {"time", "ns"}, {"count", ""}, {"flops", "FLOP"}, {"bytes", "B"}};
-    results_breakdown *table = cell_add_breakdown(cell, name, &key, 1, columns, 4);
+        {"time", "ns"}, {"count", ""}, {"flops", "FLOP"}, {"bytes", "B"}, {"running", "ns"}};
+    results_breakdown *table =
+        cell_add_breakdown(cell, name, &key, 1, columns, traced->running_ns ? 5 : 4);
     qsort(all->items, (size_t)all->count, sizeof *all->items, longest_first);
+    share between = {.key = "(between launches)", .time_ns = traced->step_ns};
+    for (int i = 0; i < all->count; i++)
+        between.time_ns -= all->items[i].time_ns;
     for (int i = 0; i <= all->count; i++) {
-        share between = {.key = "(between launches)", .time_ns = between_ns};
         const share *s = i < all->count ? &all->items[i] : &between;
         const char *keys[] = {s->key};
-        double n = (double)steps;
-        results_value values[] = {results_real((double)s->time_ns / n),
-                                  results_integer(s->count / steps), results_real(s->flops / n),
-                                  results_real(s->bytes / n)};
+        results_value values[] = {results_real(s->time_ns), results_integer(s->count),
+                                  results_real(s->flops), results_real(s->bytes),
+                                  results_real(s->running_ns)};
         breakdown_add_row(table, keys, values);
     }
     free(all->items);
 }
 
-dyno_status timing_break_down(executor *e, const plan *p, const timing_options *options,
-                              results_cell *cell) {
-    int64_t steps = options->steps;
-    shares by_class = {0}, by_phase = {0}, by_scope = {0}, by_kernel = {0};
-    int64_t total_ns = 0, in_launches_ns = 0;
+/* "attention_avx512 64x128": with the tile, where it is not the kernel's own. */
+static scope_text name_launch(const plan_launch *l) {
+    scope_text name;
+    kernel_tile tile = kernel_tile_asked(&l->attributes);
+    snprintf(name.text, sizeof name.text, "%s%s%s", l->kernel_name,
+             kernel_tile_is_open(tile) ? "" : " ",
+             kernel_tile_is_open(tile) ? "" : kernel_tile_format(tile).text);
+    return name;
+}
+
+static void write_breakdowns(const plan *p, const traced_step *traced, results_cell *cell) {
+    enum { TABLES = 4 };
+    static const char *const NAMES[TABLES] = {"by_class", "by_kernel", "by_phase", "by_scope"};
+    static const char *const KEYS[TABLES] = {"class", "kernel", "phase", "scope"};
+    shares all[TABLES] = {{0}};
+    for (int i = 0; i < p->launch_count; i++) {
+        const plan_launch *l = &p->launches[i];
+        scope_text scope = scope_fold_layers(p->scopes[l->scope]);
+        scope_text kernel_name = name_launch(l);
+        const char *keys[TABLES] = {l->class_name, kernel_name.text, phase_name(l->phase),
+                                    scope.text};
+        for (int j = 0; j < TABLES; j++) {
+            share *s = find_share(&all[j], keys[j]);
+            s->time_ns += traced->time_ns[i];
+            s->running_ns += traced->running_ns ? traced->running_ns[i] : 0;
+            s->count++;
+            s->flops += l->flops;
+            s->bytes += l->bytes_read + l->bytes_written;
+        }
+    }
+    for (int j = 0; j < TABLES; j++)
+        write_breakdown(cell, NAMES[j], KEYS[j], &all[j], traced);
+}
+
+static dyno_status check_stop(const timing_options *options, int64_t done, int64_t steps) {
+    if (options->should_stop && options->should_stop())
+        return dyno_fail(DYNO_INTERRUPTED, "interrupted after %lld of %lld traced steps",
+                         (long long)done, (long long)steps);
+    return DYNO_OK;
+}
+
+/* ---- launch by launch ---- */
+
+static dyno_status trace_steps(executor *e, const plan *p, const timing_options *options,
+                               results_cell *cell, traced_step *traced) {
+    int64_t steps = options->steps, total_ns = 0, in_launches_ns = 0;
     trace *t = trace_create(p->launch_count);
     dyno_status status = DYNO_OK;
     for (int64_t step = 0; step < steps && status == DYNO_OK; step++) {
-        if (options->should_stop && options->should_stop())
-            status = dyno_fail(DYNO_INTERRUPTED, "interrupted after %lld of %lld traced steps",
-                               (long long)step, (long long)steps);
-        else
+        status = check_stop(options, step, steps);
+        if (status == DYNO_OK)
             status = executor_run(e, t, NULL);
         if (status != DYNO_OK)
             break;
         total_ns += t->step_end_ns - t->step_begin_ns;
         for (int i = 0; i < p->launch_count; i++) {
-            const plan_launch *l = &p->launches[i];
-            int64_t ns = t->end_ns[i] - t->begin_ns[i];
-            in_launches_ns += ns;
-            add_launch(&by_class, l->class_name, l, ns);
-            add_launch(&by_kernel, l->kernel_name, l, ns);
-            add_launch(&by_phase, phase_name(l->phase), l, ns);
-            add_launch(&by_scope, scope_fold_layers(p->scopes[l->scope]).text, l, ns);
+            traced->time_ns[i] += (double)(t->end_ns[i] - t->begin_ns[i]);
+            in_launches_ns += t->end_ns[i] - t->begin_ns[i];
         }
     }
     trace_destroy(t);
-    if (status != DYNO_OK) {
-        free(by_class.items);
-        free(by_kernel.items);
-        free(by_phase.items);
-        free(by_scope.items);
-        return status;
-    }
-    int64_t between = total_ns - in_launches_ns;
-    write_breakdown(cell, "by_class", "class", &by_class, between, steps);
-    write_breakdown(cell, "by_kernel", "kernel", &by_kernel, between, steps);
-    write_breakdown(cell, "by_phase", "phase", &by_phase, between, steps);
-    write_breakdown(cell, "by_scope", "scope", &by_scope, between, steps);
+    RETURN_IF_FAILED(status);
+    for (int i = 0; i < p->launch_count; i++)
+        traced->time_ns[i] /= (double)steps;
+    traced->step_ns = (double)total_ns / (double)steps;
     cell_set_metric(cell, "traced_step_ns", "ns", total_ns / steps);
     cell_set_metric(cell, "in_launches_ns", "ns", in_launches_ns / steps);
     return DYNO_OK;
+}
+
+/* ---- by the device's own records ---- */
+
+/* A step of a large model leaves a thousand records. */
+enum { MOST_OBSERVED_STEPS = 32 };
+
+/* One step more than asked for, for what comes once; it is not in *total_ns. */
+static dyno_status run_observed(executor *e, const timing_options *options, int steps,
+                                int64_t *total_ns) {
+    *total_ns = 0;
+    for (int step = -1; step < steps; step++) {
+        step_times times;
+        RETURN_IF_FAILED(check_stop(options, step < 0 ? 0 : step, steps));
+        RETURN_IF_FAILED(executor_run(e, NULL, &times));
+        *total_ns += step < 0 ? 0 : times.total_ns;
+    }
+    return DYNO_OK;
+}
+
+static void record_device(const activity_times *seen, int steps, int64_t total_ns,
+                          results_cell *cell) {
+    cell_set_metric(cell, "traced_step_ns", "ns", total_ns / steps);
+    cell_set_metric(cell, "device_span_ns", "ns", seen->span_ns / steps);
+    cell_set_metric(cell, "device_busy_ns", "ns", seen->busy_ns / steps);
+    cell_set_metric(cell, "device_unknown_ns", "ns", (int64_t)seen->unknown_ns / steps);
+    cell_set_metric(cell, "launches_unseen", "", seen->unseen);
+    if (steps > 1)
+        cell_set_metric(cell, "between_steps_ns", "ns", seen->between_ns / (steps - 1));
+}
+
+static dyno_status observe_steps(executor *e, const plan *p, const timing_options *options,
+                                 results_cell *cell, traced_step *traced) {
+    int steps = options->steps < MOST_OBSERVED_STEPS ? (int)options->steps : MOST_OBSERVED_STEPS;
+    int64_t total_ns = 0;
+    activity records;
+    activity_times seen = {0};
+    RETURN_IF_FAILED(executor_observe_begin(e));
+    dyno_status status = run_observed(e, options, steps, &total_ns);
+    dyno_status ended = executor_observe_end(e, &records);
+    status = status == DYNO_OK ? ended : status;
+    int *streams = memory_allocate((size_t)p->launch_count, sizeof *streams);
+    for (int i = 0; i < p->launch_count; i++)
+        streams[i] = p->launches[i].stream;
+    if (status == DYNO_OK)
+        status = activity_analyse(&records,
+                                  &(activity_question){.launch_count = p->launch_count,
+                                                       .stream = streams,
+                                                       .first_step = 1,
+                                                       .step_count = steps},
+                                  &seen);
+    free(streams);
+    activity_release(&records);
+    RETURN_IF_FAILED(status);
+    traced->running_ns = memory_allocate((size_t)p->launch_count, sizeof *traced->running_ns);
+    for (int i = 0; i < p->launch_count; i++) {
+        traced->time_ns[i] = seen.share_ns[i] / steps;
+        traced->running_ns[i] = (double)seen.running_ns[i] / steps;
+    }
+    traced->step_ns = (double)seen.span_ns / steps;
+    record_device(&seen, steps, total_ns, cell);
+    activity_times_release(&seen);
+    return DYNO_OK;
+}
+
+dyno_status timing_break_down(executor *e, const plan *p, const timing_options *options,
+                              results_cell *cell) {
+    traced_step traced = {.time_ns =
+                              memory_allocate((size_t)p->launch_count, sizeof *traced.time_ns)};
+    dyno_status status = observe_steps(e, p, options, cell, &traced);
+    if (status == DYNO_UNSUPPORTED)
+        status = trace_steps(e, p, options, cell, &traced);
+    if (status == DYNO_OK)
+        write_breakdowns(p, &traced, cell);
+    free(traced.time_ns);
+    free(traced.running_ns);
+    return status;
 }
 
 int64_t timing_peak_rss_bytes(void) {

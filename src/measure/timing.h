@@ -10,6 +10,7 @@
 
 typedef struct timing_options {
     int64_t warmup, steps;
+    bool by_marks; /* from the first launch's begin to the last one's end, by the device's clock */
     bool (*should_stop)(void); /* asked between steps; may be NULL */
     /* Called after each step, warm-up included; may be NULL. */
     void (*on_step)(void *context, int64_t steps_done);
@@ -24,10 +25,30 @@ typedef struct timing_options {
 NODISCARD dyno_status timing_run(executor *e, const plan *p, const timing_options *options,
                                  results_cell *cell);
 
+/* How often to repeat, when that depends on how long it takes. */
+typedef struct timing_span {
+    double seconds;
+    int64_t least, most; /* steps, whatever the seconds */
+} timing_span;
+
+/* options->warmup untimed steps, then timed ones until the seconds are over, one at a time: an
+ * estimate from the first ones would take a moment's disturbance for the rule. The cell's parameter
+ * "reps" counts them. options->steps is not looked at; options->on_step counts all. */
+NODISCARD dyno_status timing_run_for(executor *e, const plan *p, const timing_options *options,
+                                     const timing_span *span, results_cell *cell);
+
 /* Adds the breakdowns "by_class", "by_kernel", "by_phase" and "by_scope" of an average step over
  * options->steps traced ones. Each sums to the traced step: what lies between launches has a row of
- * its own. The metric traced_step_ns is that step's length, to be held against the untraced ones;
- * in_launches_ns what of it launches were running. */
+ * its own. The metric traced_step_ns is that step's length, to be held against the untraced ones.
+ *
+ * Where the device keeps records of its own, steps are run as ever and told from those: the step is
+ * device_span_ns, from its first launch's begin to its last one's end, of which device_busy_ns
+ * anything ran; the column "running" is how long launches ran, "time" the same with each moment
+ * divided among those that ran in it. between_steps_ns lie between two steps. When records were
+ * lost, this is DYNO_CORRUPT, and no breakdown is there.
+ *
+ * Elsewhere launches are run one by one with marks around each; in_launches_ns is what of the
+ * traced step they were running. */
 NODISCARD dyno_status timing_break_down(executor *e, const plan *p, const timing_options *options,
                                         results_cell *cell);
 

@@ -5,6 +5,7 @@
 #include "base/checked.h"
 #include "ops/attention/attention.h"
 #include "ops/broadcast/broadcast.h"
+#include "ops/cast/cast.h"
 #include "ops/detach/detach.h"
 #include "ops/divide/divide.h"
 #include "ops/exp/exp.h"
@@ -13,7 +14,6 @@
 #include "ops/iota/iota.h"
 #include "ops/matmul/matmul.h"
 #include "ops/max/max.h"
-#include "ops/multiply/multiply.h"
 #include "ops/reshape/reshape.h"
 #include "ops/scale/scale.h"
 #include "ops/select/select.h"
@@ -54,6 +54,10 @@ static value *hide_unseen(graph *g, const attention_mask *mask, value *scores) {
     return scores;
 }
 
+static value *in_type(graph *g, value *v, dtype type) {
+    return v->type == type ? v : build_cast(g, v, type);
+}
+
 /* Query heads that share a key/value head are laid below one another as G*T rows, so that one
  * product serves the group and its gradient sums over it. */
 value *build_attention(graph *g, const attention_shape *s, const attention_mask *mask, value *q,
@@ -66,13 +70,15 @@ value *build_attention(graph *g, const attention_shape *s, const attention_mask 
     value *scores = build_matmul(g, build_reshape(g, q, &grouped), k, false, true);
     graph_leave_scope(g, outer);
     outer = graph_enter_scope(g, "scale");
-    scores = build_reshape(g, build_scale(g, scores, 1 / sqrt((double)S)), &by_query);
+    scores = build_scale(g, in_type(g, scores, DTYPE_F32), 1 / sqrt((double)S));
+    scores = build_reshape(g, scores, &by_query);
     graph_leave_scope(g, outer);
     if (mask->visible)
         scores = hide_unseen(g, mask, scores);
     value *weights = softmax(g, scores);
     outer = graph_enter_scope(g, "values");
-    value *mixed = build_matmul(g, build_reshape(g, weights, &rows), v, false, false);
+    weights = build_reshape(g, in_type(g, weights, v->type), &rows);
+    value *mixed = build_matmul(g, weights, v, false, false);
     graph_leave_scope(g, outer);
     return mixed;
 }
@@ -126,16 +132,6 @@ static dyno_status check_shape(const attention_shape *s) {
     return DYNO_OK;
 }
 
-/* O * dO summed: linear in O, so its gradient is dO itself. */
-static void add_loss(graph *g, value *o) {
-    value *d = graph_add_leaf(g, ROLE_INPUT, DTYPE_F32, &o->shape, "dO");
-    int outer = graph_enter_scope(g, "loss");
-    shape all = SHAPE(0, 1, 2, 3), scalar = SHAPE_SCALAR;
-    value *total = build_sum(g, build_multiply(g, o, d), &all);
-    graph_add_output(g, build_reshape(g, total, &scalar), "loss");
-    graph_leave_scope(g, outer);
-}
-
 dyno_status attention_build(const attention_options *options, graph **out) {
     *out = NULL;
     const attention_shape *s = &options->shape;
@@ -143,13 +139,15 @@ dyno_status attention_build(const attention_options *options, graph **out) {
     graph *g = graph_create("attention");
     shape queries = SHAPE(s->batch, s->heads, s->context, s->head_dim);
     shape keys = SHAPE(s->batch, s->kv_heads, s->context, s->head_dim);
-    value *q = graph_add_leaf(g, ROLE_PARAMETER, DTYPE_F32, &queries, "Q");
-    value *k = graph_add_leaf(g, ROLE_PARAMETER, DTYPE_F32, &keys, "K");
-    value *v = graph_add_leaf(g, ROLE_PARAMETER, DTYPE_F32, &keys, "V");
+    bool is_low = options->low == DTYPE_BF16 || options->low == DTYPE_F16;
+    dtype type = is_low ? options->low : DTYPE_F32;
+    value *q = graph_add_leaf(g, ROLE_PARAMETER, type, &queries, "Q");
+    value *k = graph_add_leaf(g, ROLE_PARAMETER, type, &keys, "K");
+    value *v = graph_add_leaf(g, ROLE_PARAMETER, type, &keys, "V");
     value *o = build_alone(g, options, q, k, v);
     graph_add_output(g, o, "O");
-    if (options->has_loss)
-        add_loss(g, o);
+    if (options->has_gradient)
+        graph_add_leaf(g, ROLE_INPUT, type, &o->shape, "dO");
     dyno_status status = graph_status(g);
     if (status != DYNO_OK) {
         graph_destroy(g);

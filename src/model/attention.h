@@ -19,21 +19,22 @@ typedef struct attention_mask {
 
 attention_mask build_causal_mask(graph *g, int64_t context);
 
-/* softmax(q k^T / sqrt(S)) v for q [B, H, T, S] and k, v [B, K, T, S]. The result is
- * [B, K, G*T, S], in memory the same as [B, H, T, S]. */
+/* softmax(q k^T / sqrt(S)) v for q [B, H, T, S] and k, v [B, K, T, S] of one type; the softmax is
+ * f32 of any. The result is [B, K, G*T, S], in memory the same as [B, H, T, S]. */
 value *build_attention(graph *g, const attention_shape *s, const attention_mask *mask, value *q,
                        value *k, value *v);
 
 typedef struct attention_options {
     attention_shape shape;
     bool is_causal;
-    bool has_loss; /* as the output "loss", for the gradients of Q, K and V */
+    bool has_gradient; /* that reaches O, as the input "dO": for those of Q, K and V */
     bool is_flash; /* the op `attention` instead of small ones: the scores never exist together */
+    dtype low;     /* DTYPE_BF16 or DTYPE_F16: of Q, K, V, O and dO; anything else: they are f32 */
 } attention_options;
 
 /* Attention alone. Parameters: "Q" [B, H, T, S], "K" and "V" [B, K, T, S]. Output: "O"
- * [B, H, T, S]. With a loss, an input more: "dO", shaped as O, and the loss is sum(O * dO), so
- * that the gradient reaching O is dO. On failure *out is NULL. */
+ * [B, H, T, S]. With a gradient, an input more: "dO", like O, from which the backward starts. On
+ * failure *out is NULL. */
 NODISCARD dyno_status attention_build(const attention_options *options, graph **out);
 
 #endif

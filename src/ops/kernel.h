@@ -21,6 +21,15 @@ typedef struct kernel_args {
     void *workspace;
 } kernel_args;
 
+/* Rows of Q and of K that attention's kernels take at a time; 0 x 0: as the kernel thinks best. In
+ * a launch they are the attributes KERNEL_TILE_QUERIES and KERNEL_TILE_KEYS. */
+typedef struct kernel_tile {
+    int queries, keys;
+} kernel_tile;
+#define KERNEL_TILE_QUERIES "tile_queries"
+#define KERNEL_TILE_KEYS "tile_keys"
+enum { KERNEL_MOST_TILES = 16 };
+
 typedef struct kernel {
     const char *name; /* "matmul_onednn" */
     backend backend;
@@ -30,11 +39,41 @@ typedef struct kernel {
     size_t (*workspace_bytes)(const kernel_args *args);
     /* NULL for BACKEND_CUDA: the CUDA module has the function, under the kernel's name. */
     void (*run)(const kernel_args *args);
+    /* The tiles that may be asked for with these operands, at most KERNEL_MOST_TILES of them, first
+     * the one it takes when none is. NULL: none may be; or, of BACKEND_CUDA, the CUDA module knows.
+     * Sees layouts only. */
+    int (*tiles)(const kernel_args *args, kernel_tile *out);
     /* Outputs may have any strides, 1 in the last dimension. */
     bool writes_strided;
-    /* Output 0 may lie where input 0 does, element by element. */
-    bool overwrites_input;
+    /* 1 + the output that may lie where input 0 does, element by element; 0 when none may. */
+    int overwrites_input;
+    bool is_tiled; /* whether tiles may be asked for */
 } kernel;
+
+/* The tile that a launch with these attributes asks for. */
+kernel_tile kernel_tile_asked(const attributes *list);
+
+/* "64x128" */
+typedef struct kernel_tile_text {
+    char text[32];
+} kernel_tile_text;
+kernel_tile_text kernel_tile_format(kernel_tile tile);
+/* Nothing else but "QxK", both from 1 to 65536. */
+bool kernel_tile_parse(const char *from, kernel_tile *out);
+
+static inline bool kernel_tile_is_open(kernel_tile tile) { return tile.queries == 0; }
+static inline bool kernel_tile_equal(kernel_tile a, kernel_tile b) {
+    return a.queries == b.queries && a.keys == b.keys;
+}
+
+/* Who knows the tiles of kernels on a device, and which of them timing found best. */
+typedef struct tile_source {
+    /* As kernel.tiles; 0: none may be asked for. */
+    int (*list)(const struct tile_source *source, const kernel *k, const kernel_args *args,
+                kernel_tile *out);
+    /* 0 x 0: nothing is known. */
+    kernel_tile (*find)(const struct tile_source *source, const kernel *k, const kernel_args *args);
+} tile_source;
 
 const char *backend_name(backend b);
 

@@ -23,7 +23,8 @@ typedef struct attention_view {
     int64_t row_count;
     view_list parameters; /* that have a column */
     bool has_speedups;
-    bool is_full; /* every column: CSV */
+    bool has_tiles, has_tile_choice; /* a column for them; several at the same sizes */
+    bool is_full;                    /* every column: CSV */
 } attention_view;
 
 static const results_cell *any_cell(const row *r) { return r->forward ? r->forward : r->whole; }
@@ -52,7 +53,7 @@ static bool has_text(const results_cell *cell, const char *key, const char *want
 }
 
 static void pair_cells(attention_view *view) {
-    static const char *const except[] = {"pass", "reps", NULL};
+    static const char *const except[] = {"pass", "reps", "tiles_used", NULL};
     const results *run = view->run;
     view->rows = memory_allocate((size_t)run->cell_count + 1, sizeof *view->rows);
     for (int64_t i = 0; i < run->cell_count; i++) {
@@ -101,15 +102,26 @@ static statistics row_time(const row *r, int which) {
                                : samples_ms(r->whole, "step");
 }
 
-static double row_gflops(const row *r, int which) {
-    const results_cell *cell = which == FORWARD ? r->forward : r->whole;
+static double row_parameter(const row *r, const char *key) {
+    return results_number(cell_find_parameter(any_cell(r), key));
+}
+
+/* Whatever the way: 4 N^2 d for each head, half of it under a causal mask; 2.5 times that back. */
+static double row_tflops(const row *r, int which) {
+    static const double times_forward[TIME_COUNT] = {1, 2.5, 3.5};
+    double seq = row_parameter(r, "seq"), flops = 4 * seq * seq * row_parameter(r, "head_dim") *
+                                                  row_parameter(r, "batch") *
+                                                  row_parameter(r, "heads");
+    if (has_text(any_cell(r), "causal", "yes"))
+        flops /= 2;
     double ms = row_time(r, which).median;
-    return cell && ms > 0 ? view_metric(cell, "flops") / ms / 1e6 : (double)NAN;
+    return ms > 0 ? flops * times_forward[which] / ms / 1e9 : (double)NAN;
 }
 
 /* How many times as fast as the run's first way to compute the same. */
 static double row_speedup(const attention_view *view, const row *r, int which) {
-    static const char *const except[] = {"pass", "reps", "impl", "mode", NULL};
+    static const char *const except[] = {"pass", "reps",       "impl", "mode",
+                                         "tile", "tiles_used", NULL};
     static const char *const ways[] = {"impl", "mode"};
     const results_cell *first = any_cell(&view->rows[0]), *cell = any_cell(r);
     for (int64_t i = 0; i < view->row_count; i++) {
@@ -123,6 +135,44 @@ static double row_speedup(const attention_view *view, const row *r, int which) {
             return row_time(&view->rows[i], which).median / row_time(r, which).median;
     }
     return (double)NAN;
+}
+
+/* Whether no row of the same but for the tile is faster. */
+static bool is_best_tile(const attention_view *view, const row *r, int which) {
+    static const char *const except[] = {"pass", "reps", "tile", "tiles_used", NULL};
+    double ms = row_time(r, which).median;
+    if (!(ms > 0) || !cell_find_parameter(any_cell(r), "tile"))
+        return false;
+    for (int64_t i = 0; i < view->row_count; i++)
+        if (row_time(&view->rows[i], which).median < ms &&
+            cells_agree(any_cell(r), any_cell(&view->rows[i]), except))
+            return false;
+    return true;
+}
+
+/* "64x128", or "auto: 128x128/64x128" with what forward and backward took. */
+static void add_tile(report_table *table, const row *r) {
+    const results_cell *cell = r->whole ? r->whole : r->forward;
+    const results_value *asked = cell_find_parameter(cell, "tile");
+    const results_value *used = cell_find_parameter(cell, "tiles_used");
+    text shown = {0};
+    if (asked)
+        view_append_value(&shown, asked);
+    if (used && has_text(cell, "tile", "auto")) {
+        text_append(&shown, ": ");
+        view_append_value(&shown, used);
+    }
+    table_add_text(table, text_string(&shown));
+    text_release(&shown);
+}
+
+static void add_best(const attention_view *view, const row *r) {
+    text best = {0};
+    for (int i = 0; i < TIME_COUNT; i++)
+        if (is_best_tile(view, r, i))
+            text_format(&best, "%s%s", best.length ? ", " : "", time_names[i]);
+    table_add_text(view->table, text_string(&best));
+    text_release(&best);
 }
 
 static void add_status(report_table *table, const row *r) {
@@ -181,6 +231,10 @@ static void add_row(const attention_view *view, const row *r) {
     table_add_row(table);
     for (int i = 0; i < view->parameters.count; i++)
         view_add_value(table, cell_find_parameter(any_cell(r), view->parameters.names[i]));
+    if (view->has_tiles)
+        add_tile(table, r);
+    if (view->has_tile_choice)
+        add_best(view, r);
     add_status(table, r);
     for (int i = 0; i < TIME_COUNT; i++) {
         statistics s = row_time(r, i);
@@ -189,8 +243,8 @@ static void add_row(const attention_view *view, const row *r) {
             table_add_real(table, s.std, 3);
     }
     add_reps(view, r);
-    table_add_real(table, row_gflops(r, FORWARD), 1);
-    table_add_real(table, row_gflops(r, END_TO_END), 1);
+    for (int i = 0; i < TIME_COUNT; i++)
+        table_add_real(table, row_tflops(r, i), 3);
     if (view->has_speedups) {
         table_add_real(table, row_speedup(view, r, FORWARD), 2);
         table_add_real(table, row_speedup(view, r, END_TO_END), 2);
@@ -218,8 +272,9 @@ static void add_columns(const attention_view *view) {
                    {"reps", "reps", PEOPLE, false},
                    {"forward_reps", "forward reps", FILES, false},
                    {"backward_reps", "backward reps", FILES, false},
-                   {"forward_gflops", "forward GFLOP/s", ALL, false},
-                   {"end_to_end_gflops", "end-to-end GFLOP/s", ALL, false},
+                   {"forward_tflops", "forward TFLOP/s", ALL, false},
+                   {"backward_tflops", "backward TFLOP/s", ALL, false},
+                   {"end_to_end_tflops", "end-to-end TFLOP/s", ALL, false},
                    {"forward_speedup", "forward speed-up", ALL, true},
                    {"end_to_end_speedup", "end-to-end speed-up", ALL, true},
                    {"launches", "launches", ALL, false},
@@ -234,6 +289,10 @@ static void add_columns(const attention_view *view) {
         table_add_column(view->table, name, header,
                          view_parameter_is_text(view->run, name) ? TABLE_LEFT : TABLE_RIGHT);
     }
+    if (view->has_tiles)
+        table_add_column(view->table, "tile", "tile", TABLE_LEFT);
+    if (view->has_tile_choice)
+        table_add_column(view->table, "best", "best tile", TABLE_LEFT);
     table_add_column(view->table, "status", "status", TABLE_LEFT);
     for (size_t i = 0; i < sizeof columns / sizeof *columns; i++)
         if ((columns[i].who == ALL || (columns[i].who == FILES) == view->is_full) &&
@@ -245,7 +304,7 @@ static void add_columns(const attention_view *view) {
 /* People see in a column what varies, and the axes of the sweep; the rest is in the title. */
 static void choose_parameters(attention_view *view, text *title) {
     static const char *const always[] = {"mode", "math", "seq", "head_dim", NULL};
-    static const char *const never[] = {"pass", "reps", NULL};
+    static const char *const never[] = {"pass", "reps", "tile", "tiles_used", NULL};
     view_list all = {0};
     view_collect_parameters(view->run, &all);
     for (int i = 0; i < all.count; i++) {
@@ -264,7 +323,7 @@ static void choose_parameters(attention_view *view, text *title) {
 /* "naive eager, head size 64: forward time grows as seq^1.97 (5 lengths), ..." for the curve that
  * begins with `first`. */
 static void note_growth(const attention_view *view, const row *first) {
-    static const char *const except[] = {"pass", "reps", "seq", NULL};
+    static const char *const except[] = {"pass", "reps", "seq", "tiles_used", NULL};
     double *lengths = memory_allocate((size_t)view->row_count, sizeof *lengths);
     double *times = memory_allocate((size_t)view->row_count, sizeof *times);
     text line = {0};
@@ -285,13 +344,19 @@ static void note_growth(const attention_view *view, const row *first) {
                         (long long)count);
     }
     if (line.length) {
-        static const char *const named[] = {"impl", "mode", "causal", "head_dim"};
+        static const struct {
+            const char *name, *before;
+            bool only_if_varied;
+        } parts[] = {{"impl", "", false},           {"mode", " ", false},
+                     {"math", " ", true},           {"tile", ", tile ", true},
+                     {"causal", ", causal ", true}, {"head_dim", ", head size ", false}};
         text curve = {0};
-        for (int i = 0; i < 4; i++) {
-            const results_value *value = cell_find_parameter(any_cell(first), named[i]);
-            if (!value || (i == 2 && !view_parameter_varies(view->run, named[i])))
+        for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+            const results_value *value = cell_find_parameter(any_cell(first), parts[i].name);
+            if (!value ||
+                (parts[i].only_if_varied && !view_parameter_varies(view->run, parts[i].name)))
                 continue;
-            text_append(&curve, i == 2 ? ", causal " : i == 3 ? ", head size " : i ? " " : "");
+            text_append(&curve, parts[i].before);
             view_append_value(&curve, value);
         }
         table_add_note(view->table, "%s: %s", text_string(&curve), text_string(&line));
@@ -303,7 +368,7 @@ static void note_growth(const attention_view *view, const row *first) {
 }
 
 static void note_all_growth(const attention_view *view) {
-    static const char *const except[] = {"pass", "reps", "seq", NULL};
+    static const char *const except[] = {"pass", "reps", "seq", "tiles_used", NULL};
     for (int64_t i = 0; i < view->row_count; i++) {
         bool is_first = true;
         for (int64_t j = 0; j < i && is_first; j++)
@@ -313,11 +378,27 @@ static void note_all_growth(const attention_view *view) {
     }
 }
 
+static void find_tiles(attention_view *view) {
+    static const char *const except[] = {"pass", "reps", "tile", "tiles_used", NULL};
+    for (int64_t i = 0; i < view->row_count; i++) {
+        const results_cell *cell = any_cell(&view->rows[i]);
+        const results_value *tile = cell_find_parameter(cell, "tile");
+        view->has_tiles = view->has_tiles || tile;
+        for (int64_t j = 0; j < i && tile && !view->has_tile_choice; j++) {
+            const results_cell *other = any_cell(&view->rows[j]);
+            view->has_tile_choice =
+                cell_find_parameter(other, "tile") && cells_agree(cell, other, except) &&
+                !view_values_are_equal(tile, cell_find_parameter(other, "tile"));
+        }
+    }
+}
+
 report_table *view_create_attention_table(const results *run, table_format format) {
     attention_view view = {.run = run, .is_full = format == TABLE_CSV};
     pair_cells(&view);
     view.has_speedups = run->cell_count &&
                         (view_parameter_varies(run, "impl") || view_parameter_varies(run, "mode"));
+    find_tiles(&view);
     text title = {0};
     view_append_origin(run, &title);
     choose_parameters(&view, &title);
@@ -331,6 +412,12 @@ report_table *view_create_attention_table(const results *run, table_format forma
                    "backward and end-to-end in runs of both; warm-up is in none");
     table_add_note(view.table,
                    "before backward: bytes in use when the backward begins, from the plan");
+    table_add_note(view.table,
+                   "TFLOP/s: 4 x batch x heads x seq^2 x head size forward, half of it if causal, "
+                   "2.5 times that backward, whatever the way / the median");
+    if (view.has_tile_choice)
+        table_add_note(view.table, "tile: queries x keys; best tile: fastest of those at the same "
+                                   "sizes, by the median");
     if (view.has_speedups) {
         const results_cell *first = any_cell(&view.rows[0]);
         text way = {0};

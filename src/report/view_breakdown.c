@@ -10,6 +10,7 @@
 #include "measure/statistics.h"
 #include "report/plot.h"
 #include "report/view.h"
+#include "report/view_parts.h"
 
 enum { TENTHS = 1000 }; /* of a percent, in the whole */
 
@@ -73,22 +74,28 @@ static int *share_tenths(const results_breakdown *breakdown, int column, double 
 /* What the columns with a meaning are, and where. */
 typedef struct known_columns {
     int time, count, flops, bytes;
-    double ms; /* in one of the time column's unit */
+    int running; /* where several ran at once: how long, with rates from that */
+    double ms;   /* in one of the time column's unit */
 } known_columns;
 
 static known_columns find_columns(const results_breakdown *breakdown) {
-    known_columns known = {column_index(breakdown, "time"), column_index(breakdown, "count"),
-                           column_index(breakdown, "flops"), column_index(breakdown, "bytes"), NAN};
+    known_columns known = {column_index(breakdown, "time"),    column_index(breakdown, "count"),
+                           column_index(breakdown, "flops"),   column_index(breakdown, "bytes"),
+                           column_index(breakdown, "running"), NAN};
     if (known.time >= 0)
         known.ms = view_ms_per_unit(breakdown->columns[known.time].unit);
     if (isnan(known.ms))
         known.time = -1;
+    if (known.time < 0 || known.running < 0 ||
+        strcmp(breakdown->columns[known.running].unit, breakdown->columns[known.time].unit) != 0)
+        known.running = -1;
     return known;
 }
 
 static bool is_known(known_columns known, int column) {
     return column == known.time || column == known.count ||
-           (known.time >= 0 && (column == known.flops || column == known.bytes));
+           (known.time >= 0 &&
+            (column == known.flops || column == known.bytes || column == known.running));
 }
 
 static void add_number(report_table *table, double value) {
@@ -108,12 +115,15 @@ static void add_numbers(report_table *table, const results_breakdown *breakdown,
                   : value_at(breakdown, row, column))
     if (known.time >= 0) {
         double seconds = NUMBER(known.time) * known.ms / 1e3;
-        double rate = seconds > 0 ? 1 / seconds / 1e9 : (double)NAN;
+        double running = known.running < 0 ? seconds : NUMBER(known.running) * known.ms / 1e3;
+        double rate = running > 0 ? 1 / running / 1e9 : (double)NAN;
         table_add_real(table, seconds * 1e3, 3);
         if (tenths)
             table_add_real(table, (row < 0 ? TENTHS : tenths[row]) / 10.0, 1);
         else
             table_add_empty(table);
+        if (known.running >= 0)
+            table_add_real(table, running * 1e3, 3);
         if (known.count >= 0)
             add_number(table, NUMBER(known.count));
         if (known.flops >= 0)
@@ -133,6 +143,29 @@ static void add_numbers(report_table *table, const results_breakdown *breakdown,
             add_number(table, NUMBER(i));
     }
 #undef NUMBER
+}
+
+/* How the device spent the steps that it kept records of. */
+static void note_device(report_table *table, const results_cell *cell) {
+    double span = view_metric(cell, "device_span_ns"), busy = view_metric(cell, "device_busy_ns");
+    double between = view_metric(cell, "between_steps_ns"),
+           unseen = view_metric(cell, "launches_unseen");
+    if (!(span > 0))
+        return;
+    table_add_note(table,
+                   "by the GPU's own records (CUPTI): time is a launch's share of a step as it is "
+                   "run, running how long it ran, side by side with others or not; rates are of "
+                   "that");
+    table_add_note(table,
+                   "from a step's first launch to its last the GPU is busy %.3f of %.3f ms, idle "
+                   "%.2f %%%s",
+                   busy / 1e6, span / 1e6, 100 * (1 - busy / span),
+                   unseen > 0 ? "; launches without a record are not in it" : "");
+    if (!isnan(between))
+        table_add_note(table,
+                       "from a step's last launch to the next step's first: %.1f us, with what "
+                       "keeping records costs the host",
+                       between / 1e3);
 }
 
 /* Traced steps are other steps than the timed ones; how they compare is part of the answer. */
@@ -155,6 +188,8 @@ static void note_overhead(report_table *table, const results_cell *cell) {
                    "launches take %.3f ms one by one, the untraced step %.3f ms: %+.1f %% of it "
                    "lie between launches",
                    running, without, 100 * (1 - running / without));
+    table_add_note(table, "times are those of events around each launch, which cost 2 to 3 us; "
+                          "with CUPTI (dyno doctor) they are the GPU's own");
 }
 
 report_table *view_create_breakdown_table(const results_cell *cell,
@@ -170,6 +205,8 @@ report_table *view_create_breakdown_table(const results_cell *cell,
         table_add_column(table, "time_ms", "time ms", TABLE_RIGHT);
         table_add_column(table, "percent", "%", TABLE_RIGHT);
     }
+    if (known.running >= 0)
+        table_add_column(table, "running_ms", "running ms", TABLE_RIGHT);
     if (known.count >= 0)
         table_add_column(table, "count", "count", TABLE_RIGHT);
     if (known.time >= 0 && known.flops >= 0)
@@ -198,6 +235,7 @@ report_table *view_create_breakdown_table(const results_cell *cell,
         table_add_text(table, j ? "" : "total");
     add_numbers(table, breakdown, known, -1, tenths);
     free(tenths);
+    note_device(table, cell);
     note_overhead(table, cell);
     return table;
 }

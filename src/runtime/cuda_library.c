@@ -16,10 +16,11 @@ dyno_status cuda_library_open(const char *stem, int major, void **handle) {
     char name[64], path[1024];
     snprintf(name, sizeof name, "lib%s.so.%d", stem, major);
     *handle = dlopen(name, RTLD_LAZY | RTLD_LOCAL);
-    for (int i = 0; i < 2 && !*handle; i++) {
-        if (!root(i))
+    static const char *const FOLDERS[] = {"lib64", "extras/CUPTI/lib64"};
+    for (int i = 0; i < 4 && !*handle; i++) {
+        if (!root(i / 2))
             continue;
-        int length = snprintf(path, sizeof path, "%s/lib64/%s", root(i), name);
+        int length = snprintf(path, sizeof path, "%s/%s/%s", root(i / 2), FOLDERS[i % 2], name);
         if (length > 0 && (size_t)length < sizeof path && access(path, R_OK) == 0)
             *handle = dlopen(path, RTLD_LAZY | RTLD_LOCAL);
     }

@@ -7,8 +7,8 @@
 
 #include "base/status.h"
 
-/* Opens lib<stem>.so.<major> where the loader finds it, else in $CUDA_HOME/lib64, else in
- * /usr/local/cuda/lib64. It stays open. */
+/* Opens lib<stem>.so.<major> where the loader finds it, else in lib64 or extras/CUPTI/lib64 of
+ * $CUDA_HOME, else of /usr/local/cuda. It stays open. */
 NODISCARD dyno_status cuda_library_open(const char *stem, int major, void **handle);
 
 /* A function of it. POSIX says that the bytes of dlsym's pointer are the function's, so `function`

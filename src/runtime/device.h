@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "ops/kernel.h"
 #include "plan/plan.h"
+#include "profile/activity.h"
 
 typedef struct device device;
 typedef struct program program; /* a plan, made ready for a device */
@@ -39,6 +40,8 @@ typedef struct device_functions {
     void (*program_destroy)(program *r);
     /* Does launch `index`; on a GPU it returns at once. */
     void (*launch)(program *r, int index, const kernel_args *args);
+    /* As kernel.tiles, of the kernels as they are on this device. NULL: those of kernel.tiles. */
+    int (*tiles)(device *d, const kernel *k, const kernel_args *args, kernel_tile *out);
     /* Static plans: takes all launches down once, to be replayed as one; args[i] is launch i's and
      * stays where it is. After launch mark_after[j] stands mark j + 1 (mark 0 before all). NULL
      * where a device has no such thing. */
@@ -51,6 +54,12 @@ typedef struct device_functions {
     void (*mark)(device *d, int slot);
     /* After finish: nanoseconds from slot `from` to slot `to`. */
     int64_t (*elapsed_ns)(device *d, int from, int to);
+    /* From begin to end, the device records when it ran each launch of the program, in steps that
+     * are otherwise run as ever; a step to be replayed is captured in between. Both
+     * DYNO_UNSUPPORTED where it cannot; NULL where no device of the kind can. Before the end comes
+     * finish. */
+    dyno_status (*observe_begin)(program *r);
+    dyno_status (*observe_end)(program *r, activity *out);
 } device_functions;
 
 /* Implementations begin with this and add their own. */

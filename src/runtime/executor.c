@@ -354,6 +354,8 @@ static step_times read_times(const executor *e, int64_t total_ns) {
         times.together_ns = rest;
     else
         times.phase_ns[told ? e->stretches[told - 1].phase : PHASE_FORWARD] += rest;
+    if (told == e->stretch_count)
+        times.outside_ns = rest;
     return times;
 }
 
@@ -391,6 +393,28 @@ dyno_status executor_finish(executor *e, step_times *times) {
 dyno_status executor_run(executor *e, trace *recorder, step_times *times) {
     RETURN_IF_FAILED(executor_start(e, recorder));
     return executor_finish(e, times);
+}
+
+/* ---- observed steps ---- */
+
+dyno_status executor_observe_begin(executor *e) {
+    RETURN_IF_FAILED(executor_finish(e, NULL));
+    if (!e->d->functions->observe_begin)
+        return dyno_fail(DYNO_UNSUPPORTED, "%s keeps no records of its work", e->d->name);
+    RETURN_IF_FAILED(e->d->functions->observe_begin(e->code));
+    e->is_captured = false; /* what is captured while it looks on is known by launch */
+    return DYNO_OK;
+}
+
+dyno_status executor_observe_end(executor *e, activity *out) {
+    *out = (activity){0};
+    dyno_status finished = executor_finish(e, NULL);
+    e->is_captured = false; /* the next step is as one that was never observed */
+    dyno_status status = e->d->functions->observe_end(e->code, out);
+    if (finished == DYNO_OK)
+        return status;
+    activity_release(out);
+    return finished;
 }
 
 /* ---- what there is ---- */

@@ -11,6 +11,7 @@
 #define RUNTIME_EXECUTOR_H
 
 #include "plan/plan.h"
+#include "profile/activity.h"
 #include "profile/trace.h"
 #include "runtime/memory_pool.h"
 #include "runtime/storage.h"
@@ -18,13 +19,15 @@
 typedef struct executor executor;
 
 /* The total by the host's clock, from the start until everything is done; phases by the device's.
- * Phases and `together_ns` add up to the total: what the host takes before and after is in the
- * last. Phases that do not occur take no time. Where phases take turns too often in a step that is
- * replayed, only the first has a time of its own, and all others have together_ns. */
+ * Phases and `together_ns` add up to the total: what the host takes before and after, outside_ns
+ * where it is known, is in the last. Phases that do not occur take no time. Where phases take turns
+ * too often in a step that is replayed, only the first has a time of its own, and all others have
+ * together_ns. */
 typedef struct step_times {
     int64_t total_ns;
     int64_t phase_ns[PHASE_COUNT];
     int64_t together_ns;
+    int64_t outside_ns; /* of the total: before the first launch begins and after the last ends */
 } step_times;
 
 /* Borrows plan, pool and storage, which must outlive it. Adds to the storage what the plan needs
@@ -43,6 +46,13 @@ NODISCARD dyno_status executor_run(executor *e, trace *recorder, step_times *tim
  * recorder is filled by executor_finish; without a step under way that does nothing. */
 NODISCARD dyno_status executor_start(executor *e, trace *recorder);
 NODISCARD dyno_status executor_finish(executor *e, step_times *times);
+
+/* From begin to end the device records, of every step, when it ran each launch, by a clock of its
+ * own and in steps that are replayed as ever. Steps are counted from 0; the first has a capture
+ * before it. DYNO_UNSUPPORTED, and nothing has begun, where the device has no such records, with
+ * the reason. On success the records are the caller's (activity_release). */
+NODISCARD dyno_status executor_observe_begin(executor *e);
+NODISCARD dyno_status executor_observe_end(executor *e, activity *out);
 
 /* A leaf, or after a run an output; data is NULL when there is no such name or it was not
  * computed. Data is the device's: not for the host to touch unless device_is_host. */

@@ -21,7 +21,7 @@ typedef struct choice {
 
 struct tuning_cache {
     char *path; /* NULL: nothing can be written */
-    bool ends_within_line;
+    bool is_prepared, ends_within_line;
     choice *choices;
     int count, capacity;
 };
@@ -64,7 +64,7 @@ tuning_cache *tuning_cache_create(const char *file) {
     enum { MOST_BYTES = 64 << 20 };
     tuning_cache *cache = memory_allocate(1, sizeof *cache);
     text path = {0};
-    bool is_usable = cache_prepare(&path, "tuned choices");
+    bool is_usable = cache_directory(&path); /* made when there is something to keep */
     text_format(&path, "/%s", file);
     char *data = NULL;
     size_t size = 0;
@@ -103,9 +103,21 @@ const char *tuning_cache_find(const tuning_cache *cache, const char *key) {
     return known ? known->value : NULL;
 }
 
+/* False when nothing can be written. */
+static bool prepare(tuning_cache *cache) {
+    text directory = {0};
+    if (!cache->is_prepared && !cache_prepare(&directory, "tuned choices")) {
+        free(cache->path);
+        cache->path = NULL;
+    }
+    cache->is_prepared = true;
+    text_release(&directory);
+    return cache->path;
+}
+
 void tuning_cache_add(tuning_cache *cache, const char *key, const char *chosen) {
     keep(cache, key, chosen);
-    if (!cache->path)
+    if (!prepare(cache))
         return;
     text rest = {0}, line = {0};
     text_format(&rest, "%s %s", key, chosen);

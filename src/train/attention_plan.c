@@ -1,6 +1,7 @@
 #include "train/attention_plan.h"
 
 #include "base/rng.h"
+#include "base/threads.h"
 #include "base/units.h"
 #include "ops/attention/attention.h"
 
@@ -11,13 +12,15 @@ static dyno_status make_plan(const attention_plan_options *options, bool is_flas
                                        "forward and forward+backward");
     attention_options alone = {.shape = options->shape,
                                .is_causal = options->is_causal,
-                               .has_loss = options->pass == STEP_BACKWARD,
-                               .is_flash = is_flash};
+                               .has_gradient = options->pass == STEP_BACKWARD,
+                               .is_flash = is_flash,
+                               .low = precision_low_type(options->precision)};
     pipeline_options pipeline = {.pass = options->pass,
                                  .mode = options->mode,
                                  .attention = ATTENTION_NAIVE,
                                  .precision = options->precision,
-                                 .target = options->target};
+                                 .target = options->target,
+                                 .tiles = options->tiles};
     graph *g;
     RETURN_IF_FAILED(attention_build(&alone, &g));
     dyno_status status = pipeline_compile(g, &pipeline, out);
@@ -39,21 +42,30 @@ dyno_status attention_plan_flash(const attention_plan_options *options, plan **o
     return make_plan(options, true, out);
 }
 
+typedef struct filling {
+    tensor to; /* dense */
+    rng_stream random;
+} filling;
+
+static void fill_range(void *context, int64_t begin, int64_t end) {
+    const filling *f = context;
+    for (int64_t i = begin; i < end; i++)
+        dtype_store(f->to.type, f->to.data, i, rng_truncated_normal(f->random, (uint64_t)i));
+}
+
 dyno_status attention_fill(executor *e, uint64_t seed) {
     static const char *const names[] = {"Q", "K", "V", "dO"};
     for (int i = 0; i < 4; i++) {
         tensor t = executor_find(e, names[i]);
         if (!t.data)
             continue;
-        rng_stream random = rng_stream_init(seed, rng_hash_name(names[i]));
-        int64_t count = shape_elements(&t.shape);
-        float *numbers = executor_place(e, names[i]);
-        if (!numbers)
+        filling f = {.to = t, .random = rng_stream_init(seed, rng_hash_name(names[i]))};
+        f.to.data = executor_place(e, names[i]);
+        if (!f.to.data)
             return dyno_fail(DYNO_OUT_OF_MEMORY, "the host has no %s to draw %s in",
                              units_bytes(tensor_bytes(&t)).text, names[i]);
-        for (int64_t j = 0; j < count; j++)
-            numbers[j] = (float)rng_truncated_normal(random, (uint64_t)j);
-        executor_put(e, names[i], numbers);
+        threads_for(shape_elements(&t.shape), 1 << 14, fill_range, &f);
+        executor_put(e, names[i], f.to.data);
     }
     return DYNO_OK;
 }

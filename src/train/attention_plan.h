@@ -9,10 +9,11 @@
 typedef struct attention_plan_options {
     attention_shape shape;
     bool is_causal;
-    step_pass pass; /* the forward alone has no loss; there is nothing to optimize */
+    step_pass pass; /* there is nothing to optimize */
     step_mode mode;
-    precision precision;
+    precision precision; /* bf16 and fp16: Q, K, V, O, dO and the gradients are of that type */
     backend target;
+    tile_options tiles; /* of flash attention */
 } attention_plan_options;
 
 /* As the model computes it: the scores exist, and stay for the backward. Leaves and outputs are

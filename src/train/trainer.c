@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "base/units.h"
 #include "plan/memory_account.h"
+#include "runtime/device_tiles.h"
 
 struct trainer {
     plan *p;
@@ -33,7 +34,11 @@ dyno_status trainer_create(device *d, const step_options *options, int64_t memor
     *out = NULL;
     trainer *t = memory_allocate(1, sizeof *t);
     t->scale = loss_scale_create();
-    dyno_status status = step_plan_create(options, &t->p);
+    device_tiles *tiles = device_tiles_create(d);
+    step_options tuned = *options;
+    tuned.pipeline.tiles.source = device_tiles_source(tiles);
+    dyno_status status = step_plan_create(&tuned, &t->p);
+    device_tiles_destroy(tiles);
     if (status == DYNO_OK)
         status = take_memory(t, d, memory_limit);
     if (status != DYNO_OK) {

@@ -9,6 +9,7 @@
 
 #include <math.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -329,6 +330,28 @@ static void messages_may_quote_the_message_before(void **state) {
     assert_in_range(strlen(dyno_error_message()), 1000, 2047);
 }
 
+static char heard[64];
+
+static dyno_status hear(dyno_status code, const char *message) {
+    snprintf(heard, sizeof heard, "%d: %s", (int)code, message);
+    return code;
+}
+
+static void a_listener_is_told_of_every_failure(void **state) {
+    (void)state;
+    status_tell(hear);
+    assert_int_equal(dyno_fail(DYNO_IO, "no %s", "disk"), DYNO_IO);
+    char wanted[64];
+    snprintf(wanted, sizeof wanted, "%d: no disk", (int)DYNO_IO);
+    assert_string_equal(heard, wanted);
+    assert_int_equal(dyno_fail_within(DYNO_IO, "saving"), DYNO_IO);
+    assert_non_null(strstr(heard, "saving: no disk"));
+    assert_string_equal(dyno_error_message(), "saving: no disk");
+    status_tell(NULL);
+    assert_int_equal(dyno_fail(DYNO_IO, "unheard"), DYNO_IO);
+    assert_null(strstr(heard, "unheard"));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sizes_are_written_for_people),
@@ -347,6 +370,7 @@ int main(void) {
         cmocka_unit_test(threads_cover_each_index_exactly_once),
         cmocka_unit_test(arenas_give_aligned_zeroed_memory_of_any_size),
         cmocka_unit_test(messages_may_quote_the_message_before),
+        cmocka_unit_test(a_listener_is_told_of_every_failure),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/wait.h>
 
+#include "base/file.h"
 #include "base/json.h"
 #include "measure/results.h"
 #include "support/command.h"
@@ -180,6 +181,199 @@ static void the_preset_is_the_grid_of_the_write_up_and_flags_change_it(void **st
     scratch_remove(&made);
 }
 
+static const char *parameter(const results_cell *cell, const char *key) {
+    const results_value *found = cell_find_parameter(cell, key);
+    return found && found->kind == RESULTS_TEXT ? found->text : "";
+}
+
+static void every_preset_is_its_experiment(void **state) {
+    (void)state;
+    static const struct {
+        const char *name, *first_impl, *last_impl, *math, *causal;
+        int cells, batch, heads, last_seq, last_head_dim;
+    } presets[] = {
+        {"naive-table", "naive", "naive", "fp32", "no", 5 * 4 * 2 * 2, 8, 1, 16384, 128},
+        {"flash-table", "naive", "flash", "bf16", "yes", 10 * 4 * 2 * 2 * 2, 1, 1, 65536, 128},
+        {"leaderboard", "flash", "flash", "bf16", "yes", 2, 1, 16, 16384, 64},
+    };
+    for (size_t i = 0; i < sizeof presets / sizeof *presets; i++) {
+        scratch made = scratch_create();
+        dyno_expect(0, "OOM", "attention --preset %s --memory 1KiB --out %s", presets[i].name,
+                    made.path);
+        results *run = read_run(&made);
+        assert_int_equal(run->cell_count, presets[i].cells);
+        const results_cell *first = run->cells[0], *last = run->cells[run->cell_count - 1];
+        assert_string_equal(parameter(first, "impl"), presets[i].first_impl);
+        assert_string_equal(parameter(last, "impl"), presets[i].last_impl);
+        assert_string_equal(parameter(first, "math"), presets[i].math);
+        assert_string_equal(parameter(last, "causal"), presets[i].causal);
+        assert_int_equal(cell_find_parameter(last, "batch")->integer, presets[i].batch);
+        assert_int_equal(cell_find_parameter(last, "heads")->integer, presets[i].heads);
+        assert_int_equal(cell_find_parameter(last, "seq")->integer, presets[i].last_seq);
+        assert_int_equal(cell_find_parameter(last, "head_dim")->integer, presets[i].last_head_dim);
+        results_destroy(run);
+        scratch_remove(&made);
+    }
+    /* Flags before and after it, and --seconds instead of its repetitions. */
+    scratch made = scratch_create();
+    dyno_expect(0, "",
+                "attention --seq 5 --preset naive-table --mode eager --head-dim 4 --seconds 0.001 "
+                "--out %s",
+                made.path);
+    results *run = read_run(&made);
+    assert_int_equal(run->cell_count, 2);
+    assert_string_equal(parameter(run->cells[0], "mode"), "eager");
+    results_destroy(run);
+    scratch_remove(&made);
+}
+
+/* ---- tiles ---- */
+
+#define FLASH "attention --impl flash --mode eager --batch 1 --seq 70 --head-dim 8 --threads 1 "
+
+static void every_tile_that_is_asked_for_is_a_row(void **state) {
+    (void)state;
+    scratch made = scratch_create();
+    dyno_expect(0, "best tile", FLASH "--reps 1 --tiles auto,32x32,32x64/32x32 --out %s",
+                made.path);
+    results *run = read_run(&made);
+    static const char *const tiles[] = {"auto", "32x32", "32x64/32x32"};
+    assert_int_equal(run->cell_count, 6);
+    for (int i = 0; i < 6; i++) {
+        assert_int_equal(run->cells[i]->status, RESULTS_OK);
+        assert_string_equal(parameter(run->cells[i], "tile"), tiles[i / 2]);
+    }
+    assert_string_equal(parameter(run->cells[2], "tiles_used"), "32x32");
+    assert_string_equal(parameter(run->cells[3], "tiles_used"), "32x32/32x32");
+    assert_string_equal(parameter(run->cells[5], "tiles_used"), "32x64/32x32");
+    results_destroy(run);
+    scratch_remove(&made);
+}
+
+static void a_tile_that_the_kernel_does_not_have_is_a_row_with_those_it_has(void **state) {
+    (void)state;
+    dyno_expect(0, "FAILED", FLASH "--reps 1 --tiles auto,33x64");
+    dyno_expect(0, "has no tiles of 33x64 for f32 with head size 8; it has ",
+                FLASH "--reps 1 --tiles auto,33x64");
+    dyno_expect(0, "FAILED", "attention --impl flash --head-dim 8,300 --seq 9 --reps 1");
+    dyno_expect(0, "use naive attention",
+                "attention --impl naive,flash --head-dim 300 --seq 9 "
+                "--mode eager --batch 1 --reps 1");
+    /* Nothing but such rows. */
+    dyno_expect(1, "has no tiles of 33x64", FLASH "--reps 1 --tiles 33x64");
+}
+
+/* Runs with a cache of its own. */
+static void tune(const scratch *cache) {
+    setenv("XDG_CACHE_HOME", cache->path, 1);
+    dyno_expect(0, "best tiles are in the cache", FLASH "--tune --reps 2");
+}
+
+static results *run_auto(const scratch *out) {
+    dyno_expect(0, "auto: ", FLASH "--reps 1 --out %s", out->path);
+    return read_run(out);
+}
+
+static char *read_cache(const scratch *cache, scratch_path *path) {
+    scratch_path directory = scratch_join(cache, "dyno");
+    DIR *opened = opendir(directory.text);
+    assert_non_null(opened);
+    for (const struct dirent *entry; (entry = readdir(opened));)
+        if (strncmp(entry->d_name, "tiles-", 6) == 0)
+            snprintf(path->text, sizeof path->text, "%.200s/dyno/%.200s", cache->path,
+                     entry->d_name);
+    closedir(opened);
+    char *data;
+    size_t size;
+    assert_int_equal(file_read_all(path->text, 1 << 20, &data, &size), DYNO_OK);
+    return data;
+}
+
+static void the_best_tile_is_kept_and_used_from_then_on(void **state) {
+    (void)state;
+    scratch cache = scratch_create(), made = scratch_create();
+    char *before = getenv("XDG_CACHE_HOME");
+    before = before ? strdup(before) : NULL;
+    tune(&cache);
+    scratch_path path;
+    char *kept = read_cache(&cache, &path);
+    results *run = run_auto(&made);
+    const char *used = parameter(run->cells[1], "tiles_used"), *slash = strchr(used, '/');
+    assert_non_null(slash);
+    char forward[32], backward[32];
+    snprintf(forward, sizeof forward, ",q128,k128 %.*s\n", (int)(slash - used), used);
+    snprintf(backward, sizeof backward, ",q128,k128 %s\n", slash + 1);
+    assert_non_null(strstr(kept, forward));
+    assert_non_null(strstr(kept, backward));
+    results_destroy(run);
+    free(kept);
+    /* Damaged, it is as if there were none. */
+    FILE *file = fopen(path.text, "w");
+    fputs("0123 attention_avx512,f32,d8,full,q128,k128 8x8\n\x01\x02 no line at all", file);
+    fclose(file);
+    run = run_auto(&made);
+    assert_int_equal(run->cells[1]->status, RESULTS_OK);
+    results_destroy(run);
+    scratch_remove(&made);
+    scratch_remove(&cache);
+    if (before)
+        setenv("XDG_CACHE_HOME", before, 1);
+    else
+        unsetenv("XDG_CACHE_HOME");
+    free(before);
+}
+
+static void tuning_prints_all_tiles_and_works_without_a_cache(void **state) {
+    (void)state;
+    scratch made = scratch_create();
+    dyno_expect(0, "tuned choices cannot be kept",
+                "attention --tune --batch 1 --seq 9 --head-dim 8 --reps 1 --out %s 2>&1 "
+                "> /dev/null; exit $?",
+                made.path);
+    results *run = read_run(&made);
+    assert_true(run->cell_count >= 12); /* at least six tiles each way */
+    for (int64_t i = 0; i < run->cell_count; i++) {
+        assert_int_equal(run->cells[i]->status, RESULTS_OK);
+        assert_string_equal(parameter(run->cells[i], "impl"), "flash");
+    }
+    results_destroy(run);
+    scratch_remove(&made);
+}
+
+static int without_cache(void **state) {
+    (void)state;
+    setenv("XDG_CACHE_HOME", "/proc/nowhere", 1);
+    return 0;
+}
+
+static int with_cache(void **state) {
+    (void)state;
+    unsetenv("XDG_CACHE_HOME");
+    return 0;
+}
+
+/* ---- time ---- */
+
+static void what_takes_too_long_is_skipped_with_an_estimate(void **state) {
+    (void)state;
+    scratch made = scratch_create();
+    dyno_expect(0, "--seconds-per-cell allows",
+                "attention --preset leaderboard --seconds-per-cell 0.01 --out %s", made.path);
+    results *run = read_run(&made);
+    assert_int_equal(run->cell_count, 2);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(run->cells[i]->status, RESULTS_SKIP);
+        assert_non_null(strstr(run->cells[i]->reason, "would take about "));
+        assert_true(cell_find_metric(run->cells[i], "estimated_s")->value.real > 0.01);
+    }
+    results_destroy(run);
+    /* The first run tells what the prediction did not: a million of them take longer. */
+    dyno_expect(0, "as the first one showed",
+                "attention --impl flash --batch 1 --seq 1 --head-dim 1 --mode eager --reps 1000000 "
+                "--seconds-per-cell 0.5 --pass both");
+    scratch_remove(&made);
+}
+
 static void it_says_how_time_grows(void **state) {
     (void)state;
     dyno_expect(0, "naive eager, head size 3: forward time grows as seq^", SMALL);
@@ -222,6 +416,17 @@ static void what_cannot_be_is_refused(void **state) {
     dyno_expect(2, "--causal: 'maybe' is not one of no", "attention --causal maybe");
     dyno_expect(2, "--reps: 0 is outside", "attention --reps 0");
     dyno_expect(2, "--preset: 'all' is not one of naive-table", "attention --preset all");
+    dyno_expect(2, "did you mean 'flash-table'?", "attention --preset flash-tabel");
+    dyno_expect(2, "--pass: 'foo' is not one of forward", "attention --pass foo");
+    static const char *const no_tiles[] = {"0x64",     "33x",      "64",     "x64",
+                                           "64x64x64", "64x-1",    "64x64/", "/",
+                                           "99999x64", "auto/all", "fast"};
+    for (size_t i = 0; i < sizeof no_tiles / sizeof *no_tiles; i++)
+        dyno_expect(2, "is no tile; write auto, all", "attention --seq 2 --tiles %s", no_tiles[i]);
+    dyno_expect(2, "--tiles does not go with", "attention --tune --tiles auto");
+    dyno_expect(2, "--tune is of flash attention", "attention --tune --impl naive");
+    dyno_expect(2, "--seconds-per-cell", "attention --seconds-per-cell -1");
+    dyno_expect(0, "OK", "attention --impl flash --seq 5 --head-dim 12 --reps 1");
     dyno_expect(2, "more bytes than can be counted",
                 "attention --batch 1048576 --heads 65536 --seq 16777216");
     dyno_expect(1, "/dev/null", "attention --seq 2 --reps 1 --out /dev/null/here");
@@ -266,6 +471,13 @@ int main(void) {
         cmocka_unit_test(without_reps_there_are_as_many_as_fit_between_3_and_100),
         cmocka_unit_test(a_row_that_does_not_fit_says_which_values_make_it),
         cmocka_unit_test(the_preset_is_the_grid_of_the_write_up_and_flags_change_it),
+        cmocka_unit_test(every_preset_is_its_experiment),
+        cmocka_unit_test(every_tile_that_is_asked_for_is_a_row),
+        cmocka_unit_test(a_tile_that_the_kernel_does_not_have_is_a_row_with_those_it_has),
+        cmocka_unit_test(the_best_tile_is_kept_and_used_from_then_on),
+        cmocka_unit_test_setup_teardown(tuning_prints_all_tiles_and_works_without_a_cache,
+                                        without_cache, with_cache),
+        cmocka_unit_test(what_takes_too_long_is_skipped_with_an_estimate),
         cmocka_unit_test(it_says_how_time_grows),
         cmocka_unit_test(flash_stands_beside_naive_and_keeps_less),
         cmocka_unit_test(what_cannot_be_is_refused),

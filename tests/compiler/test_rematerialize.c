@@ -55,7 +55,7 @@ static void elementwise_chains_are_computed_again_from_what_stays(void **state) 
     (void)state;
     graph *g = with_backward(
         SILU("activation", "activation", "activation", "activation") "output %9 \"loss\"\n");
-    assert_int_equal(rematerialize_apply(g), DYNO_OK);
+    assert_int_equal(rematerialize_apply(g, 1), DYNO_OK);
     expect_graph_text(g, SILU("saved", "activation", "activation", "activation") LOSS_GRADIENT
                       "%13 f32[3] activation = multiply %12 %0 @backward layers.0\n"
                       "%14 f32[3] activation = multiply %0 %3 @backward layers.0\n"
@@ -80,7 +80,7 @@ static void outputs_are_read_and_not_computed_again(void **state) {
         SILU("activation", "activation", "activation", "activation") "output %9 \"loss\"\n"
                                                                      "output %4 \"gate\"\n");
     int before = g->node_count;
-    assert_int_equal(rematerialize_apply(g), DYNO_OK);
+    assert_int_equal(rematerialize_apply(g, 1), DYNO_OK);
     assert_int_equal(graph_verify(g), DYNO_OK);
     assert_int_equal(g->node_count, before + 2); /* sigmoid and silu */
     assert_int_equal(graph_find_value(g, "gate")->role, ROLE_SAVED);
@@ -97,7 +97,7 @@ static void nothing_is_brought_back_that_needs_a_reduction(void **state) {
                                     "output %5 \"loss\"\n");
     text before = {0};
     graph_print(g, &before);
-    assert_int_equal(rematerialize_apply(g), DYNO_OK);
+    assert_int_equal(rematerialize_apply(g, 1), DYNO_OK);
     expect_graph_text(g, text_string(&before));
     text_release(&before);
     graph_destroy(g);
@@ -112,7 +112,7 @@ static void copies_do_not_live_across_blocks(void **state) {
                                     "%5 f32[1] activation = sum %4 {axes=[0]} @forward loss\n"
                                     "%6 f32[] activation = reshape %5 {shape=[]} @forward loss\n"
                                     "output %6 \"loss\"\n");
-    assert_int_equal(rematerialize_apply(g), DYNO_OK);
+    assert_int_equal(rematerialize_apply(g, 1), DYNO_OK);
     assert_int_equal(graph_verify(g), DYNO_OK);
     int copies = 0;
     for (int i = 0; i < g->node_count; i++)
@@ -141,14 +141,14 @@ static void no_product_and_no_reduction_runs_twice(void **state) {
         int before[OP_CLASS_COUNT];
         for (int i = 0; i < OP_CLASS_COUNT; i++)
             before[i] = count_class(g, (op_class)i);
-        assert_int_equal(rematerialize_apply(g), DYNO_OK);
+        assert_int_equal(rematerialize_apply(g, 1), DYNO_OK);
         assert_int_equal(graph_verify(g), DYNO_OK);
         for (int i = 0; i < OP_CLASS_COUNT; i++) {
             bool may_grow = i == OP_CLASS_ELEMENTWISE || i == OP_CLASS_COPY;
             assert_int_equal(count_class(g, (op_class)i) > before[i], may_grow);
         }
         int after = g->node_count; /* a second time finds nothing more */
-        assert_int_equal(rematerialize_apply(g), DYNO_OK);
+        assert_int_equal(rematerialize_apply(g, 1), DYNO_OK);
         assert_int_equal(g->node_count, after);
         graph_destroy(g);
     }
@@ -176,48 +176,96 @@ static void most_of_what_a_model_saves_is_not_needed(void **state) {
 }
 
 /* Saved values of one row for each token: f32 ones, and bf16 ones that the scope's product made. */
-static void count_saved_rows(const graph *g, const shape *rows, int *full, int *of_attention) {
-    *full = *of_attention = 0;
+static int count_saved_rows(const graph *g, const shape *rows, dtype type, const char *scope) {
+    int count = 0;
     for (int i = 0; i < g->value_count; i++) {
         const value *v = g->values[i];
-        if (v->role != ROLE_SAVED || v->producer->op->view || !shape_equal(&v->shape, rows))
-            continue;
-        *full += v->type == DTYPE_F32;
-        *of_attention +=
-            v->type == DTYPE_BF16 && strstr(g->scopes[v->producer->scope], ".attn.o") != NULL;
+        count += v->role == ROLE_SAVED && !v->producer->op->view && shape_equal(&v->shape, rows) &&
+                 v->type == type && strstr(g->scopes[v->producer->scope], scope) != NULL;
     }
+    return count;
 }
 
-/* Of the two sums of a block one stays, and for the other what attention gave, in half the bytes.
- */
-static void every_other_sum_of_the_residual_stream_is_added_again(void **state) {
+/* The input of the first block of so many stays, and for the sums behind it what attention and the
+ * MLP gave, in half the bytes. */
+static void sums_of_the_residual_stream_are_added_again(void **state) {
     (void)state;
     model_config config;
     assert_int_equal(model_config_from_preset("small", &config), DYNO_OK);
     transformer_options sizes = {.batch = 2, .context = 8};
     shape rows = SHAPE(16, config.d_model);
-    graph *g;
-    assert_int_equal(transformer_build(&config, &sizes, &g), DYNO_OK);
-    assert_int_equal(precision_apply(g, PRECISION_BF16), DYNO_OK);
-    assert_int_equal(autodiff_append_backward(g, false), DYNO_OK);
-    assert_int_equal(fold_casts(g, false), DYNO_OK);
-    assert_int_equal(low_copies_bind(g), DYNO_OK);
-    assert_int_equal(rematerialize_apply(g), DYNO_OK);
-    assert_int_equal(graph_verify(g), DYNO_OK);
-    int full, of_attention;
-    count_saved_rows(g, &rows, &full, &of_attention);
-    assert_int_equal(full, config.layers + 1); /* the blocks' inputs, and what the last one gives */
-    assert_int_equal(of_attention, config.layers);
+    int layers = (int)config.layers;
+    for (int blocks = 1; blocks <= 4; blocks++) {
+        graph *g;
+        assert_int_equal(transformer_build(&config, &sizes, &g), DYNO_OK);
+        assert_int_equal(precision_apply(g, PRECISION_BF16), DYNO_OK);
+        assert_int_equal(autodiff_append_backward(g, false), DYNO_OK);
+        assert_int_equal(fold_casts(g, false), DYNO_OK);
+        assert_int_equal(low_copies_bind(g), DYNO_OK);
+        assert_int_equal(rematerialize_apply(g, blocks), DYNO_OK);
+        assert_int_equal(graph_verify(g), DYNO_OK);
+        /* Inputs of blocks, and what the last block gives. */
+        assert_int_equal(count_saved_rows(g, &rows, DTYPE_F32, ""), layers / blocks + 1);
+        assert_int_equal(count_saved_rows(g, &rows, DTYPE_BF16, ".attn.o"), layers);
+        assert_int_equal(count_saved_rows(g, &rows, DTYPE_BF16, ".mlp.down"),
+                         layers - layers / blocks);
+        graph_destroy(g);
+    }
+}
+
+/* x + a + b, of which both sums are wanted in a block of their own: each is added up from x by
+ * itself, and no part of the one is kept for the other. */
+static void parts_of_a_sum_are_not_shared_with_other_sums(void **state) {
+    (void)state;
+    graph *g = graph_from_text(
+        "graph g\n"
+        "parameter %0 f32[2,2] \"w\"\n"
+        "input %1 f32[2,2] \"x\"\n"
+        "input %2 bf16[2,2] \"low\"\n"
+        "%3 f32[2,2] saved = matmul %1 %1 {transpose_a=0, transpose_b=0} @forward embed\n"
+        "%4 bf16[2,2] activation = matmul %2 %2 {transpose_a=0, transpose_b=0} @forward layers.0\n"
+        "%5 f32[2,2] activation = cast %4 {type=1} @forward layers.0\n"
+        "%6 f32[2,2] saved = add %3 %5 @forward layers.0\n"
+        "%7 bf16[2,2] activation = matmul %2 %4 {transpose_a=0, transpose_b=0} @forward layers.0\n"
+        "%8 f32[2,2] activation = cast %7 {type=1} @forward layers.0\n"
+        "%9 f32[2,2] saved = add %6 %8 @forward layers.0\n"
+        "%10 f32[2,2] activation = multiply %3 %0 @backward layers.0\n"
+        "%11 f32[2,2] activation = multiply %9 %0 @backward layers.0\n"
+        "%12 f32[2,2] activation = multiply %6 %0 @backward layers.0\n"
+        "%13 f32[2,2] activation = add %10 %11 @backward layers.0\n"
+        "%14 f32[2,2] activation = add %13 %12 @backward layers.0\n"
+        "output %14 \"y\"\n");
+    assert_int_equal(rematerialize_apply(g, 2), DYNO_OK);
+    text printed = {0};
+    graph_print(g, &printed);
+    const char *backward = strstr(text_string(&printed), "@forward layers.0\n%10");
+    assert_non_null(backward);
+    assert_string_equal(strchr(backward, '\n') + 1,
+                        "%10 f32[2,2] activation = multiply %3 %0 @backward layers.0\n"
+                        "%11 f32[2,2] activation = cast %4 {type=1} @backward layers.0\n"
+                        "%12 f32[2,2] activation = add %3 %11 @backward layers.0\n"
+                        "%13 f32[2,2] activation = cast %7 {type=1} @backward layers.0\n"
+                        "%14 f32[2,2] activation = add %12 %13 @backward layers.0\n"
+                        "%15 f32[2,2] activation = multiply %14 %0 @backward layers.0\n"
+                        "%16 f32[2,2] activation = cast %4 {type=1} @backward layers.0\n"
+                        "%17 f32[2,2] activation = add %3 %16 @backward layers.0\n"
+                        "%18 f32[2,2] activation = multiply %17 %0 @backward layers.0\n"
+                        "%19 f32[2,2] activation = add %10 %15 @backward layers.0\n"
+                        "%20 f32[2,2] activation = add %19 %18 @backward layers.0\n"
+                        "output %20 \"y\"\n");
+    text_release(&printed);
     graph_destroy(g);
 }
 
 static void steps_are_bitwise_those_without(void **state) {
     (void)state;
-    for (uint64_t seed = 0; seed < 6; seed++) {
+    for (uint64_t seed = 0; seed < 12; seed++) {
         draw d = draw_create(seed, 1);
         model_config config = small_model_draw(&d);
         int64_t batch = 1 + draw_below(&d, 3), context = 1 + draw_below(&d, 9);
-        pass_options options = {.pass = STEP_FULL, .keep_all = seed & 1};
+        pass_options options = {.pass = STEP_FULL,
+                                .precision = seed < 6 ? PRECISION_FP32 : PRECISION_BF16,
+                                .keep_all = seed & 1};
         step_bench plain =
             step_bench_create(&config, pass_plan(&config, batch, context, &options), seed, false);
         options.rematerialize = true;
@@ -242,7 +290,8 @@ int main(void) {
         cmocka_unit_test(copies_do_not_live_across_blocks),
         cmocka_unit_test(no_product_and_no_reduction_runs_twice),
         cmocka_unit_test(most_of_what_a_model_saves_is_not_needed),
-        cmocka_unit_test(every_other_sum_of_the_residual_stream_is_added_again),
+        cmocka_unit_test(sums_of_the_residual_stream_are_added_again),
+        cmocka_unit_test(parts_of_a_sum_are_not_shared_with_other_sums),
         cmocka_unit_test(steps_are_bitwise_those_without),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -219,7 +219,7 @@ static void attention_alone_is_swapped_with_and_without_a_mask(void **state) {
     for (int causal = 0; causal < 2; causal++)
         for (int64_t context = 1; context < 6; context++) {
             attention_options options = {
-                .shape = {2, context, 6, 3, 5}, .is_causal = causal, .has_loss = true};
+                .shape = {2, context, 6, 3, 5}, .is_causal = causal, .has_gradient = true};
             graph *graphs[2];
             for (int i = 0; i < 2; i++)
                 assert_int_equal(attention_build(&options, &graphs[i]), DYNO_OK);

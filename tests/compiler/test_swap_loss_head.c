@@ -72,7 +72,7 @@ static void the_gradients_come_with_the_losses(void **state) {
                                 "%7 f32[1] activation = scale %6 {s=0.5} @forward loss\n"
                                 "%8 f32[2] activation = broadcast %7 {shape=[2]} @forward loss\n"
                                 "%9 f32[2] activation, %10 f32[2,3] saved, %11 f32[5,3] gradient = "
-                                "loss_head %4 %2 %1 %8 {chunk=2, type=1} @forward head\n"
+                                "loss_head %4 %2 %1 %8 {chunk=2, type=1, dw_type=1} @forward head\n"
                                 "%12 f32[1] activation = mean %9 {axes=[0]} @forward loss\n"
                                 "%13 f32[] activation = reshape %12 {shape=[]} @forward loss\n"
                                 "%14 f32[2,3] gradient = multiply %10 %0 @backward body\n"
@@ -114,6 +114,30 @@ static void the_low_types_casts_are_part_of_the_pattern(void **state) {
         expect_valid(g);
         graph_destroy(g);
     }
+}
+
+/* On a GPU there is one chunk where the CPU has several: nothing is added up, and the weight's
+ * gradient may stay in the type that its product gives, as those of other weights do. */
+static void the_weights_gradient_keeps_its_type_where_nothing_is_added_up(void **state) {
+    (void)state;
+    for (int full = 0; full < 2; full++)
+        for (int target = BACKEND_CPU; target <= BACKEND_CUDA; target++) {
+            graph *g = graph_from_text(FORWARD);
+            assert_int_equal(precision_apply(g, PRECISION_BF16), DYNO_OK);
+            assert_int_equal(autodiff_append_backward(g, false), DYNO_OK);
+            assert_int_equal(mark_saved_activations(g), DYNO_OK);
+            assert_int_equal(fold_casts(g, full), DYNO_OK);
+            assert_int_equal(swap_loss_head(g, (backend)target), DYNO_OK);
+            const node *head = NULL;
+            for (int i = 0; i < g->node_count; i++)
+                head = g->nodes[i]->op == &op_loss_head ? g->nodes[i] : head;
+            assert_non_null(head);
+            bool is_low = target == BACKEND_CUDA && !full;
+            assert_int_equal(head->outputs[2]->type, is_low ? DTYPE_BF16 : DTYPE_F32);
+            assert_int_equal(head->outputs[2]->role, ROLE_GRADIENT);
+            expect_valid(g);
+            graph_destroy(g);
+        }
 }
 
 static void expect_no_swap(const char *source, bool is_differentiated) {
@@ -213,6 +237,7 @@ int main(void) {
         cmocka_unit_test(without_a_backward_only_losses_are_computed),
         cmocka_unit_test(the_gradients_come_with_the_losses),
         cmocka_unit_test(the_low_types_casts_are_part_of_the_pattern),
+        cmocka_unit_test(the_weights_gradient_keeps_its_type_where_nothing_is_added_up),
         cmocka_unit_test(logits_that_others_read_are_kept),
         cmocka_unit_test(a_gradient_that_depends_on_the_losses_is_not_swapped),
         cmocka_unit_test(a_swapped_model_has_the_same_gradients),

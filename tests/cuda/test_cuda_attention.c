@@ -1,5 +1,5 @@
-/* test_cuda_attention.c - how exact attention and its gradients of f32 are on a GPU: in fp32 as f32
- * is, in tf32 as its operands are. */
+/* test_cuda_attention.c - attention alone on a GPU, with every tile its kernels have, against the
+ * CPU; and what `dyno attention` plans with. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -8,152 +8,140 @@
 
 #include <cmocka.h>
 
-#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 
-#include "base/memory.h"
-#include "ops/attention/attention.h"
-#include "ops/op_list.h"
+#include "runtime/device_tiles.h"
 #include "support/device_bench.h"
-#include "support/device_run.h"
+#include "support/expect.h"
+#include "support/graph_pass.h"
 #include "support/numbers.h"
 #include "support/operand.h"
+#include "train/attention_plan.h"
 
-typedef struct attended {
-    int64_t heads, kv_heads, queries, keys, size;
-    bool is_causal;
-} attended;
+enum { POOL_BYTES = 1 << 28, OUTPUTS = 4 };
+static const char *const output_names[OUTPUTS] = {"O", "g.Q", "g.K", "g.V"};
 
-static const attended problems[] = {
-    {1, 1, 1024, 1024, 64, false}, {4, 2, 300, 300, 64, true},   {2, 1, 129, 257, 80, true},
-    {2, 2, 260, 130, 128, true},   {1, 1, 200, 513, 256, false}, {3, 1, 65, 65, 20, false},
-    {1, 1, 1, 700, 96, false},     {2, 2, 33, 70, 192, true},
-};
+/* O and the gradients, in double. */
+typedef struct answer {
+    double *of[OUTPUTS];
+    int64_t count[OUTPUTS];
+} answer;
 
-enum { INPUTS = 6 };
-
-static const node *add_attention(graph *g, const attended *p, bool is_tf32, bool is_gradient) {
-    shape q = SHAPE(1, p->heads, p->queries, p->size), k = SHAPE(1, p->kv_heads, p->keys, p->size);
-    shape lse = SHAPE(1, p->heads, p->queries);
-    const shape *shapes[INPUTS] = {&q, &k, &k, &q, &q, &lse};
-    value *in[INPUTS];
-    int count = is_gradient ? INPUTS : 3;
-    for (int i = 0; i < count; i++)
-        in[i] = graph_add_leaf(g, ROLE_INPUT, DTYPE_F32, shapes[i], NULL);
-    attribute list[3] = {ATTR_INTEGER("causal", p->is_causal),
-                         ATTR_REAL("scale", 1 / sqrt((double)p->size)), ATTR_INTEGER("tf32", 1)};
-    const node *n = graph_add_node(g, is_gradient ? &op_attention_gradient : &op_attention, in,
-                                   count, list, is_tf32 ? 3 : 2)
-                        ->producer;
-    if (graph_status(g) != DYNO_OK)
-        fail_msg("%s", dyno_error_message());
-    return n;
+static answer run(device *d, const attention_plan_options *wanted, const device_tiles *tiles) {
+    attention_plan_options options = *wanted;
+    options.target = d->backend;
+    options.tiles.source = device_tiles_source(tiles);
+    plan *p;
+    expect_ok(attention_plan_flash(&options, &p));
+    memory_pool *pool;
+    expect_ok(memory_pool_create(d, POOL_BYTES, &pool));
+    storage *shared = storage_create(pool);
+    executor *e;
+    expect_ok(executor_create(p, pool, shared, &e));
+    expect_ok(attention_fill(e, 1));
+    answer a;
+    for (int i = 0; i < 2; i++)
+        expect_ok(executor_run(e, NULL, NULL));
+    for (int i = 0; i < OUTPUTS; i++) {
+        tensor t = executor_find(e, output_names[i]);
+        int64_t bytes = tensor_bytes(&t);
+        void *host = malloc((size_t)bytes);
+        expect_ok(executor_read(e, output_names[i], host, bytes));
+        t.data = host;
+        a.of[i] = tensor_to_doubles(&t);
+        a.count[i] = shape_elements(&t.shape);
+        free(host);
+    }
+    executor_destroy(e);
+    storage_destroy(shared);
+    memory_pool_destroy(pool);
+    plan_destroy(p);
+    return a;
 }
 
-static double **reference_of(const node *n, const operand *operands) {
-    const double *in[INPUTS];
-    double **out = memory_allocate((size_t)n->output_count, sizeof *out);
-    for (int i = 0; i < n->input_count; i++)
-        in[i] = operands[i].dense;
-    for (int i = 0; i < n->output_count; i++)
-        out[i] = memory_allocate((size_t)shape_elements(&n->outputs[i]->shape), sizeof **out);
-    n->op->reference(n, in, out);
-    return out;
+static void release(answer *a) {
+    for (int i = 0; i < OUTPUTS; i++)
+        free(a->of[i]);
 }
 
-/* Rows that see no key have no log-sum-exp to compare. */
-static void leave_out_infinities(double *got, double *want, int64_t count) {
-    for (int64_t i = 0; i < count; i++)
-        if (want[i] == -INFINITY) {
-            assert_true(got[i] == -INFINITY);
-            got[i] = want[i] = 0;
+static int list_tiles(device *d, const attention_plan_options *wanted, const device_tiles *tiles,
+                      bool is_gradient, kernel_tile *out) {
+    attention_plan_options options = *wanted;
+    options.target = d->backend;
+    plan *p;
+    tiled_launch at;
+    expect_ok(attention_plan_flash(&options, &p));
+    assert_true(find_tiled_launch(p, is_gradient, &at));
+    const tile_source *source = device_tiles_source(tiles);
+    int count = source->list(source, at.kernel, &at.args, out);
+    plan_destroy(p);
+    return count;
+}
+
+static void every_tile_agrees_with_the_cpu(void **state) {
+    device *d = device_bench_open(state);
+    device_tiles *tiles = device_tiles_create(d), *own = device_tiles_create(device_cpu());
+    static const struct {
+        attention_shape shape;
+        precision math;
+    } cases[] = {{{1, 300, 4, 2, 64}, PRECISION_BF16},  {{2, 129, 2, 2, 128}, PRECISION_FP16},
+                 {{1, 1000, 2, 1, 80}, PRECISION_BF16}, {{1, 200, 2, 2, 32}, PRECISION_BF16},
+                 {{1, 150, 2, 2, 256}, PRECISION_BF16}, {{1, 257, 2, 2, 64}, PRECISION_FP32}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int causal = 0; causal < 2; causal++) {
+            attention_plan_options options = {.shape = cases[i].shape,
+                                              .is_causal = causal,
+                                              .pass = STEP_BACKWARD,
+                                              .mode = STEP_COMPILED,
+                                              .precision = cases[i].math};
+            answer want = run(device_cpu(), &options, own);
+            kernel_tile forward[KERNEL_MOST_TILES], backward[KERNEL_MOST_TILES];
+            int forwards = list_tiles(d, &options, tiles, false, forward);
+            int backwards = list_tiles(d, &options, tiles, true, backward);
+            int rounds = forwards > backwards ? forwards : backwards;
+            for (int tile = 0; tile <= rounds; tile++) { /* the last: none is asked for */
+                options.tiles = (tile_options){0};
+                if (tile < forwards)
+                    options.tiles.forward = forward[tile];
+                if (tile < backwards)
+                    options.tiles.backward = backward[tile];
+                answer got = run(d, &options, tiles);
+                for (int j = 0; j < OUTPUTS; j++) {
+                    double error = relative_error(got.of[j], want.of[j], want.count[j]);
+                    double limit = cases[i].math == PRECISION_FP32 ? 1e-4 : 0.02;
+                    if (!(error < limit))
+                        fail_msg("%s with tiles %s and %s, head size %lld, causal %d: off by %g",
+                                 output_names[j], kernel_tile_format(options.tiles.forward).text,
+                                 kernel_tile_format(options.tiles.backward).text,
+                                 (long long)options.shape.head_dim, causal, error);
+                }
+                release(&got);
+            }
+            release(&want);
         }
+    device_tiles_destroy(own);
+    device_tiles_destroy(tiles);
 }
 
-/* The largest relative error of an output, in norm, over the device's kernels. */
-static double check_node(device_kernel *how, const node *n, const operand *operands,
-                         const double *limits) {
-    double **want = reference_of(n, operands), largest = 0;
-    tensor in[INPUTS], out[3];
-    int ran = 0;
-    for (int i = 0; i < n->input_count; i++)
-        in[i] = operands[i].view;
-    for (int k = 0; n->op->kernels[k]; k++) {
-        const kernel *used = n->op->kernels[k];
-        if (used->backend != how->d->backend || device_kernel_run(how, n, used, in, out))
-            continue;
-        ran++;
-        for (int i = 0; i < n->output_count; i++) {
-            int64_t elements = shape_elements(&n->outputs[i]->shape);
-            double *got = tensor_to_doubles(&out[i]);
-            leave_out_infinities(got, want[i], elements);
-            double error = relative_error(got, want[i], elements);
-            if (!(error <= limits[i]))
-                fail_msg("%s, output %d [%s]: error %.3g, limit %.3g", used->name, i,
-                         shape_format(&n->outputs[i]->shape).text, error, limits[i]);
-            largest = fmax(largest, error);
-            free(got);
-            free(out[i].data);
-        }
-    }
-    assert_true(ran > 0);
-    for (int i = 0; i < n->output_count; i++)
-        free(want[i]);
-    free(want);
-    return largest;
-}
-
-/* Both ops; the gradient's O and LSE are what the reference of attention gives. */
-static double check(device_kernel *how, const attended *p, bool is_tf32, const double *limits,
-                    const double *gradient_limits) {
-    draw d = draw_create((uint64_t)(p->queries * 1000 + p->size), 1000);
-    graph *g = graph_create("attention");
-    const node *n = add_attention(g, p, is_tf32, true),
-               *forward = add_attention(g, p, is_tf32, false);
-    operand operands[INPUTS];
-    for (int i = 0; i < INPUTS; i++) {
-        const value *v = n->inputs[i];
-        operands[i] = operand_create(v->type, &v->shape, LAYOUT_DENSE, (fill){0}, &d);
-    }
-    double largest = check_node(how, forward, operands, limits);
-    double **made = reference_of(forward, operands);
-    for (int i = 0; i < 2; i++) {
-        operand *o = &operands[i ? ATTENTION_LSE : ATTENTION_O];
-        for (int64_t j = 0; j < shape_elements(&o->view.shape); j++) {
-            float number = (float)made[i][j];
-            ((float *)o->view.data)[j] = number;
-            o->dense[j] = number;
-        }
-        free(made[i]);
-    }
-    free(made);
-    largest = fmax(largest, check_node(how, n, operands, gradient_limits));
-    for (int i = 0; i < INPUTS; i++)
-        operand_release(&operands[i]);
-    graph_destroy(g);
-    return largest;
-}
-
-static void attention_in_fp32_is_as_exact_as_f32_is(void **state) {
-    device_kernel how = {.d = device_bench_open(state)};
-    for (size_t i = 0; i < sizeof problems / sizeof *problems; i++)
-        check(&how, &problems[i], false, (double[]){1e-6, 1e-6}, (double[]){3e-6, 3e-6, 3e-6});
-}
-
-static void attention_in_tf32_rounds_its_operands_and_nothing_else(void **state) {
-    device_kernel how = {.d = device_bench_open(state)};
-    for (size_t i = 0; i < sizeof problems / sizeof *problems; i++) {
-        double error =
-            check(&how, &problems[i], true, (double[]){1e-3, 1e-3}, (double[]){2e-3, 2e-3, 2e-3});
-        if (how.d->backend == BACKEND_CUDA) /* it does */
-            assert_true(error > 1e-5);
-    }
+static void a_tile_that_no_kernel_has_is_refused(void **state) {
+    device *d = device_bench_open(state);
+    device_tiles *tiles = device_tiles_create(d);
+    attention_plan_options options = {.shape = {1, 64, 1, 1, 64},
+                                      .pass = STEP_BACKWARD,
+                                      .precision = PRECISION_BF16,
+                                      .target = d->backend,
+                                      .tiles = {.forward = {7, 9}}};
+    options.tiles.source = device_tiles_source(tiles);
+    plan *p;
+    expect_failure(attention_plan_flash(&options, &p), DYNO_UNSUPPORTED, "has no tiles of 7x9");
+    device_tiles_destroy(tiles);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(attention_in_fp32_is_as_exact_as_f32_is),
-        cmocka_unit_test(attention_in_tf32_rounds_its_operands_and_nothing_else),
+        cmocka_unit_test(every_tile_agrees_with_the_cpu),
+        cmocka_unit_test(a_tile_that_no_kernel_has_is_refused),
     };
     return cmocka_run_group_tests(tests, device_bench_setup, device_bench_teardown);
 }

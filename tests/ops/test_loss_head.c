@@ -42,15 +42,17 @@ static void release_problem(problem *p) {
         operand_release(&p->inputs[i]);
 }
 
+/* dW of one chunk may be in bf16 too. */
 static value *build(graph *g, const problem *p, int64_t chunk, dtype dx_type, bool has_gradient) {
     shape x = SHAPE(p->N, p->D), w = SHAPE(p->V, p->D), rows = SHAPE(p->N);
     value *leaves[] = {graph_add_leaf(g, ROLE_INPUT, p->type, &x, "x"),
                        graph_add_leaf(g, ROLE_INPUT, p->type, &w, "w"),
                        graph_add_leaf(g, ROLE_INPUT, DTYPE_I32, &rows, "targets"),
                        graph_add_leaf(g, ROLE_INPUT, DTYPE_F32, &rows, "dy")};
-    return has_gradient
-               ? build_loss_head(g, leaves[0], leaves[1], leaves[2], leaves[3], chunk, dx_type)
-               : build_loss_head_forward(g, leaves[0], leaves[1], leaves[2], chunk);
+    dtype dw_type = dx_type == DTYPE_BF16 && chunk >= p->N ? DTYPE_BF16 : DTYPE_F32;
+    return has_gradient ? build_loss_head(g, leaves[0], leaves[1], leaves[2], leaves[3], chunk,
+                                          dx_type, dw_type)
+                        : build_loss_head_forward(g, leaves[0], leaves[1], leaves[2], chunk);
 }
 
 /* Runs the kernel; compares with the reference within `tolerance` (relative, of each output). */
@@ -146,13 +148,16 @@ static void chunks_keep_their_logits_near_the_cores(void **state) {
 static void chunks_on_a_gpu_are_as_large_as_their_logits_may_be(void **state) {
     (void)state;
     assert_int_equal(loss_head_chunk_cuda(2048, 10000, DTYPE_BF16), 2048);
-    assert_int_equal(loss_head_chunk_cuda(65536, 10000, DTYPE_BF16), 13184); /* 5 of them */
-    assert_int_equal(loss_head_chunk_cuda(4096, 151936, DTYPE_F32), 384);    /* 11 of them */
+    assert_int_equal(loss_head_chunk_cuda(4096, 10000, DTYPE_BF16), 4096);
+    assert_int_equal(loss_head_chunk_cuda(65536, 10000, DTYPE_BF16), 4096);
+    assert_int_equal(loss_head_chunk_cuda(4096, 32000, DTYPE_BF16), 1024);
+    assert_int_equal(loss_head_chunk_cuda(4096, 151936, DTYPE_F32), 1024);
     assert_int_equal(loss_head_chunk_cuda(1, 10000, DTYPE_F32), 1);
     for (int64_t tokens = 1; tokens <= 262144; tokens = tokens * 3 + 1) {
         int64_t chunk = loss_head_chunk_cuda(tokens, 50257, DTYPE_F16);
         assert_true(chunk >= 1 && chunk <= tokens);
-        assert_true(chunk * 50264 * 2 <= 256 << 20);
+        assert_true(chunk <= 1024 || chunk * 50264 * 2 <= 80 << 20);
+        assert_true(chunk >= 512 || chunk == tokens);
     }
 }
 
@@ -160,15 +165,16 @@ static void shapes_that_do_not_fit_are_refused(void **state) {
     (void)state;
     static const struct {
         shape x, w, targets, dy;
-        dtype w_type, dx;
+        dtype w_type, dx, dw;
         int64_t chunk;
     } bad[] = {
-        {{2, {4, 3}}, {2, {5, 2}}, {1, {4}}, {1, {4}}, DTYPE_F32, DTYPE_F32, 1},
-        {{2, {4, 3}}, {2, {5, 3}}, {1, {5}}, {1, {4}}, DTYPE_F32, DTYPE_F32, 1},
-        {{2, {4, 3}}, {2, {5, 3}}, {1, {4}}, {1, {5}}, DTYPE_F32, DTYPE_F32, 1},
-        {{2, {4, 3}}, {2, {5, 3}}, {1, {4}}, {1, {4}}, DTYPE_BF16, DTYPE_F32, 1},
-        {{2, {4, 3}}, {2, {5, 3}}, {1, {4}}, {1, {4}}, DTYPE_F32, DTYPE_BF16, 1},
-        {{2, {4, 3}}, {2, {5, 3}}, {1, {4}}, {1, {4}}, DTYPE_F32, DTYPE_F32, 0},
+        {{2, {4, 3}}, {2, {5, 2}}, {1, {4}}, {1, {4}}, DTYPE_F32, DTYPE_F32, DTYPE_F32, 1},
+        {{2, {4, 3}}, {2, {5, 3}}, {1, {5}}, {1, {4}}, DTYPE_F32, DTYPE_F32, DTYPE_F32, 1},
+        {{2, {4, 3}}, {2, {5, 3}}, {1, {4}}, {1, {5}}, DTYPE_F32, DTYPE_F32, DTYPE_F32, 1},
+        {{2, {4, 3}}, {2, {5, 3}}, {1, {4}}, {1, {4}}, DTYPE_BF16, DTYPE_F32, DTYPE_F32, 1},
+        {{2, {4, 3}}, {2, {5, 3}}, {1, {4}}, {1, {4}}, DTYPE_F32, DTYPE_BF16, DTYPE_F32, 1},
+        {{2, {4, 3}}, {2, {5, 3}}, {1, {4}}, {1, {4}}, DTYPE_F32, DTYPE_F32, DTYPE_BF16, 1},
+        {{2, {4, 3}}, {2, {5, 3}}, {1, {4}}, {1, {4}}, DTYPE_F32, DTYPE_F32, DTYPE_F32, 0},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         graph *g = graph_create("bad");
@@ -176,7 +182,7 @@ static void shapes_that_do_not_fit_are_refused(void **state) {
         value *w = graph_add_leaf(g, ROLE_INPUT, bad[i].w_type, &bad[i].w, "w");
         value *targets = graph_add_leaf(g, ROLE_INPUT, DTYPE_I32, &bad[i].targets, "t");
         value *dy = graph_add_leaf(g, ROLE_INPUT, DTYPE_F32, &bad[i].dy, "dy");
-        build_loss_head(g, x, w, targets, dy, bad[i].chunk, bad[i].dx);
+        build_loss_head(g, x, w, targets, dy, bad[i].chunk, bad[i].dx, bad[i].dw);
         assert_int_equal(graph_status(g), DYNO_INVALID);
         graph_destroy(g);
     }

@@ -23,7 +23,8 @@ static results_cell *add_cell(results *run, const char *mode, int64_t seq, const
     cell_set_integer(cell, "head_dim", 64);
     cell_set_text(cell, "pass", pass);
     cell_set_integer(cell, "reps", 3);
-    cell_set_metric(cell, "flops", "FLOP", 1000000000);
+    cell_set_integer(cell, "batch", 1000);
+    cell_set_integer(cell, "heads", 10000);
     cell_add_sample(cell, "warmup", "ns", 1000000000); /* must not show */
     for (int i = -1; i <= 1; i++) {
         cell_add_sample(cell, "step", "ns", (step_ms + i) * 1000000);
@@ -85,10 +86,43 @@ static void a_point_is_one_row_with_every_time_measured(void **state) {
     expect_near(number(rows, 0, "forward_ms"), 100);
     expect_near(number(rows, 0, "backward_ms"), 200);
     expect_near(number(rows, 0, "end_to_end_ms"), 400); /* and not 300 */
-    expect_near(number(rows, 0, "forward_gflops"), 10);
-    expect_near(number(rows, 0, "end_to_end_gflops"), 2.5);
+    /* 4 x 1000 x 10000 x 10^2 x 64 = 0.256 TFLOP forward in 0.1 s, 2.5 and 3.5 times that */
+    expect_near(number(rows, 0, "forward_tflops"), 2.56);
+    expect_near(number(rows, 0, "backward_tflops"), 3.2);
+    expect_near(number(rows, 0, "end_to_end_tflops"), 2.24);
     expect_near(number(rows, 1, "forward_speedup"), 2);
     expect_near(number(rows, 1, "end_to_end_speedup"), 4);
+    json_decref(rows);
+    results_destroy(run);
+}
+
+/* Forward and backward have a best tile each, of those at the same sizes; the rate of causal
+ * attention counts half the scores. */
+static void the_fastest_tile_is_marked(void **state) {
+    (void)state;
+    results *run = results_create("attention", 0, NULL);
+    run->is_complete = true;
+    static const char *const tiles[] = {"64x64", "32x64"};
+    for (int64_t seq = 10; seq <= 20; seq *= 2)
+        for (int i = 0; i < 2; i++) {
+            results_cell *forward = add_cell(run, "compiled", seq, "forward", 10 + 5 * i, 0);
+            results_cell *whole =
+                add_cell(run, "compiled", seq, "forward+backward", 50, 20 - 5 * i);
+            results_cell *both[] = {forward, whole};
+            for (int c = 0; c < 2; c++) {
+                cell_set_text(both[c], "causal", "yes");
+                cell_set_text(both[c], "tile", tiles[i]);
+                cell_set_text(both[c], "tiles_used", c ? "8x8/16x16" : "8x8");
+            }
+        }
+    json_t *rows = rows_of(run);
+    assert_int_equal(json_array_size(rows), 4);
+    for (size_t i = 0; i < 4; i++) {
+        assert_string_equal(string(rows, i, "tile"), tiles[i % 2]);
+        assert_string_equal(string(rows, i, "best"),
+                            i % 2 ? "backward, end-to-end" : "forward, end-to-end");
+    }
+    expect_near(number(rows, 0, "forward_tflops"), 12.8);
     json_decref(rows);
     results_destroy(run);
 }
@@ -157,6 +191,7 @@ static void an_exponent_needs_two_lengths(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_point_is_one_row_with_every_time_measured),
+        cmocka_unit_test(the_fastest_tile_is_marked),
         cmocka_unit_test(nothing_is_derived_from_a_backward_that_did_not_fit),
         cmocka_unit_test(fewer_samples_than_repetitions_are_incomplete),
         cmocka_unit_test(growth_is_fitted_over_the_rows_that_are_ok),

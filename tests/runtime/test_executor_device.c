@@ -301,6 +301,72 @@ static void steps_on_a_device_are_timed_and_broken_down(void **state) {
     }
 }
 
+/* Replayed as ever, and told by launch: every breakdown adds up to the step as the device saw it.
+ */
+static void observed_steps_are_replayed_and_told_by_the_devices_own_records(void **state) {
+    (void)state;
+    for (int mode = 0; mode < STEP_MODE_COUNT; mode++) {
+        fake_device *f = fake_device_create(POOL_BYTES, true);
+        f->can_observe = true;
+        bench b = bench_create(fake_device_base(f), STEP_FULL, (step_mode)mode, PRECISION_FP32);
+        results *run = results_create("bench", 0, NULL);
+        results_cell *cell = results_add_cell(run);
+        timing_options options = {.steps = 3};
+        expect_ok(timing_run(b.e, b.p, &options, cell));
+        int captures = f->captures, replays = f->replays, launches = f->launches;
+        expect_ok(timing_break_down(b.e, b.p, &options, cell));
+        bool is_replayed = mode == STEP_COMPILED;
+        assert_int_equal(f->captures - captures,
+                         is_replayed); /* once more, to be known by launch */
+        assert_int_equal(f->replays - replays, is_replayed ? 1 + 3 : 0);
+        assert_int_equal(f->launches - launches, is_replayed ? 0 : 4 * b.p->launch_count);
+        double span = results_number(&cell_find_metric(cell, "device_span_ns")->value);
+        double busy = results_number(&cell_find_metric(cell, "device_busy_ns")->value);
+        assert_true(busy > 0 && busy <= span);
+        assert_true(results_number(&cell_find_metric(cell, "launches_unseen")->value) == 0);
+        assert_true(results_number(&cell_find_metric(cell, "between_steps_ns")->value) >= 0);
+        static const char *const names[] = {"by_class", "by_kernel", "by_phase", "by_scope"};
+        for (int i = 0; i < 4; i++) {
+            const results_breakdown *table = cell_find_breakdown(cell, names[i]);
+            assert_string_equal(table->columns[4].name, "running");
+            double time = 0, running = 0, count = 0;
+            for (int64_t j = 0; j < table->row_count; j++) {
+                time += results_number(&table->rows[j].values[0]);
+                count += results_number(&table->rows[j].values[1]);
+                running += results_number(&table->rows[j].values[4]);
+            }
+            assert_true(time > span - 2 && time < span + 2);
+            assert_true(running > busy - 2 &&
+                        running < busy + 2); /* nothing is side by side here */
+            assert_true(count == b.p->launch_count);
+        }
+        /* The next step is captured anew, with nobody looking. */
+        expect_ok(executor_run(b.e, NULL, NULL));
+        assert_int_equal(f->captures - captures, is_replayed ? 2 : 0);
+        results_destroy(run);
+        bench_destroy(&b);
+        device_close(fake_device_base(f));
+    }
+}
+
+static void a_breakdown_from_records_that_were_lost_is_none(void **state) {
+    (void)state;
+    fake_device *f = fake_device_create(POOL_BYTES, true);
+    f->can_observe = true;
+    f->dropped_records = 7;
+    bench b = bench_create(fake_device_base(f), STEP_FULL, STEP_COMPILED, PRECISION_FP32);
+    results *run = results_create("bench", 0, NULL);
+    results_cell *cell = results_add_cell(run);
+    assert_int_equal(timing_break_down(b.e, b.p, &(timing_options){.steps = 2}, cell),
+                     DYNO_CORRUPT);
+    assert_non_null(strstr(dyno_error_message(), "7 of the device's records were dropped"));
+    assert_null(cell_find_breakdown(cell, "by_class"));
+    assert_null(cell_find_metric(cell, "device_busy_ns"));
+    results_destroy(run);
+    bench_destroy(&b);
+    device_close(fake_device_base(f));
+}
+
 static void attention_alone_runs_on_every_device(void **state) {
     (void)state;
     for (int mode = 0; mode < STEP_MODE_COUNT; mode++) {
@@ -337,6 +403,8 @@ int main(void) {
         cmocka_unit_test(a_plan_for_another_backend_is_refused),
         cmocka_unit_test(a_device_without_memory_fails_one_cell_and_serves_the_next),
         cmocka_unit_test(steps_on_a_device_are_timed_and_broken_down),
+        cmocka_unit_test(observed_steps_are_replayed_and_told_by_the_devices_own_records),
+        cmocka_unit_test(a_breakdown_from_records_that_were_lost_is_none),
         cmocka_unit_test(attention_alone_runs_on_every_device),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

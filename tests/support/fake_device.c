@@ -85,6 +85,19 @@ static void set_mark(fake_device *f, int slot) {
     f->mark_ns[slot] = clock_now_ns();
 }
 
+/* Runs a launch and, if somebody looks, records when. */
+static void do_launch(program *r, int index, const kernel_args *args) {
+    fake_device *f = r->f;
+    activity_record record = {.launch = index, .begin_ns = clock_now_ns()};
+    device_cpu()->functions->launch(r->on_cpu, index, args);
+    if (f->observed != r)
+        return;
+    f->observed_steps += index == 0;
+    record.step = f->observed_steps - 1;
+    record.end_ns = clock_now_ns();
+    activity_add(&f->seen, record);
+}
+
 static void do_replay(program *r) {
     fake_device *f = r->f;
     int marks = 0;
@@ -92,7 +105,7 @@ static void do_replay(program *r) {
     for (int i = 0; i < r->p->launch_count; i++) {
         tensor *operands;
         kernel_args args = take_args(f, &r->args[i], &operands);
-        device_cpu()->functions->launch(r->on_cpu, i, &args);
+        do_launch(r, i, &args);
         free(operands);
         while (marks < r->mark_count && r->mark_after[marks] == i)
             set_mark(f, ++marks);
@@ -104,7 +117,7 @@ static void do_replay(program *r) {
 static void do_work(fake_device *f, fake_work *w) {
     switch (w->kind) {
     case WORK_LAUNCH:
-        device_cpu()->functions->launch(w->code->on_cpu, w->index, &w->args);
+        do_launch(w->code, w->index, &w->args);
         break;
     case WORK_REPLAY:
         do_replay(w->code);
@@ -294,10 +307,34 @@ static int64_t elapsed_ns(device *d, int begin, int end) {
     return f->mark_ns[end] - f->mark_ns[begin];
 }
 
+static dyno_status observe_begin(program *r) {
+    fake_device *f = r->f;
+    if (!f->can_observe)
+        return dyno_fail(DYNO_UNSUPPORTED, "the fake device keeps no records");
+    assert_null(f->observed);
+    f->observed = r;
+    f->observed_steps = 0;
+    return DYNO_OK;
+}
+
+/* The last record comes first. */
+static dyno_status observe_end(program *r, activity *out) {
+    fake_device *f = r->f;
+    assert_ptr_equal(f->observed, r);
+    assert_int_equal(f->waiting, 0);
+    *out = (activity){.dropped = f->dropped_records};
+    for (int64_t i = f->seen.count - 1; i >= 0; i--)
+        activity_add(out, f->seen.records[i]);
+    activity_release(&f->seen);
+    f->observed = NULL;
+    return DYNO_OK;
+}
+
 static void close_fake(device *d) {
     fake_device *f = from(d);
     catch_up(f);
     assert_int_equal(f->programs, 0);
+    assert_null(f->observed);
     assert_int_equal(f->committed_bytes, 0);
     for (int i = 0; i < FAKE_MOST_RANGES; i++)
         assert_null(f->ranges[i].shown);
@@ -321,7 +358,9 @@ fake_device *fake_device_create(int64_t memory_bytes, bool can_capture) {
                                            .program_destroy = program_destroy,
                                            .launch = launch,
                                            .mark = mark,
-                                           .elapsed_ns = elapsed_ns};
+                                           .elapsed_ns = elapsed_ns,
+                                           .observe_begin = observe_begin,
+                                           .observe_end = observe_end};
     static device_functions capturing;
     capturing = plain;
     capturing.capture = capture;

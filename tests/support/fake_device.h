@@ -22,6 +22,11 @@ typedef struct fake_device {
     int64_t memory_bytes;    /* that can be committed in all; may be changed at any time */
     int64_t committed_bytes; /* now */
     bool fails_next_finish;
+    bool can_observe;        /* keeps records of its own; false unless set */
+    int64_t dropped_records; /* that it then claims to have lost */
+    program *observed;
+    int observed_steps;
+    activity seen;
     int programs; /* alive */
     /* How often each happened. */
     int launches, captures, replays, finishes, commits, decommits, reads, writes, clears;

@@ -309,7 +309,7 @@ static void build_head(const op_case *c, op_instance *in, draw *d) {
         build_loss_head_forward(in->g, x, weight, targets, chunk);
     else
         build_loss_head(in->g, x, weight, targets, add_leaf(in, DTYPE_F32, SHAPE(N), c->fill[3]),
-                        chunk, DTYPE_F32);
+                        chunk, DTYPE_F32, DTYPE_F32);
 }
 
 static void build_update(const op_case *c, op_instance *in, draw *d) {

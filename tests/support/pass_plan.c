@@ -24,7 +24,7 @@ static void append_backward(graph *g, const pass_options *options) {
     expect(mark_saved_activations(g));
     expect(graph_verify(g));
     if (options->rematerialize)
-        expect(rematerialize_apply(g));
+        expect(rematerialize_apply(g, 2));
     expect(graph_verify(g));
     expect(recompute_apply(g, &options->recompute));
     expect(graph_verify(g));
@@ -36,6 +36,7 @@ plan *pass_plan(const model_config *config, int64_t batch, int64_t context,
         .batch = batch, .context = context, .keep_logits = options->keep_all};
     graph *g;
     expect(transformer_build(config, &sizes, &g));
+    expect(precision_apply(g, options->precision));
     if (options->pass != STEP_FORWARD)
         append_backward(g, options);
     if (options->pass == STEP_FULL) {

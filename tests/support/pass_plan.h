@@ -8,6 +8,7 @@
 
 typedef struct pass_options {
     step_pass pass;
+    precision precision;
     recompute_options recompute;
     bool rematerialize;
     bool is_static;

@@ -33,6 +33,7 @@ typedef struct attention_problem {
     int64_t group; /* query heads that share a key/value head */
     bool is_causal;
     float scale;
+    kernel_tile tile; /* 0 x 0: the kernel's own */
 } attention_problem;
 
 attention_problem attention_describe(const kernel_args *args);
@@ -48,9 +49,15 @@ static inline int64_t attention_first_query(const attention_problem *p, int64_t 
     return first < 0 ? 0 : first;
 }
 
+/* For kernel.tiles: all of queries[0 .. query_count) x keys[0 .. key_count), in this order. */
+int attention_list_tiles(const int *queries, int query_count, const int *keys, int key_count,
+                         kernel_tile *out);
+
 /* The reason when rows of operands are not dense or a head is too large, else NULL. */
 const char *attention_reject_layout(const kernel_args *args);
 
+extern const kernel attention_bf16_amx, attention_bf16_dot;
+extern const kernel attention_gradient_bf16_amx, attention_gradient_bf16_dot;
 extern const kernel attention_avx512, attention_gradient_avx512;
 extern const kernel attention_tiled, attention_gradient_tiled; /* any machine */
 

@@ -30,6 +30,18 @@ const char *attention_reject_avx512(const kernel_args *args) {
 
 #if defined(__x86_64__)
 
+int attention_list_panels(const kernel_args *args, int most_queries, kernel_tile *out) {
+    enum { MOST = 4 };
+    int most_keys =
+        (int)attention_tile_keys(attention_round_up(args->inputs[ATTENTION_Q].shape.dim[3], LANES));
+    int queries[MOST], keys[MOST], query_count = 0, key_count = 0;
+    for (int q = most_queries; q >= PANEL && query_count < MOST; q /= 2)
+        queries[query_count++] = q;
+    for (int k = most_keys; k >= 32 && key_count < MOST; k = k / 2 / STEP * STEP)
+        keys[key_count++] = k;
+    return attention_list_tiles(queries, query_count, keys, key_count, out);
+}
+
 enum { MOST_PANELS = 4 }; /* of queries that go together; half as many of large heads */
 
 typedef struct work {
@@ -48,11 +60,8 @@ typedef struct panel {
 } panel;
 
 /* Scores of the first `rows` keys to s[rows][32]; the panel's maximum over them joins `largest`. */
-LANES_INLINE void score(const work *w, const panel *at, const float *k, int64_t first,
-                        int64_t count, int64_t rows, float *s, __m512 largest[2]) {
-    int64_t clear = panel_clear_rows(&w->p, at->query, first, count);
-    __m512i limit[2];
-    panel_limits(&w->p, at->query, first, limit);
+LANES_INLINE void score(const work *w, const panel *at, const float *k, int64_t rows, int64_t clear,
+                        const __m512i limit[2], float *s, __m512 largest[2]) {
     for (int64_t j = 0; j < rows; j += STEP) {
         attention_sums sums;
         sums_clear(sums);
@@ -96,14 +105,17 @@ LANES_INLINE void take_scores(const panel *at, int64_t rows, const __m512 larges
 }
 
 LANES_INLINE void add_values(const work *w, const panel *at, const float *v, int64_t rows,
-                             const float *p, const __m512 shrink[2]) {
+                             int64_t clear, const __m512i limit[2], const float *p,
+                             const __m512 shrink[2]) {
     for (int64_t d = 0; d < w->p.head_dim; d += STEP) {
         attention_sums sums;
         sums_load(2, sums, at->o + d * PANEL, PANEL);
         for (int r = 0; r < STEP; r++)
             for (int i = 0; i < 2; i++)
                 sums[r][i] = _mm512_mul_ps(sums[r][i], shrink[i]);
-        sums_add(2, sums, rows, v + d, 1, w->pitch, p, PANEL);
+        sums_add(2, sums, clear, v + d, 1, w->pitch, p, PANEL);
+        sums_add_seen(sums, rows - clear, v + clear * w->pitch + d, 1, w->pitch, p + clear * PANEL,
+                      PANEL, limit, clear);
         sums_store(2, sums, at->o + d * PANEL, PANEL);
     }
 }
@@ -115,9 +127,12 @@ LANES_TARGET static void attend_keys(const work *w, const panel *at, const float
         return;
     __m512 largest[2] = {_mm512_loadu_ps(at->largest), _mm512_loadu_ps(at->largest + LANES)};
     __m512 shrink[2];
-    score(w, at, k, first, count, rows, s, largest);
+    int64_t clear = panel_clear_rows(&w->p, at->query, first, count);
+    __m512i limit[2];
+    panel_limits(&w->p, at->query, first, limit);
+    score(w, at, k, rows, clear, limit, s, largest);
     take_scores(at, rows, largest, s, shrink);
-    add_values(w, at, v, rows, s, shrink);
+    add_values(w, at, v, rows, attention_smaller(clear, rows), limit, s, shrink);
 }
 
 LANES_TARGET static void finish(const work *w, int64_t b, int64_t h, const panel *at, float *rows) {
@@ -177,11 +192,22 @@ static void attend_units(void *context, int64_t begin, int64_t end) {
         attend(context, unit);
 }
 
+static int list_tiles(const kernel_args *args, kernel_tile *out) {
+    int64_t head_dim = args->inputs[ATTENTION_Q].shape.dim[3];
+    return attention_list_panels(args, (head_dim > 128 ? MOST_PANELS / 2 : MOST_PANELS) * PANEL,
+                                 out);
+}
+
 static void run(const kernel_args *args) {
     work w = {.args = args, .p = attention_describe(args)};
+    kernel_tile tile = w.p.tile, own[KERNEL_MOST_TILES];
+    if (kernel_tile_is_open(tile)) {
+        list_tiles(args, own);
+        tile = own[0];
+    }
     w.pitch = attention_round_up(w.p.head_dim, LANES);
-    w.tile_keys = attention_tile_keys(w.pitch);
-    w.panels = w.pitch > 128 ? MOST_PANELS / 2 : MOST_PANELS;
+    w.tile_keys = tile.keys;
+    w.panels = tile.queries / PANEL;
     w.query_tiles = (w.p.queries + w.panels * PANEL - 1) / (w.panels * PANEL);
     threads_for_each(w.p.batch * w.p.heads * w.query_tiles, attend_units, &w);
 }
@@ -193,5 +219,7 @@ const kernel attention_avx512 = {.name = "attention_avx512",
                                  .reject = attention_reject_avx512,
 #if defined(__x86_64__)
                                  .run = run,
+                                 .tiles = list_tiles,
+                                 .is_tiled = true,
 #endif
                                  .writes_strided = true};

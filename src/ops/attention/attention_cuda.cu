@@ -31,6 +31,8 @@ static attention_call describe(const cuda_args *args) {
     call.is_causal = cuda_integer(args, "causal") != 0;
     call.scale = (float)cuda_real(args, "scale");
     call.is_tf32 = cuda_integer_or(args, "tf32", 0) != 0;
+    call.tile.queries = (int)cuda_integer_or(args, "tile_queries", 0);
+    call.tile.keys = (int)cuda_integer_or(args, "tile_keys", 0);
     call.q = rows_of_tensor(&in[0]);
     call.k = rows_of_tensor(&in[1]);
     call.v = rows_of_tensor(&in[2]);
@@ -64,19 +66,65 @@ static attention_call describe_backward(const cuda_args *args) {
     return call;
 }
 
+/* ---- bf16 and f16: the chip's own kernels where there are some, else those of any ---- */
+
+/* A tile that is asked for names the kernel, too: no two ways have one in common. */
+static int is_of(const cuda_tile *tiles, int count, cuda_tile asked) {
+    for (int i = 0; i < count; i++)
+        if (tiles[i].queries == asked.queries && tiles[i].keys == asked.keys)
+            return 1;
+    return 0;
+}
+
+static int forward_is_for_mma(const attention_call *call) {
+    cuda_tile tiles[4];
+    return attention_way == ATTENTION_MMA ||
+           is_of(tiles, attention_forward_mma_tiles(call, tiles), call->tile);
+}
+
+static int backward_is_for_mma(const attention_call *call) {
+    cuda_tile tiles[4];
+    return attention_way == ATTENTION_MMA ||
+           is_of(tiles, attention_backward_mma_tiles(call, tiles), call->tile);
+}
+
+extern "C" int dyno_attention_cuda_tiles(const cuda_args *args, cuda_tile *out) {
+    attention_call call = describe_forward(args);
+    int count = attention_forward_hopper_tiles(&call, out);
+    return count + attention_forward_mma_tiles(&call, out + count);
+}
+
+extern "C" int dyno_attention_gradient_cuda_tiles(const cuda_args *args, cuda_tile *out) {
+    attention_call call = describe_backward(args);
+    int count = attention_backward_hopper_tiles(&call, out);
+    return count + attention_backward_mma_tiles(&call, out + count);
+}
+
 extern "C" void dyno_attention_cuda(const cuda_args *args, cudaStream_t stream) {
     attention_call call = describe_forward(args);
-    if (attention_way == ATTENTION_MMA || !attention_forward_hopper(&call, stream))
+    if (forward_is_for_mma(&call) || !attention_forward_hopper(&call, stream))
         attention_forward_mma(&call, stream);
 }
 
 extern "C" void dyno_attention_gradient_cuda(const cuda_args *args, cudaStream_t stream) {
     attention_call call = describe_backward(args);
-    if (attention_way != ATTENTION_MMA && attention_backward_hopper(&call, stream))
+    bool is_once = attention_way == ATTENTION_BEST
+                       ? attention_sums_in_turns((int64_t)call.batch * call.kv_heads, call.queries,
+                                                 call.keys, call.head_dim)
+                       : attention_way == ATTENTION_ONCE;
+    bool is_for_mma = backward_is_for_mma(&call);
+    if (!is_for_mma && is_once && attention_backward_hopper_once(&call, stream))
+        return;
+    if (!is_for_mma && attention_backward_hopper(&call, stream))
         return;
     attention_backward_means(&call, stream);
     attention_backward_mma(&call, stream);
 }
+
+/* ---- f32: one tile for each head size ---- */
+
+extern "C" int dyno_attention_cuda_f32_tiles(const cuda_args *, cuda_tile *) { return 0; }
+extern "C" int dyno_attention_gradient_cuda_f32_tiles(const cuda_args *, cuda_tile *) { return 0; }
 
 extern "C" void dyno_attention_cuda_f32(const cuda_args *args, cudaStream_t stream) {
     attention_call call = describe_forward(args);

@@ -24,15 +24,26 @@ typedef struct work {
     const kernel_args *args;
     attention_problem p;
     int64_t pitch, tile_keys, panels; /* panels: of a head's queries */
+    int64_t tile_queries;             /* taken at a time: a pair of panels or one */
     int64_t pieces, piece_keys;
     int64_t panel_floats; /* of dQ */
     float *mean, *dq;
 } work;
 
+static int list_tiles(const kernel_args *args, kernel_tile *out) {
+    return attention_list_panels(args, PAIR, out);
+}
+
 static work describe(const kernel_args *args) {
     work w = {.args = args, .p = attention_describe(args)};
+    kernel_tile tile = w.p.tile, own[KERNEL_MOST_TILES];
+    if (kernel_tile_is_open(tile)) {
+        list_tiles(args, own);
+        tile = own[0];
+    }
     w.pitch = attention_round_up(w.p.head_dim, LANES);
-    w.tile_keys = attention_tile_keys(w.pitch);
+    w.tile_keys = tile.keys;
+    w.tile_queries = tile.queries;
     w.panels = (w.p.queries + PANEL - 1) / PANEL;
     int64_t heads = w.p.batch * w.p.kv_heads, tiles = (w.p.keys + w.tile_keys - 1) / w.tile_keys;
     int64_t pieces = attention_smaller((LEAST_UNITS + heads - 1) / heads, tiles);
@@ -61,21 +72,10 @@ static float *piece_gradient(const work *w, int64_t piece, int64_t b, int64_t h,
 static void mean_rows(void *context, int64_t begin, int64_t end) {
     const work *w = context;
     const tensor *in = w->args->inputs;
-    float o[ATTENTION_MAX_HEAD_DIM], dy[ATTENTION_MAX_HEAD_DIM];
     for (int64_t row = begin; row < end; row++) {
-        int64_t head = row / w->p.queries, i = row % w->p.queries;
-        attention_load_row(&in[ATTENTION_O], head / w->p.heads, head % w->p.heads, i, o);
-        attention_load_row(&in[ATTENTION_DO], head / w->p.heads, head % w->p.heads, i, dy);
-        float part[LANES] = {0}, sum = 0;
-        int64_t d = 0;
-        for (; d + LANES <= w->p.head_dim; d += LANES)
-            for (int lane = 0; lane < LANES; lane++)
-                part[lane] += o[d + lane] * dy[d + lane];
-        for (; d < w->p.head_dim; d++)
-            sum += o[d] * dy[d];
-        for (int lane = 0; lane < LANES; lane++)
-            sum += part[lane];
-        w->mean[row] = sum;
+        int64_t head = row / w->p.queries;
+        w->mean[row] = attention_mean(&in[ATTENTION_O], &in[ATTENTION_DO], head / w->p.heads,
+                                      head % w->p.heads, row % w->p.queries);
     }
 }
 
@@ -135,24 +135,44 @@ LANES_TARGET static void score_gradients(const work *w, const key_tile *t, const
         score_block(w, t, q, panel, j, true, limit, p + j * PAIR, ds + j * PAIR);
 }
 
-/* to[keys][pitch] += x[keys][64] y[64][pitch], over the queries that see a block of keys: those of
- * the second panel see all that the first's see. */
-LANES_TARGET static void add_to_keys(const work *w, const query_pair *q, const float *x,
-                                     const float *y, float *to) {
+/* sums += x y over 8 keys from j on and the pair's queries that see them. Those that see but some
+ * of the keys take part in their rows alone. */
+LANES_INLINE void add_seeing(const work *w, const key_tile *t, const query_pair *q, int vectors,
+                             int64_t j, const float *x, const float *y, attention_sums sums) {
+    int64_t all = q->panels * PANEL, key = t->first + j;
+    int64_t begin = attention_first_query(&w->p, key) - q->first;
+    int64_t full = attention_first_query(&w->p, key + STEP - 1) - q->first;
+    begin = begin < 0 ? 0 : attention_smaller(begin, all);
+    full = full < 0 ? 0 : attention_smaller(full, all);
+    for (int64_t i = begin; i < full; i++) {
+        int64_t seen = attention_visible_keys(&w->p, q->first + i) - key;
+        for (int r = 0; r < STEP; r++) {
+            __mmask16 sees = (__mmask16)(r < seen ? 0xffff : 0);
+            __m512 left = _mm512_set1_ps(x[r * PAIR + i]);
+            for (int v = 0; v < vectors; v++)
+                sums[r][v] = _mm512_mask3_fmadd_ps(
+                    left, _mm512_loadu_ps(y + i * w->pitch + v * LANES), sums[r][v], sees);
+        }
+    }
+    sums_add(vectors, sums, all - full, x + full, PAIR, 1, y + full * w->pitch, w->pitch);
+}
+
+/* to[keys][pitch] += x[keys][64] y[64][pitch] */
+LANES_TARGET static void add_to_keys(const work *w, const key_tile *t, const query_pair *q,
+                                     const float *x, const float *y, float *to) {
     for (int64_t j = 0; j < q->rows[q->panels - 1]; j += STEP) {
-        int64_t from = j < q->rows[0] ? 0 : PANEL, depth = q->panels * PANEL - from;
-        const float *left = x + j * PAIR + from, *right = y + from * w->pitch;
+        const float *left = x + j * PAIR;
         float *row = to + j * w->pitch;
         attention_sums sums;
         int64_t d = 0;
         for (; d + PANEL <= w->pitch; d += PANEL) {
             sums_load(2, sums, row + d, w->pitch);
-            sums_add(2, sums, depth, left, PAIR, 1, right + d, w->pitch);
+            add_seeing(w, t, q, 2, j, left, y + d, sums);
             sums_store(2, sums, row + d, w->pitch);
         }
         if (d < w->pitch) {
             sums_load(1, sums, row + d, w->pitch);
-            sums_add(1, sums, depth, left, PAIR, 1, right + d, w->pitch);
+            add_seeing(w, t, q, 1, j, left, y + d, sums);
             sums_store(1, sums, row + d, w->pitch);
         }
     }
@@ -161,13 +181,20 @@ LANES_TARGET static void add_to_keys(const work *w, const query_pair *q, const f
 LANES_TARGET static void add_to_queries(const work *w, const key_tile *t, const query_pair *q,
                                         int panel, const float *ds) {
     float *dq = piece_gradient(w, t->piece, t->b, q->h, q->first / PANEL + panel);
+    int64_t query = q->first + panel * PANEL, rows = q->rows[panel];
+    int64_t clear = attention_smaller(rows, panel_clear_rows(&w->p, query, t->first, t->count));
+    __m512i limit[2];
+    panel_limits(&w->p, query, t->first, limit);
+    ds += panel * PANEL;
     for (int64_t d = 0; d < w->p.head_dim; d += STEP) {
         attention_sums sums;
         if (t->is_first)
             sums_clear(sums);
         else
             sums_load(2, sums, dq + d * PANEL, PANEL);
-        sums_add(2, sums, q->rows[panel], t->k + d, 1, w->pitch, ds + panel * PANEL, PAIR);
+        sums_add(2, sums, clear, t->k + d, 1, w->pitch, ds, PAIR);
+        sums_add_seen(sums, rows - clear, t->k + clear * w->pitch + d, 1, w->pitch,
+                      ds + clear * PAIR, PAIR, limit, clear);
         sums_store(2, sums, dq + d * PANEL, PANEL);
     }
 }
@@ -176,7 +203,7 @@ LANES_TARGET static void add_to_queries(const work *w, const key_tile *t, const 
 static void load_statistics(const work *w, int64_t b, query_pair *q) {
     const float *lse = attention_lse(&w->args->inputs[ATTENTION_LSE], b, q->h) + q->first;
     const float *mean = w->mean + (b * w->p.heads + q->h) * w->p.queries + q->first;
-    int64_t count = attention_smaller(PAIR, w->p.queries - q->first);
+    int64_t count = attention_smaller(w->tile_queries, w->p.queries - q->first);
     for (int64_t i = 0; i < PAIR; i++) {
         bool has_keys = i < count && lse[i] != -INFINITY;
         q->lse[i] = has_keys ? lse[i] * LOG2_E : INFINITY;
@@ -190,7 +217,7 @@ LANES_TARGET static void take_queries(const work *w, const key_tile *t, query_pa
     _Alignas(64) float rows[2][PAIR * ATTENTION_MAX_HEAD_DIM];
     _Alignas(64) float panels[2][PAIR * ATTENTION_MAX_HEAD_DIM];
     _Alignas(64) float p[TILE_KEYS * PAIR], ds[TILE_KEYS * PAIR];
-    int64_t count = attention_smaller(PAIR, w->p.queries - q->first);
+    int64_t count = attention_smaller(w->tile_queries, w->p.queries - q->first);
     q->panels = (count + PANEL - 1) / PANEL;
     tile_load(&in[ATTENTION_Q], t->b, q->h, q->first, count, q->panels * PANEL, w->pitch,
               w->p.scale * LOG2_E, rows[0]);
@@ -206,8 +233,8 @@ LANES_TARGET static void take_queries(const work *w, const key_tile *t, query_pa
         q->rows[i] = panel_rows(&w->p, q->first + i * PANEL, t->first, t->count);
         score_gradients(w, t, q, i, p, ds);
     }
-    add_to_keys(w, q, p, rows[1], t->dv);
-    add_to_keys(w, q, ds, rows[0], t->dk);
+    add_to_keys(w, t, q, p, rows[1], t->dv);
+    add_to_keys(w, t, q, ds, rows[0], t->dk);
     for (int i = 0; i < q->panels; i++)
         if (q->rows[i] > 0)
             add_to_queries(w, t, q, i, ds);
@@ -226,9 +253,9 @@ LANES_TARGET static void take_tile(const work *w, key_tile *t) {
     t->v = v;
     t->dk = dk;
     t->dv = dv;
-    int64_t begin = attention_first_query(&w->p, t->first) / PAIR * PAIR;
+    int64_t begin = attention_first_query(&w->p, t->first) / w->tile_queries * w->tile_queries;
     for (int64_t h = t->kv * w->p.group; h < (t->kv + 1) * w->p.group; h++)
-        for (int64_t first = begin; first < w->p.queries; first += PAIR) {
+        for (int64_t first = begin; first < w->p.queries; first += w->tile_queries) {
             query_pair q = {.h = h, .first = first};
             take_queries(w, t, &q);
         }
@@ -303,5 +330,7 @@ const kernel attention_gradient_avx512 = {.name = "attention_gradient_avx512",
 #if defined(__x86_64__)
                                           .workspace_bytes = workspace_bytes,
                                           .run = run,
+                                          .tiles = list_tiles,
+                                          .is_tiled = true,
 #endif
                                           .writes_strided = true};

@@ -7,7 +7,7 @@
  *
  * For dK and dV scores are computed transposed, a row for each key: so P^T and dS^T are in
  * registers the way the products with dO and Q want their left operand. */
-#include "ops/attention/attention_cuda.cuh"
+#include "ops/attention/attention_choices.cuh"
 #include "ops/attention/mma_tile.cuh"
 
 /* A tile's log-sum-exps to base 2 and means. What sees nothing, or is not there, has the
@@ -219,7 +219,7 @@ static cudaLaunchConfig_t shape_launch(int blocks, int threads, int bytes, cudaS
 
 /* TILE: rows of the other side taken at a time. */
 template <int TYPE, int DIM, int TILE, int COLUMN_WARPS, int STAGES>
-static void launch(const attention_call *call, cudaStream_t stream) {
+static int launch(const attention_call *call, cudaStream_t stream) {
     int key_tiles = (call->keys + KEY_ROWS - 1) / KEY_ROWS;
     int query_tiles = (call->queries + QUERY_ROWS - 1) / QUERY_ROWS;
     int tile_bytes = tile_size<DIM>(2 * KEY_ROWS + STAGES * 2 * TILE) * (int)sizeof(uint16_t);
@@ -234,31 +234,43 @@ static void launch(const attention_call *call, cudaStream_t stream) {
     cudaLaunchConfig_t queries =
         shape_launch(query_tiles * call->batch * call->heads, QUERY_WARPS * 32, tile_bytes, stream);
     cudaLaunchKernelEx(&queries, for_queries, *call);
+    return 1;
 }
 
-template <int TYPE> static void launch_for_head(const attention_call *call, cudaStream_t stream) {
-    int dim = call->head_dim;
-    if (dim <= 32)
-        launch<TYPE, 32, 64, 1, 2>(call, stream);
-    else if (dim <= 64)
-        launch<TYPE, 64, 64, 1, 2>(call, stream);
-    else if (dim <= 80)
-        launch<TYPE, 80, 32, 1, 2>(call, stream);
-    else if (dim <= 96)
-        launch<TYPE, 96, 32, 1, 2>(call, stream);
-    else if (dim <= 128)
-        launch<TYPE, 128, 32, 1, 2>(call, stream);
-    else if (dim <= 192)
-        launch<TYPE, 192, 16, 2, 1>(call, stream);
-    else
-        launch<TYPE, 256, 16, 2, 1>(call, stream);
+/* 64 keys with TILE queries at a time or half as many; dQ the other way round. */
+template <int TYPE, int DIM, int TILE, int COLUMN_WARPS, int STAGES>
+static attention_choices choices_of(void) {
+    constexpr int HALF = TILE > 16 ? TILE / 2 : TILE;
+    attention_choices choices = {
+        {{{TILE, KEY_ROWS}, launch<TYPE, DIM, TILE, COLUMN_WARPS, STAGES>},
+         {{HALF, KEY_ROWS}, launch<TYPE, DIM, HALF, COLUMN_WARPS, STAGES>}},
+        HALF < TILE ? 2 : 1};
+    return choices;
+}
+
+template <int TYPE> static attention_choices choices_for_head(int dim) {
+    return dim <= 32    ? choices_of<TYPE, 32, 64, 1, 2>()
+           : dim <= 64  ? choices_of<TYPE, 64, 64, 1, 2>()
+           : dim <= 80  ? choices_of<TYPE, 80, 32, 1, 2>()
+           : dim <= 96  ? choices_of<TYPE, 96, 32, 1, 2>()
+           : dim <= 128 ? choices_of<TYPE, 128, 32, 1, 2>()
+           : dim <= 192 ? choices_of<TYPE, 192, 16, 2, 1>()
+                        : choices_of<TYPE, 256, 16, 2, 1>();
+}
+
+static attention_choices choices_for(const attention_call *call) {
+    return call->type == CUDA_DTYPE_BF16 ? choices_for_head<CUDA_DTYPE_BF16>(call->head_dim)
+                                         : choices_for_head<CUDA_DTYPE_F16>(call->head_dim);
+}
+
+int attention_backward_mma_tiles(const attention_call *call, cuda_tile *out) {
+    attention_choices choices = choices_for(call);
+    return list_choices(&choices, out);
 }
 
 void attention_backward_mma(const attention_call *call, cudaStream_t stream) {
-    if (call->type == CUDA_DTYPE_BF16)
-        launch_for_head<CUDA_DTYPE_BF16>(call, stream);
-    else
-        launch_for_head<CUDA_DTYPE_F16>(call, stream);
+    attention_choices choices = choices_for(call);
+    launch_choice(&choices, call, stream);
 }
 
 /* ---- D = rowsum(O dO) ---- */

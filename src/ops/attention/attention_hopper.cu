@@ -1,122 +1,189 @@
-/* attention_hopper.cu - attention on sm_90a, bf16 and f16, head sizes up to 128.
+/* attention_hopper.cu - attention on sm_90a, bf16 and f16, head sizes from 33 to 256.
  *
  * A block stays for the whole launch and takes tiles of queries one after the other. One warpgroup
  * copies: Q once a tile, K and V through two rings of tiles. The others have 64 queries each. They
  * go over the keys from the last to the first, so that only the first few tiles want a mask, and
  * each time ask for the scores of a tile and at once for the product of the weights before with V;
  * while that runs they turn the scores into weights. They take turns at asking, so that one's
- * exponentials run under the other's products. */
-#include "ops/attention/attention_cuda.cuh"
+ * exponentials run under the other's products.
+ *
+ * From one tile of queries to the next nothing stops: the first scores of the next are asked for
+ * together with the last product of this one, whose rows then leave through the place in shared
+ * memory that its queries had. */
+#include "ops/attention/attention_choices.cuh"
 #include "ops/attention/hopper.cuh"
 #include "ops/attention/hopper_host.cuh"
 #include "ops/attention/hopper_tile.cuh"
 
 enum { STAGES = 2 };
 
-/* The order of work: heads in bundles whose keys and values fit the L2 cache; in a bundle, the last
- * queries, which see the most keys, first. Blocks take it in stripes, every other one backwards,
- * so that none always gets the longest. */
+/* The order of work. Where all queries see all keys, one head after the other. Where not, heads in
+ * bundles whose keys and values fit the L2 cache; in a bundle, the last queries, which see the most
+ * keys, first. Blocks take a bundle in rounds, every other one backwards, and begin every other
+ * bundle backwards, so that none always gets the longest. */
 typedef struct work_order {
-    int tiles;  /* of queries, in a head */
-    int heads;  /* of all batches */
-    int bundle; /* heads */
+    int unseeing; /* the first queries of a head, whole tiles of them, that see no key */
+    int tiles;    /* of the other queries, in a head */
+    int heads;    /* of all batches */
+    int bundle;   /* heads */
+    int rounds;   /* in a bundle */
 } work_order;
 
 typedef struct forward_maps {
-    CUtensorMap q, k, v;
+    CUtensorMap q, k, v, o;
 } forward_maps;
 
-template <int DIM, int CONSUMERS, int KEYS> struct forward_storage {
+/* A tile of queries. */
+typedef struct work_item {
+    int batch, head, first; /* first query */
+    int tiles, unmasked;    /* of keys: to be seen at all; of these, to be seen by all queries */
+} work_item;
+
+/* With two places for queries, a tile's rows of O go to the place of its Q, and a warp of the
+ * copying warpgroup lets them leave from there; with one they leave from registers. */
+template <int DIM, int CONSUMERS, int KEYS, int PLACES> struct forward_storage {
     enum {
         QUERIES = CONSUMERS * 64,
-        Q_BYTES = slab_tile_bytes(QUERIES, DIM),
+        Q_BYTES = slab_tile_bytes(64, DIM), /* of one consumer in one place */
+        Q_PLACE_BYTES = CONSUMERS * Q_BYTES,
         KEY_BYTES = slab_tile_bytes(KEYS, DIM), /* of a tile of K or V */
-        K_AT = Q_BYTES,
+        K_AT = PLACES * Q_PLACE_BYTES,
         V_AT = K_AT + STAGES * KEY_BYTES,
         BARRIERS_AT = V_AT + STAGES * KEY_BYTES,
-        BYTES = BARRIERS_AT + 8 * (2 + 4 * STAGES),
+        /* Where the barriers are. Each consumer has its own for its queries. */
+        Q_FULL = 0,
+        Q_EMPTY = Q_FULL + PLACES * CONSUMERS,
+        O_FULL = Q_EMPTY + PLACES * CONSUMERS,
+        K_FULL = O_FULL + PLACES * CONSUMERS,
+        K_EMPTY = K_FULL + STAGES,
+        V_FULL = K_EMPTY + STAGES,
+        V_EMPTY = V_FULL + STAGES,
+        BARRIERS = V_EMPTY + STAGES,
+        BYTES = BARRIERS_AT + 8 * BARRIERS,
         ASKED = BYTES + 1024 /* to begin at a multiple of 1024 */
     };
 };
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
-/* The tile a block has in a round. */
-typedef struct work_item {
-    int batch, head, first; /* first query */
-    int tiles, unmasked;    /* of keys: to be seen at all; of these, to be seen by all queries */
-} work_item;
-
+/* What the block has next, from round *round on; tiles are 0 when there is nothing more. All
+ * warpgroups find it by themselves: what follows from parameters alone is known to be the same in
+ * all lanes, and loops over it take fewer instructions. */
 template <int QUERIES, int KEYS>
-__device__ __forceinline__ bool next_work(const attention_call &call, const work_order &order,
-                                          int round, work_item *item) {
-    int blocks = (int)gridDim.x, block = (int)blockIdx.x;
-    int at = round * blocks + (round & 1 ? blocks - 1 - block : block);
-    if (at >= order.tiles * order.heads)
-        return false;
-    int bundle = at / (order.bundle * order.tiles), rest = at % (order.bundle * order.tiles);
-    int begin = bundle * order.bundle;
-    int heads = order.heads - begin < order.bundle ? order.heads - begin : order.bundle;
-    int head = begin + rest % heads;
-    item->batch = head / call.heads;
-    item->head = head % call.heads;
-    item->first = (order.tiles - 1 - rest / heads) * QUERIES;
-    int end = item->first + QUERIES;
+__device__ __forceinline__ work_item next_work(const attention_call &call, const work_order &order,
+                                               int *round) {
+    int blocks = (int)gridDim.x, block = (int)blockIdx.x, head, tile;
+    work_item item = {};
+    if (call.is_causal) {
+        int begin, heads, at;
+        do {
+            int bundle = *round / order.rounds, in_bundle = *round % order.rounds;
+            begin = bundle * order.bundle;
+            if (begin >= order.heads)
+                return item;
+            heads = order.heads - begin < order.bundle ? order.heads - begin : order.bundle;
+            at = in_bundle * blocks + ((bundle + in_bundle) & 1 ? blocks - 1 - block : block);
+            ++*round;
+        } while (at >= heads * order.tiles);
+        head = begin + at % heads;
+        tile = order.tiles - 1 - at / heads;
+    } else {
+        int at = (*round)++ * blocks + block;
+        head = at / order.tiles;
+        tile = at % order.tiles;
+        if (head >= order.heads)
+            return item;
+    }
+    item.batch = head / call.heads;
+    item.head = head % call.heads;
+    item.first = order.unseeing + tile * QUERIES;
+    int end = item.first + QUERIES;
     int last = (end < call.queries ? end : call.queries) - 1;
-    item->tiles = (visible_keys(call, last) + KEYS - 1) / KEYS;
-    item->unmasked = visible_keys(call, item->first) / KEYS;
-    return true;
+    item.tiles = (visible_keys(call, last) + KEYS - 1) / KEYS;
+    item.unmasked = visible_keys(call, item.first) / KEYS;
+    return item;
 }
-
-/* Where the barriers are. */
-enum {
-    Q_FULL,
-    Q_EMPTY,
-    K_FULL,
-    K_EMPTY = K_FULL + STAGES,
-    V_FULL = K_EMPTY + STAGES,
-    V_EMPTY = V_FULL + STAGES,
-    BARRIERS = V_EMPTY + STAGES
-};
 
 /* ---- copying ---- */
 
-template <int DIM, int CONSUMERS, int KEYS>
+template <int DIM, int CONSUMERS, int KEYS, int PLACES>
 __device__ __forceinline__ void produce(const attention_call &call, const work_order &order,
                                         const forward_maps &maps, uint32_t shared) {
-    typedef forward_storage<DIM, CONSUMERS, KEYS> at;
+    typedef forward_storage<DIM, CONSUMERS, KEYS, PLACES> at;
     uint32_t barriers = shared + at::BARRIERS_AT;
     ring_place k = {0, 1}, v = {0, 1}; /* the rings begin empty: nothing to wait for */
-    int q_phase = 1;
-    work_item item;
-    for (int round = 0; next_work<at::QUERIES, KEYS>(call, order, round, &item); round++) {
+    uint32_t number = 0;               /* of the next item */
+    auto copy_keys = [&](int tile, int head, int batch) {
+        uint32_t full = barriers + 8 * (at::K_FULL + k.stage);
+        barrier_wait(barriers + 8 * (at::K_EMPTY + k.stage), k.phase, "a free place for K");
+        barrier_expect(full, at::KEY_BYTES);
+        copy_tile<KEYS, DIM>(shared + at::K_AT + k.stage * at::KEY_BYTES, &maps.k, full,
+                             tile * KEYS, head, batch);
+        step_ring<STAGES>(&k);
+    };
+    auto copy_values = [&](int tile, int head, int batch) {
+        uint32_t full = barriers + 8 * (at::V_FULL + v.stage);
+        barrier_wait(barriers + 8 * (at::V_EMPTY + v.stage), v.phase, "a free place for V");
+        barrier_expect(full, at::KEY_BYTES);
+        copy_tile<KEYS, DIM>(shared + at::V_AT + v.stage * at::KEY_BYTES, &maps.v, full,
+                             tile * KEYS, head, batch);
+        step_ring<STAGES>(&v);
+    };
+    auto copy_queries = [&](const work_item &item) {
+        int place = (int)(number % PLACES);
+        for (int c = 0; c < CONSUMERS; c++) {
+            int at_place = place * CONSUMERS + c;
+            uint32_t full = barriers + 8 * (at::Q_FULL + at_place);
+            barrier_wait(barriers + 8 * (at::Q_EMPTY + at_place), (int)(number / PLACES & 1) ^ 1,
+                         "a free place for Q");
+            barrier_expect(full, at::Q_BYTES);
+            copy_tile<64, DIM>(shared + at_place * at::Q_BYTES, &maps.q, full, item.first + c * 64,
+                               item.head, item.batch);
+        }
+        number++;
+    };
+
+    /* V is wanted one step after K: the first tile of an item is copied with the next's last. */
+    int round = 0, head = 0, batch = 0;
+    for (;;) {
+        work_item item = next_work<at::QUERIES, KEYS>(call, order, &round);
         if (item.tiles == 0)
-            continue;
-        int kv = item.head / call.group;
-        for (int tile = item.tiles - 1; tile >= -1; tile--) {
-            if (tile >= 0) {
-                uint32_t full = barriers + 8 * (K_FULL + k.stage);
-                barrier_wait(barriers + 8 * (K_EMPTY + k.stage), k.phase, "a free place for K");
-                barrier_expect(full, at::KEY_BYTES);
-                copy_tile<KEYS, DIM>(shared + at::K_AT + k.stage * at::KEY_BYTES, &maps.k, full,
-                                     tile * KEYS, kv, item.batch);
-                step_ring<STAGES>(&k);
-            }
-            if (tile == item.tiles - 1) {
-                barrier_wait(barriers + 8 * Q_EMPTY, q_phase, "a free place for Q");
-                barrier_expect(barriers + 8 * Q_FULL, at::Q_BYTES);
-                copy_tile<at::QUERIES, DIM>(shared, &maps.q, barriers + 8 * Q_FULL, item.first,
-                                            item.head, item.batch);
-                q_phase ^= 1;
-            } else {
-                /* V is wanted one step after K. */
-                uint32_t full = barriers + 8 * (V_FULL + v.stage);
-                barrier_wait(barriers + 8 * (V_EMPTY + v.stage), v.phase, "a free place for V");
-                barrier_expect(full, at::KEY_BYTES);
-                copy_tile<KEYS, DIM>(shared + at::V_AT + v.stage * at::KEY_BYTES, &maps.v, full,
-                                     (tile + 1) * KEYS, kv, item.batch);
-                step_ring<STAGES>(&v);
-            }
+            break;
+        int head_before = head, batch_before = batch;
+        head = item.head / call.group;
+        batch = item.batch;
+        int tile = item.tiles - 1;
+        copy_keys(tile, head, batch);
+        copy_queries(item);
+        if (number > 1)
+            copy_values(0, head_before, batch_before);
+        for (; tile > 0; tile--) {
+            copy_keys(tile - 1, head, batch);
+            copy_values(tile, head, batch);
+        }
+    }
+    if (number > 0)
+        copy_values(0, head, batch);
+}
+
+/* Lets rows of O leave that consumers wrote to the place of their queries, which is then free. */
+template <int DIM, int CONSUMERS, int KEYS, int PLACES>
+__device__ __forceinline__ void store_results(const attention_call &call, const work_order &order,
+                                              const forward_maps &maps, uint32_t shared) {
+    typedef forward_storage<DIM, CONSUMERS, KEYS, PLACES> at;
+    uint32_t barriers = shared + at::BARRIERS_AT;
+    int round = 0;
+    for (uint32_t number = 0;; number++) {
+        work_item item = next_work<at::QUERIES, KEYS>(call, order, &round);
+        if (item.tiles == 0)
+            return;
+        for (int c = 0; c < CONSUMERS; c++) {
+            int at_place = (int)(number % PLACES) * CONSUMERS + c;
+            barrier_wait(barriers + 8 * (at::O_FULL + at_place), (int)(number / PLACES & 1), "O");
+            store_tile<64, DIM>(&maps.o, shared + at_place * at::Q_BYTES, item.first + c * 64,
+                                item.head, item.batch);
+            stores_wait_read();
+            barrier_arrive(barriers + 8 * (at::Q_EMPTY + at_place));
         }
     }
 }
@@ -176,117 +243,193 @@ __device__ __forceinline__ void scale_rows(float (&o)[COUNT], const float *by) {
 
 /* ---- computing ---- */
 
-template <int TYPE, int DIM, int CONSUMERS, int KEYS>
+/* O and LSE of whole tiles of queries that see no key, by all consumers of all blocks. */
+template <int CONSUMERS>
+__device__ __forceinline__ void store_unseeing(const attention_call &call, const work_order &order,
+                                               int consumer) {
+    int64_t threads = (int64_t)gridDim.x * CONSUMERS * WARPGROUP;
+    int64_t thread =
+        ((int64_t)blockIdx.x * CONSUMERS + consumer) * WARPGROUP + threadIdx.x % WARPGROUP;
+    int pieces = call.head_dim / 8;
+    int64_t all = (int64_t)order.heads * order.unseeing * pieces;
+    for (int64_t i = thread; i < all; i += threads) {
+        int piece = (int)(i % pieces), row = (int)(i / pieces % order.unseeing);
+        int head = (int)(i / pieces / order.unseeing);
+        int batch = head / call.heads;
+        head %= call.heads;
+        *(uint4 *)(rows_of<uint16_t>(call.o, batch, head) + row * call.o.row + piece * 8) =
+            make_uint4(0, 0, 0, 0);
+        if (piece == 0)
+            rows_of<float>(call.lse, batch, head)[row] = -INFINITY;
+    }
+}
+
+/* LSE of a lane's two rows, the first `in_tile`, to memory; inverse: of their sums. A sum is 0 or
+ * has a weight of 1 in it. */
+__device__ __forceinline__ void store_lse(const attention_call &call, const work_item &item,
+                                          int in_tile, float factor, const row_state &state,
+                                          float *inverse) {
+    float *to = rows_of<float>(call.lse, item.batch, item.head);
+    int row = item.first + in_tile;
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+        float sum = row_sum(state.sum[r]);
+        inverse[r] = sum == 0 ? 0 : __fdividef(1, sum);
+        float lse = sum == 0 ? -INFINITY : (state.largest[r] * factor + __log2f(sum)) * LN_2;
+        if (threadIdx.x % 4 == 0 && row + 8 * r < call.queries)
+            to[row + 8 * r] = lse;
+    }
+}
+
+template <int TYPE, int DIM, int CONSUMERS, int KEYS, int PLACES>
 __device__ __forceinline__ void consume(const attention_call &call, const work_order &order,
                                         uint32_t shared, int consumer) {
-    typedef forward_storage<DIM, CONSUMERS, KEYS> at;
+    typedef forward_storage<DIM, CONSUMERS, KEYS, PLACES> at;
     constexpr int TURN = 1; /* named barriers TURN + consumer: it is this one's turn to ask */
     uint32_t barriers = shared + at::BARRIERS_AT;
-    uint64_t q_tile = tile_descriptor(shared + consumer * 64 * SLAB_ROW_BYTES, 16);
+    uint64_t q_tiles = tile_descriptor(shared + consumer * at::Q_BYTES, 16);
     uint64_t k_tiles = tile_descriptor(shared + at::K_AT, 16);
     uint64_t v_tiles = tile_descriptor(shared + at::V_AT, KEYS * SLAB_ROW_BYTES);
-    int thread = (int)threadIdx.x % WARPGROUP, lane = thread % 32;
+    int lane = (int)threadIdx.x % 32;
+    int row_in_tile = consumer * 64 + (int)threadIdx.x % WARPGROUP / 32 * 16 + lane / 4;
     float factor = call.scale * LOG2_E;
-    ring_place k = {0, 0}, v = {0, 0};
-    int q_phase = 0;
-    work_item item;
-    if (consumer == 0)
-        named_barrier_arrive(TURN, 2 * WARPGROUP);
-    for (int round = 0; next_work<at::QUERIES, KEYS>(call, order, round, &item); round++) {
-        float o[DIM / 2], shrink[2];
-        row_state state = {{-INFINITY, -INFINITY}, {0, 0}};
-        int row = item.first + consumer * 64 + thread / 32 * 16 + lane / 4;
+    ring_place q = {0, 0}, k = {0, 0}, v = {0, 0}, q_next = {PLACES - 1, 2 - PLACES};
+    float o[DIM / 2], s[KEYS / 2], shrink[2], inverse[2];
+    uint32_t p[KEYS / 4];
+    row_state state = {{-INFINITY, -INFINITY}, {0, 0}};
+    int round = 0;
+    work_item item = next_work<at::QUERIES, KEYS>(call, order, &round);
+    work_item done = item;
+    int tile = item.tiles - 1;
+
+    auto release = [&](int barrier) {
+        if (lane == 0)
+            barrier_arrive(barriers + 8 * barrier);
+    };
+    auto await_queries = [&](const ring_place &place) {
+        barrier_wait(barriers + 8 * (at::Q_FULL + place.stage * CONSUMERS + consumer), place.phase,
+                     "Q");
+    };
+    auto ask_scores = [&](const ring_place &place) {
+        products_begin();
+        ask_rows_by_rows<TYPE, DIM, 64, KEYS>(
+            s, q_tiles + (uint32_t)(place.stage * (at::Q_PLACE_BYTES >> 4)),
+            k_tiles + (uint32_t)(k.stage * (at::KEY_BYTES >> 4)));
+        products_commit();
+    };
+    auto ask_sums = [&]() {
+        products_begin();
+        ask_registers_by_columns<TYPE, KEYS>(o, p,
+                                             v_tiles + (uint32_t)(v.stage * (at::KEY_BYTES >> 4)));
+        products_commit();
+    };
+    /* Scores that have come to weights. */
+    auto take_tile = [&](auto is_masked) {
+        hold(s);
+        release(at::K_EMPTY + k.stage);
+        step_ring<STAGES>(&k);
+        if (PLACES == 1 && tile == 0)
+            release(at::Q_EMPTY + consumer);
+        if (is_masked)
+            hide(s, call, item.first + row_in_tile, tile * KEYS);
+        take_scores(s, factor, &state, shrink);
+    };
+    /* O of what is done to where its queries were, or to memory. */
+    auto let_leave = [&]() {
+        if (PLACES == 1) {
+            store_accumulator<TYPE>(o, inverse, rows_of<uint16_t>(call.o, done.batch, done.head),
+                                    call.o.row, done.first + row_in_tile, call.queries,
+                                    call.head_dim);
+            return;
+        }
+        int at_place = q.stage * CONSUMERS + consumer;
+        write_accumulator<TYPE, 64>(o, inverse,
+                                    shared + at_place * at::Q_BYTES +
+                                        row_in_tile % 64 / 16 * 16 * SLAB_ROW_BYTES);
+        fence_shared_for_copies();
+        __syncwarp();
+        release(at::O_FULL + at_place);
+    };
+    auto clear = [&]() {
 #pragma unroll
         for (int i = 0; i < DIM / 2; i++)
             o[i] = 0;
-        if (item.tiles) {
-            float s[KEYS / 2];
-            uint32_t p[KEYS / 4];
-            auto release = [&](int barrier) {
-                if (lane == 0)
-                    barrier_arrive(barriers + 8 * barrier);
-            };
-            auto ask_scores = [&]() {
-                products_begin();
-                ask_rows_by_rows<TYPE, DIM, at::QUERIES, KEYS>(
-                    s, q_tile, k_tiles + (uint32_t)(k.stage * (at::KEY_BYTES >> 4)));
-                products_commit();
-            };
-            auto ask_sums = [&]() {
-                products_begin();
-                ask_registers_by_columns<TYPE, KEYS>(
-                    o, p, v_tiles + (uint32_t)(v.stage * (at::KEY_BYTES >> 4)));
-                products_commit();
-            };
-            auto take_tile = [&](int tile, auto is_masked) {
-                barrier_wait(barriers + 8 * (K_FULL + k.stage), k.phase, "K");
-                named_barrier_sync(TURN + consumer, 2 * WARPGROUP);
-                ask_scores();
-                barrier_wait(barriers + 8 * (V_FULL + v.stage), v.phase, "V");
-                ask_sums();
-                named_barrier_arrive(TURN + (consumer + 1) % CONSUMERS, 2 * WARPGROUP);
-                products_wait<1>();
-                hold(s);
-                release(K_EMPTY + k.stage);
-                step_ring<STAGES>(&k);
-                if (is_masked)
-                    hide(s, call, row, tile * KEYS);
-                take_scores(s, factor, &state, shrink);
-                compute_before_wait(state.sum[0] + state.sum[1], shared); /* under the products */
-                products_wait<0>();
-                hold(o);
-                release(V_EMPTY + v.stage);
-                step_ring<STAGES>(&v);
-                pack_all<TYPE>(p, s);
-                scale_rows(o, shrink);
-            };
+    };
 
-            barrier_wait(barriers + 8 * Q_FULL, q_phase, "Q");
-            q_phase ^= 1;
-            barrier_wait(barriers + 8 * (K_FULL + k.stage), k.phase, "the first K");
-            ask_scores();
-            products_wait<0>();
-            hold(s);
-            release(K_EMPTY + k.stage);
-            step_ring<STAGES>(&k);
-            hide(s, call, row, (item.tiles - 1) * KEYS);
-            take_scores(s, factor, &state, shrink);
-            pack_all<TYPE>(p, s);
-            int tile = item.tiles - 2;
-            for (; tile >= item.unmasked; tile--)
-                take_tile(tile, true);
-            for (; tile >= 0; tile--)
-                take_tile(tile, false);
-            release(Q_EMPTY);
-            barrier_wait(barriers + 8 * (V_FULL + v.stage), v.phase, "the last V");
-            ask_sums();
-            products_wait<0>();
-            hold(o);
-            release(V_EMPTY + v.stage);
-            step_ring<STAGES>(&v);
+    /* Asks for the scores of the tile at hand, and for the product of the weights before. */
+    auto ask = [&](const ring_place &place) {
+        barrier_wait(barriers + 8 * (at::K_FULL + k.stage), k.phase, "K");
+        named_barrier_sync(TURN + consumer, 2 * WARPGROUP);
+        ask_scores(place);
+        barrier_wait(barriers + 8 * (at::V_FULL + v.stage), v.phase, "V");
+        ask_sums();
+        named_barrier_arrive(TURN + (consumer + 1) % CONSUMERS, 2 * WARPGROUP);
+    };
+    /* What was asked for comes. */
+    auto take = [&](auto is_masked) {
+        products_wait<1>();
+        take_tile(is_masked);
+        compute_before_wait(state.sum[0] + state.sum[1], shared); /* under the products */
+        products_wait<0>();
+        hold(o);
+        release(at::V_EMPTY + v.stage);
+        step_ring<STAGES>(&v);
+        pack_all<TYPE>(p, s);
+    };
+
+    if (item.tiles == 0)
+        return;
+    if (consumer == 0)
+        named_barrier_arrive(TURN, 2 * WARPGROUP);
+    clear();
+    await_queries(q);
+    barrier_wait(barriers + 8 * (at::K_FULL + k.stage), k.phase, "the first K");
+    ask_scores(q);
+    products_wait<0>();
+    take_tile(true);
+    pack_all<TYPE>(p, s);
+    for (;;) {
+        for (tile--; tile >= item.unmasked; tile--) {
+            ask(q);
+            take(true);
+            scale_rows(o, shrink);
         }
-        float inverse[2];
-#pragma unroll
-        for (int r = 0; r < 2; r++) {
-            float sum = row_sum(state.sum[r]);
-            inverse[r] = sum == 0 ? 0 : 1 / sum;
-            float lse = sum == 0 ? -INFINITY : (state.largest[r] * factor + log2f(sum)) * LN_2;
-            if (lane % 4 == 0 && row + 8 * r < call.queries)
-                rows_of<float>(call.lse, item.batch, item.head)[row + 8 * r] = lse;
+        for (; tile >= 0; tile--) {
+            ask(q);
+            take(false);
+            scale_rows(o, shrink);
         }
-        store_accumulator<TYPE>(o, inverse, rows_of<uint16_t>(call.o, item.batch, item.head),
-                                call.o.row, row, call.queries, call.head_dim);
+        done = item;
+        item = next_work<at::QUERIES, KEYS>(call, order, &round);
+        if (item.tiles == 0)
+            break;
+        tile = item.tiles - 1;
+        await_queries(q_next);
+        ask(q_next);
+        store_lse(call, done, row_in_tile, factor, state, inverse);
+        state = {{-INFINITY, -INFINITY}, {0, 0}};
+        take(true);
+        let_leave();
+        clear();
+        q = q_next;
+        step_ring<PLACES>(&q_next);
     }
+    barrier_wait(barriers + 8 * (at::V_FULL + v.stage), v.phase, "the last V");
+    ask_sums();
+    store_lse(call, done, row_in_tile, factor, state, inverse);
+    products_wait<0>();
+    hold(o);
+    let_leave();
 }
 
 #endif
 
-template <int TYPE, int DIM, int CONSUMERS, int KEYS>
+template <int TYPE, int DIM, int CONSUMERS, int KEYS, int PLACES>
 static __global__ void __launch_bounds__((CONSUMERS + 1) * WARPGROUP, 1)
     forward(const __grid_constant__ attention_call call, const __grid_constant__ work_order order,
             const __grid_constant__ forward_maps maps) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-    typedef forward_storage<DIM, CONSUMERS, KEYS> at;
+    typedef forward_storage<DIM, CONSUMERS, KEYS, PLACES> at;
     extern __shared__ unsigned char storage[];
     uint32_t shared = (shared_address(storage) + 1023) & ~1023u;
     uint32_t barriers = shared + at::BARRIERS_AT;
@@ -294,9 +437,14 @@ static __global__ void __launch_bounds__((CONSUMERS + 1) * WARPGROUP, 1)
         prefetch_map(&maps.q);
         prefetch_map(&maps.k);
         prefetch_map(&maps.v);
-        for (int i = 0; i < BARRIERS; i++) {
-            bool is_empty = i == Q_EMPTY || (i >= K_EMPTY && i < V_FULL) || i >= V_EMPTY;
-            barrier_init(barriers + 8 * i, is_empty ? CONSUMERS * 4 : 1); /* a warp, one arrival */
+        if (PLACES > 1)
+            prefetch_map(&maps.o);
+        for (int i = 0; i < at::BARRIERS; i++) {
+            bool is_of_rows = PLACES == 1 ? i >= at::Q_EMPTY && i < at::O_FULL
+                                          : i >= at::O_FULL && i < at::K_FULL;
+            bool is_of_keys = (i >= at::K_EMPTY && i < at::V_FULL) || i >= at::V_EMPTY;
+            /* By copies, one arrival; by consumers, one of each warp. */
+            barrier_init(barriers + 8 * i, is_of_keys ? CONSUMERS * 4 : is_of_rows ? 4 : 1);
         }
         barrier_init_fence();
     }
@@ -306,20 +454,25 @@ static __global__ void __launch_bounds__((CONSUMERS + 1) * WARPGROUP, 1)
     if (group == 0) {
         registers_give_back<CONSUMERS == 3 ? 32 : 24>();
         if (threadIdx.x == 0)
-            produce<DIM, CONSUMERS, KEYS>(call, order, maps, shared);
+            produce<DIM, CONSUMERS, KEYS, PLACES>(call, order, maps, shared);
+        else if (PLACES > 1 && threadIdx.x == 32)
+            store_results<DIM, CONSUMERS, KEYS, PLACES>(call, order, maps, shared);
     } else {
         registers_take<CONSUMERS == 3 ? 160 : 240>();
-        consume<TYPE, DIM, CONSUMERS, KEYS>(call, order, shared, group - 1);
+        if (order.unseeing)
+            store_unseeing<CONSUMERS>(call, order, group - 1);
+        consume<TYPE, DIM, CONSUMERS, KEYS, PLACES>(call, order, shared, group - 1);
     }
 #endif
 }
 
 /* ---- launching ---- */
 
-template <int TYPE, int DIM, int CONSUMERS, int KEYS>
+template <int TYPE, int DIM, int CONSUMERS, int KEYS, int PLACES>
 static int launch(const attention_call *call, cudaStream_t stream) {
-    typedef forward_storage<DIM, CONSUMERS, KEYS> at;
-    auto kernel = forward<TYPE, DIM, CONSUMERS, KEYS>;
+    typedef forward_storage<DIM, CONSUMERS, KEYS, PLACES> at;
+    static_assert(at::ASKED <= 227 << 10, "more shared memory than a block can have");
+    auto kernel = forward<TYPE, DIM, CONSUMERS, KEYS, PLACES>;
     static int is_there; /* 1 yes, -1 no */
     if (!is_there)
         is_there = is_compiled(kernel) ? 1 : -1;
@@ -327,18 +480,27 @@ static int launch(const attention_call *call, cudaStream_t stream) {
     if (is_there < 0 ||
         cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, at::ASKED) !=
             cudaSuccess ||
-        !hopper_describe_rows(&maps.q, &call->q, call, call->heads, call->queries, at::QUERIES) ||
+        !hopper_describe_rows(&maps.q, &call->q, call, call->heads, call->queries, 64) ||
         !hopper_describe_rows(&maps.k, &call->k, call, call->kv_heads, call->keys, KEYS) ||
-        !hopper_describe_rows(&maps.v, &call->v, call, call->kv_heads, call->keys, KEYS))
+        !hopper_describe_rows(&maps.v, &call->v, call, call->kv_heads, call->keys, KEYS) ||
+        !hopper_describe_rows(&maps.o, &call->o, call, call->heads, call->queries, 64))
         return 0;
     work_order order;
-    order.tiles = (call->queries + at::QUERIES - 1) / at::QUERIES;
+    order.unseeing = call->is_causal && call->queries > call->keys
+                         ? (call->queries - call->keys) / at::QUERIES * at::QUERIES
+                         : 0;
+    order.tiles = (call->queries - order.unseeing + at::QUERIES - 1) / at::QUERIES;
     order.heads = call->batch * call->heads;
     order.bundle =
         hopper_heads_at_once((int64_t)call->keys * call->head_dim * 4 / call->group, order.heads);
-    int blocks = hopper_multiprocessors(), work = order.tiles * order.heads;
+    int bundles = (order.heads + order.bundle - 1) / order.bundle;
+    order.bundle = (order.heads + bundles - 1) / bundles;
+    int work = order.tiles * order.heads, blocks = hopper_multiprocessors();
+    if (work < blocks)
+        blocks = work;
+    order.rounds = (order.bundle * order.tiles + blocks - 1) / blocks;
     cudaLaunchConfig_t config = {};
-    config.gridDim = dim3((unsigned)(work < blocks ? work : blocks));
+    config.gridDim = dim3((unsigned)blocks);
     config.blockDim = dim3((CONSUMERS + 1) * WARPGROUP);
     config.dynamicSmemBytes = at::ASKED;
     config.stream = stream;
@@ -346,22 +508,52 @@ static int launch(const attention_call *call, cudaStream_t stream) {
     return 1;
 }
 
-template <int TYPE> static int launch_for_head(const attention_call *call, cudaStream_t stream) {
+template <int TYPE, int DIM, int CONSUMERS, int KEYS, int PLACES>
+static attention_choice choice(void) {
+    attention_choice made = {{CONSUMERS * 64, KEYS}, launch<TYPE, DIM, CONSUMERS, KEYS, PLACES>};
+    return made;
+}
+
+/* One tile, or two in the order of preference. */
+static attention_choices only(attention_choice one) {
+    attention_choices made = {{one}, 1};
+    return made;
+}
+static attention_choices either(bool is_first, attention_choice first, attention_choice second) {
+    attention_choices made = {{is_first ? first : second, is_first ? second : first}, 2};
+    return made;
+}
+
+template <int TYPE> static attention_choices choices_for_head(const attention_call *call) {
     int dim = call->head_dim;
     if (dim <= 64)
-        return call->queries > 1024 ? launch<TYPE, 64, 3, 128>(call, stream)
-                                    : launch<TYPE, 64, 2, 128>(call, stream);
+        return either(call->queries > 1024, choice<TYPE, 64, 3, 128, 2>(),
+                      choice<TYPE, 64, 2, 128, 2>());
     if (dim <= 80)
-        return launch<TYPE, 80, 2, 128>(call, stream);
+        return only(choice<TYPE, 80, 2, 128, 2>());
     if (dim <= 96)
-        return launch<TYPE, 96, 2, 128>(call, stream);
-    return call->is_causal ? launch<TYPE, 128, 2, 128>(call, stream)
-                           : launch<TYPE, 128, 2, 176>(call, stream);
+        return only(choice<TYPE, 96, 2, 128, 2>());
+    if (dim <= 128)
+        return either(call->is_causal, choice<TYPE, 128, 2, 128, 2>(),
+                      choice<TYPE, 128, 2, 176, 1>());
+    return only(choice<TYPE, 256, 2, 80, 1>());
+}
+
+static attention_choices choices_for(const attention_call *call) {
+    return call->type == CUDA_DTYPE_BF16 ? choices_for_head<CUDA_DTYPE_BF16>(call)
+                                         : choices_for_head<CUDA_DTYPE_F16>(call);
+}
+
+int attention_forward_hopper_tiles(const attention_call *call, cuda_tile *out) {
+    if (!hopper_takes(call))
+        return 0;
+    attention_choices choices = choices_for(call);
+    return list_choices(&choices, out);
 }
 
 int attention_forward_hopper(const attention_call *call, cudaStream_t stream) {
     if (!hopper_takes(call))
         return 0;
-    return call->type == CUDA_DTYPE_BF16 ? launch_for_head<CUDA_DTYPE_BF16>(call, stream)
-                                         : launch_for_head<CUDA_DTYPE_F16>(call, stream);
+    attention_choices choices = choices_for(call);
+    return launch_choice(&choices, call, stream);
 }

@@ -6,7 +6,7 @@
  * way the second product wants its left operand.
  *
  * Exponents are to base 2, with scale * log2(e) folded into the subtraction of the maximum. */
-#include "ops/attention/attention_cuda.cuh"
+#include "ops/attention/attention_choices.cuh"
 #include "ops/attention/mma_tile.cuh"
 
 enum { KEYS = 64 };
@@ -127,7 +127,7 @@ static __global__ void __launch_bounds__(WARPS * 32, 1) forward(const attention_
 }
 
 template <int TYPE, int DIM, int WARPS>
-static void launch(const attention_call *call, cudaStream_t stream) {
+static int launch(const attention_call *call, cudaStream_t stream) {
     constexpr int QUERIES = WARPS * MMA_ROWS;
     int bytes = tile_size<DIM>(QUERIES + 2 * KEYS) * (int)sizeof(uint16_t);
     int tiles = (call->queries + QUERIES - 1) / QUERIES;
@@ -139,29 +139,38 @@ static void launch(const attention_call *call, cudaStream_t stream) {
     config.dynamicSmemBytes = (size_t)bytes;
     config.stream = stream;
     cudaLaunchKernelEx(&config, forward<TYPE, DIM, WARPS>, *call);
+    return 1;
 }
 
-template <int TYPE> static void launch_for_head(const attention_call *call, cudaStream_t stream) {
-    int dim = call->head_dim;
-    if (dim <= 32)
-        launch<TYPE, 32, 8>(call, stream);
-    else if (dim <= 64)
-        launch<TYPE, 64, 8>(call, stream);
-    else if (dim <= 80)
-        launch<TYPE, 80, 8>(call, stream);
-    else if (dim <= 96)
-        launch<TYPE, 96, 8>(call, stream);
-    else if (dim <= 128)
-        launch<TYPE, 128, 8>(call, stream);
-    else if (dim <= 192)
-        launch<TYPE, 192, 4>(call, stream);
-    else
-        launch<TYPE, 256, 4>(call, stream);
+/* The same keys; more or fewer queries to a block. */
+template <int TYPE, int DIM, int WARPS> static attention_choices choices_of(void) {
+    attention_choices choices = {{{{WARPS * MMA_ROWS, KEYS}, launch<TYPE, DIM, WARPS>},
+                                  {{WARPS / 2 * MMA_ROWS, KEYS}, launch<TYPE, DIM, WARPS / 2>}},
+                                 2};
+    return choices;
+}
+
+template <int TYPE> static attention_choices choices_for_head(int dim) {
+    return dim <= 32    ? choices_of<TYPE, 32, 8>()
+           : dim <= 64  ? choices_of<TYPE, 64, 8>()
+           : dim <= 80  ? choices_of<TYPE, 80, 8>()
+           : dim <= 96  ? choices_of<TYPE, 96, 8>()
+           : dim <= 128 ? choices_of<TYPE, 128, 8>()
+           : dim <= 192 ? choices_of<TYPE, 192, 4>()
+                        : choices_of<TYPE, 256, 4>();
+}
+
+static attention_choices choices_for(const attention_call *call) {
+    return call->type == CUDA_DTYPE_BF16 ? choices_for_head<CUDA_DTYPE_BF16>(call->head_dim)
+                                         : choices_for_head<CUDA_DTYPE_F16>(call->head_dim);
+}
+
+int attention_forward_mma_tiles(const attention_call *call, cuda_tile *out) {
+    attention_choices choices = choices_for(call);
+    return list_choices(&choices, out);
 }
 
 void attention_forward_mma(const attention_call *call, cudaStream_t stream) {
-    if (call->type == CUDA_DTYPE_BF16)
-        launch_for_head<CUDA_DTYPE_BF16>(call, stream);
-    else
-        launch_for_head<CUDA_DTYPE_F16>(call, stream);
+    attention_choices choices = choices_for(call);
+    launch_choice(&choices, call, stream);
 }

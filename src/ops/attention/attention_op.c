@@ -1,6 +1,7 @@
 #include "graph/op.h"
 #include "ops/add/add.h"
 #include "ops/attention/attention.h"
+#include "ops/attention/attention_workspace.h"
 #include "ops/broadcast/broadcast.h"
 #include "ops/cast/cast.h"
 #include "ops/multiply/multiply.h"
@@ -149,30 +150,35 @@ static const char *reject_f32(const kernel_args *args) { return reject_cuda(args
 static size_t gradient_workspace_f32(const kernel_args *args) {
     return (size_t)shape_elements(&args->inputs[ATTENTION_LSE].shape) * sizeof(float);
 }
-/* D and LSE with the queries of a head counted up to a multiple of 128, and a counter. */
 static size_t gradient_workspace(const kernel_args *args) {
     attention_problem p = attention_describe(args);
-    int64_t rows = p.batch * p.heads * ((p.queries + 127) / 128 * 128);
-    return (size_t)rows * 2 * sizeof(float) + 16;
+    bool is_summed =
+        attention_sums_in_turns(p.batch * p.kv_heads, p.queries, p.keys, p.head_dim) != 0;
+    return (size_t)attention_workspace_bytes(p.batch * p.heads, p.queries,
+                                             is_summed ? attention_sum_columns(p.head_dim) : 0);
 }
 
 static const kernel attention_cuda = {.name = "attention_cuda",
                                       .backend = BACKEND_CUDA,
                                       .reject = reject_low,
+                                      .is_tiled = true,
                                       .writes_strided = true};
 static const kernel attention_cuda_f32 = {.name = "attention_cuda_f32",
                                           .backend = BACKEND_CUDA,
                                           .reject = reject_f32,
+                                          .is_tiled = true,
                                           .writes_strided = true};
 static const kernel attention_gradient_cuda = {.name = "attention_gradient_cuda",
                                                .backend = BACKEND_CUDA,
                                                .reject = reject_low,
                                                .workspace_bytes = gradient_workspace,
+                                               .is_tiled = true,
                                                .writes_strided = true};
 static const kernel attention_gradient_cuda_f32 = {.name = "attention_gradient_cuda_f32",
                                                    .backend = BACKEND_CUDA,
                                                    .reject = reject_f32,
                                                    .workspace_bytes = gradient_workspace_f32,
+                                                   .is_tiled = true,
                                                    .writes_strided = true};
 
 const op op_attention = {
@@ -185,8 +191,9 @@ const op op_attention = {
     .gradient = gradient,
     .cost = cost,
     .reference = attention_reference,
-    .kernels = (const kernel *const[]){&attention_avx512, &attention_tiled, &attention_cuda,
-                                       &attention_cuda_f32, NULL}};
+    .kernels =
+        (const kernel *const[]){&attention_bf16_amx, &attention_bf16_dot, &attention_avx512,
+                                &attention_tiled, &attention_cuda, &attention_cuda_f32, NULL}};
 
 const op op_attention_gradient = {
     .name = "attention_gradient",
@@ -197,9 +204,9 @@ const op op_attention_gradient = {
     .infer = infer_gradient,
     .cost = gradient_cost,
     .reference = attention_gradient_reference,
-    .kernels =
-        (const kernel *const[]){&attention_gradient_avx512, &attention_gradient_tiled,
-                                &attention_gradient_cuda, &attention_gradient_cuda_f32, NULL}};
+    .kernels = (const kernel *const[]){
+        &attention_gradient_bf16_amx, &attention_gradient_bf16_dot, &attention_gradient_avx512,
+        &attention_gradient_tiled, &attention_gradient_cuda, &attention_gradient_cuda_f32, NULL}};
 
 value *build_attention_node(graph *g, value *q, value *k, value *v, bool is_causal, double scale) {
     return graph_add_node(
@@ -229,7 +236,17 @@ attention_problem attention_describe(const kernel_args *args) {
                                .head_dim = q->dim[3],
                                .group = q->dim[1] / k->dim[1],
                                .is_causal = attribute_integer(args->attributes, "causal") != 0,
-                               .scale = (float)attribute_real(args->attributes, "scale")};
+                               .scale = (float)attribute_real(args->attributes, "scale"),
+                               .tile = kernel_tile_asked(args->attributes)};
+}
+
+int attention_list_tiles(const int *queries, int query_count, const int *keys, int key_count,
+                         kernel_tile *out) {
+    int count = 0;
+    for (int q = 0; q < query_count; q++)
+        for (int k = 0; k < key_count && count < KERNEL_MOST_TILES; k++)
+            out[count++] = (kernel_tile){queries[q], keys[k]};
+    return count;
 }
 
 static bool has_dense_rows(const tensor *t) {

@@ -18,11 +18,12 @@
 #include "ops/attention/attention_rows.h"
 #include "ops/scalar_math.h"
 
-enum { QUERIES = 32, KEYS = 64, WIDTH = ATTENTION_MAX_HEAD_DIM };
+enum { QUERIES = 32, KEYS = 64, WIDTH = ATTENTION_MAX_HEAD_DIM }; /* room; tiles may be smaller */
 
 typedef struct work {
     const kernel_args *args;
     attention_problem p;
+    int64_t queries, keys; /* of a tile */
     int64_t query_tiles, key_tiles;
 } work;
 
@@ -50,13 +51,13 @@ static void load_keys_transposed(const tensor *t, int64_t b, int64_t h, int64_t 
 
 /* ---- products of tiles ---- */
 
-/* out[rows][KEYS] = a[rows][depth] b[depth][KEYS] */
-static void multiply_keys(int64_t rows, int64_t depth, const float (*a)[WIDTH],
+/* out[rows][keys] = a[rows][depth] b[depth][keys] */
+static void multiply_keys(int64_t rows, int64_t depth, int64_t keys, const float (*a)[WIDTH],
                           const float (*b)[KEYS], float (*restrict out)[KEYS]) {
     for (int64_t i = 0; i < rows; i++) {
         memset(out[i], 0, sizeof *out);
         for (int64_t d = 0; d < depth; d++)
-            for (int j = 0; j < KEYS; j++)
+            for (int64_t j = 0; j < keys; j++)
                 out[i][j] += a[i][d] * b[d][j];
     }
 }
@@ -74,13 +75,20 @@ typedef struct query_tile {
 } query_tile;
 
 static query_tile query_tile_at(const work *w, int64_t unit) {
-    int64_t first = unit % w->query_tiles * QUERIES, head = unit / w->query_tiles;
+    int64_t first = unit % w->query_tiles * w->queries, head = unit / w->query_tiles;
     return (query_tile){head / w->p.heads, head % w->p.heads, first,
-                        smaller(QUERIES, w->p.queries - first)};
+                        smaller(w->queries, w->p.queries - first)};
 }
 
 static float *log_sum_exp(const tensor *lse, const query_tile *t, int64_t i) {
     return attention_lse(lse, t->b, t->h) + t->first + i;
+}
+
+/* Keys of a tile that query i of another sees. Hidden ones have no part in any sum: 0 times what
+ * they hold need not be 0. */
+static int64_t seen_keys(const work *w, const query_tile *t, int64_t i, int64_t first,
+                         int64_t count) {
+    return smaller(count, attention_visible_keys(&w->p, t->first + i) - first);
 }
 
 /* Takes one query's scores of a key tile, of which it sees `seen`, into its running sums. On
@@ -127,13 +135,14 @@ static void attend(const work *w, const query_tile *t) {
         sum[i] = 0;
     }
     int64_t end = attention_visible_keys(p, t->first + t->count - 1);
-    for (int64_t first = 0; first < end; first += KEYS) {
-        int64_t count = smaller(KEYS, end - first);
+    for (int64_t first = 0; first < end; first += w->keys) {
+        int64_t count = smaller(w->keys, end - first);
         load_keys_transposed(&in[ATTENTION_K], t->b, kv, first, count, k);
         load_rows(&in[ATTENTION_V], t->b, kv, first, count, v);
-        multiply_keys(t->count, width, (const float(*)[WIDTH])q, (const float(*)[KEYS])k, scores);
+        multiply_keys(t->count, width, count, (const float(*)[WIDTH])q, (const float(*)[KEYS])k,
+                      scores);
         for (int64_t i = 0; i < t->count; i++) {
-            int64_t seen = smaller(count, attention_visible_keys(p, t->first + i) - first);
+            int64_t seen = seen_keys(w, t, i, first, count);
             if (seen <= 0)
                 continue;
             take_scores(p->scale, seen, width, scores[i], &largest[i], &sum[i], o[i]);
@@ -154,10 +163,20 @@ static void attend_units(void *context, int64_t begin, int64_t end) {
 }
 
 static work prepare(const kernel_args *args) {
-    work w = {.args = args, .p = attention_describe(args)};
-    w.query_tiles = (w.p.queries + QUERIES - 1) / QUERIES;
-    w.key_tiles = (w.p.keys + KEYS - 1) / KEYS;
+    work w = {.args = args, .p = attention_describe(args), .queries = QUERIES, .keys = KEYS};
+    if (!kernel_tile_is_open(w.p.tile)) {
+        w.queries = w.p.tile.queries;
+        w.keys = w.p.tile.keys;
+    }
+    w.query_tiles = (w.p.queries + w.queries - 1) / w.queries;
+    w.key_tiles = (w.p.keys + w.keys - 1) / w.keys;
     return w;
+}
+
+static int list_tiles(const kernel_args *args, kernel_tile *out) {
+    (void)args;
+    static const int queries[] = {QUERIES, QUERIES / 2}, keys[] = {KEYS, KEYS / 2, KEYS / 4};
+    return attention_list_tiles(queries, 2, keys, 3, out);
 }
 
 static void run(const kernel_args *args) {
@@ -169,6 +188,8 @@ const kernel attention_tiled = {.name = "attention_tiled",
                                 .backend = BACKEND_CPU,
                                 .reject = attention_reject_layout,
                                 .run = run,
+                                .tiles = list_tiles,
+                                .is_tiled = true,
                                 .writes_strided = true};
 
 /* ---- gradients ---- */
@@ -193,24 +214,25 @@ static void load_query_rows(const work *w, const query_tile *t, query_rows *r) {
     }
 }
 
-/* P and scale * dS of a tile; 0 where the query does not see the key. */
+/* P and scale * dS of a tile; 0 for a query that sees no key of all. */
 static void score_gradients(const work *w, const query_tile *t, const query_rows *r, int64_t first,
                             int64_t count, const float (*k)[KEYS], const float (*v)[KEYS],
                             float (*p)[KEYS], float (*ds)[KEYS]) {
     int64_t width = w->p.head_dim;
     float scale = w->p.scale;
-    multiply_keys(t->count, width, r->q, k, p);
-    multiply_keys(t->count, width, r->dy, v, ds);
+    multiply_keys(t->count, width, count, r->q, k, p);
+    multiply_keys(t->count, width, count, r->dy, v, ds);
     for (int64_t i = 0; i < t->count; i++) {
-        int64_t seen = smaller(count, attention_visible_keys(&w->p, t->first + i) - first);
-        if (seen < 0 || r->lse[i] == -INFINITY)
-            seen = 0;
+        int64_t seen = seen_keys(w, t, i, first, count);
+        if (r->lse[i] == -INFINITY) {
+            for (int64_t j = 0; j < seen; j++)
+                p[i][j] = ds[i][j] = 0;
+            continue;
+        }
         for (int64_t j = 0; j < seen; j++)
             p[i][j] = exp_f32(p[i][j] * scale - r->lse[i]);
         for (int64_t j = 0; j < seen; j++)
             ds[i][j] = scale * p[i][j] * (ds[i][j] - r->mean[i]);
-        for (int64_t j = seen; j < KEYS; j++)
-            p[i][j] = ds[i][j] = 0;
     }
 }
 
@@ -222,15 +244,15 @@ static void differentiate_queries(const work *w, const query_tile *t) {
     float p[QUERIES][KEYS], ds[QUERIES][KEYS];
     load_query_rows(w, t, &r);
     int64_t end = attention_visible_keys(&w->p, t->first + t->count - 1);
-    for (int64_t first = 0; first < end; first += KEYS) {
-        int64_t count = smaller(KEYS, end - first);
+    for (int64_t first = 0; first < end; first += w->keys) {
+        int64_t count = smaller(w->keys, end - first);
         load_keys_transposed(&in[ATTENTION_K], t->b, kv, first, count, k);
         load_keys_transposed(&in[ATTENTION_V], t->b, kv, first, count, v);
         load_rows(&in[ATTENTION_K], t->b, kv, first, count, k_rows);
         score_gradients(w, t, &r, first, count, (const float(*)[KEYS])k, (const float(*)[KEYS])v, p,
                         ds);
         for (int64_t i = 0; i < t->count; i++)
-            for (int64_t j = 0; j < count; j++)
+            for (int64_t j = 0; j < seen_keys(w, t, i, first, count); j++)
                 add_scaled(width, ds[i][j], k_rows[j], dq[i]);
     }
     for (int64_t i = 0; i < t->count; i++)
@@ -239,21 +261,21 @@ static void differentiate_queries(const work *w, const query_tile *t) {
 
 static void differentiate_keys(const work *w, int64_t b, int64_t kv, int64_t first) {
     const tensor *in = w->args->inputs, *out = w->args->outputs;
-    int64_t width = w->p.head_dim, count = smaller(KEYS, w->p.keys - first);
+    int64_t width = w->p.head_dim, count = smaller(w->keys, w->p.keys - first);
     query_rows r;
     float dk[KEYS][WIDTH] = {0}, dv[KEYS][WIDTH] = {0}, k[WIDTH][KEYS], v[WIDTH][KEYS];
     float p[QUERIES][KEYS], ds[QUERIES][KEYS];
     load_keys_transposed(&in[ATTENTION_K], b, kv, first, count, k);
     load_keys_transposed(&in[ATTENTION_V], b, kv, first, count, v);
-    int64_t begin = attention_first_query(&w->p, first) / QUERIES;
+    int64_t begin = attention_first_query(&w->p, first) / w->queries;
     for (int64_t h = kv * w->p.group; h < (kv + 1) * w->p.group; h++)
         for (int64_t tile = begin; tile < w->query_tiles; tile++) {
             query_tile t = query_tile_at(w, (b * w->p.heads + h) * w->query_tiles + tile);
             load_query_rows(w, &t, &r);
             score_gradients(w, &t, &r, first, count, (const float(*)[KEYS])k,
                             (const float(*)[KEYS])v, p, ds);
-            for (int64_t j = 0; j < count; j++)
-                for (int64_t i = 0; i < t.count; i++) {
+            for (int64_t i = 0; i < t.count; i++)
+                for (int64_t j = 0; j < seen_keys(w, &t, i, first, count); j++) {
                     add_scaled(width, p[i][j], r.dy[i], dv[j]);
                     add_scaled(width, ds[i][j], r.q[i], dk[j]);
                 }
@@ -277,7 +299,7 @@ static void key_units(void *context, int64_t begin, int64_t end) {
     for (int64_t unit = begin; unit < end; unit++) {
         int64_t head = unit / w->key_tiles;
         differentiate_keys(w, head / w->p.kv_heads, head % w->p.kv_heads,
-                           unit % w->key_tiles * KEYS);
+                           unit % w->key_tiles * w->keys);
     }
 }
 
@@ -291,4 +313,6 @@ const kernel attention_gradient_tiled = {.name = "attention_gradient_tiled",
                                          .backend = BACKEND_CPU,
                                          .reject = attention_reject_layout,
                                          .run = run_gradient,
+                                         .tiles = list_tiles,
+                                         .is_tiled = true,
                                          .writes_strided = true};

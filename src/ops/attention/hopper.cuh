@@ -128,6 +128,66 @@ __device__ __forceinline__ void copy_bytes(uint32_t to, const void *from, int by
                  : "memory");
 }
 
+/* ---- copies to memory, by the thread that asks ---- */
+
+/* What this thread wrote to shared memory, or knows of others, is seen by copies and products that
+ * come after. */
+__device__ __forceinline__ void fence_for_copies(void) {
+    asm volatile("fence.proxy.async;" ::: "memory");
+}
+__device__ __forceinline__ void fence_shared_for_copies(void) {
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+/* So many bytes of f32 numbers, a multiple of 16 as both addresses are; stored or added to what is
+ * there. */
+__device__ __forceinline__ void store_bytes(float *to, uint32_t from, int bytes) {
+    asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to), "r"(from),
+                 "r"(bytes)
+                 : "memory");
+}
+__device__ __forceinline__ void add_bytes(float *to, uint32_t from, int bytes) {
+    asm volatile(
+        "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;" ::"l"(to),
+        "r"(from), "r"(bytes)
+        : "memory");
+}
+__device__ __forceinline__ void stores_commit(void) {
+    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+/* Until all that was asked for has been read from shared memory, or has arrived. */
+__device__ __forceinline__ void stores_wait_read(void) {
+    asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+}
+__device__ __forceinline__ void stores_wait(void) {
+    asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+}
+
+/* One slab the other way: from shared memory, where every writing thread has fenced its writes and
+ * they were awaited; what lies beyond the rows or columns there are is not written. */
+__device__ __forceinline__ void store_slab(const CUtensorMap *map, uint32_t from, int column,
+                                           int row, int head, int batch) {
+    asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group "
+                 "[%0, {%2, %3, %4, %5}], [%1];" ::"l"(map),
+                 "r"(from), "r"(column), "r"(row), "r"(head), "r"(batch)
+                 : "memory");
+}
+/* A tile of ROWS rows, all its slabs, as one group. */
+template <int ROWS, int COLUMNS>
+__device__ __forceinline__ void store_tile(const CUtensorMap *map, uint32_t from, int row, int head,
+                                           int batch) {
+#pragma unroll
+    for (int i = 0; i < slabs_of(COLUMNS); i++)
+        store_slab(map, from + i * ROWS * SLAB_ROW_BYTES, i * SLAB_COLUMNS, row, head, batch);
+    stores_commit();
+}
+
+/* The reverse of ldmatrix_x4. */
+__device__ __forceinline__ void stmatrix_x4(uint32_t row, const uint32_t *r) {
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(row),
+                 "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3])
+                 : "memory");
+}
+
 /* ---- kernels that follow one another ---- */
 
 /* A kernel launched to begin early may, from here on; it waits before it reads what this one or any
@@ -200,6 +260,15 @@ __device__ __forceinline__ void compute_before_wait(float x, uint32_t somewhere)
     NAMES_64 ", " NAMES_8(64, 65, 66, 67, 68, 69, 70, 71) ", " NAMES_8(                            \
         72, 73, 74, 75, 76, 77, 78, 79) ", " NAMES_8(80, 81, 82, 83, 84, 85, 86, 87)
 
+#define NAMES_128                                                                                  \
+    NAMES_88                                                                                       \
+    ", " NAMES_8(88, 89, 90, 91, 92, 93, 94, 95) ", " NAMES_8(                                     \
+        96, 97, 98, 99, 100, 101, 102,                                                             \
+        103) ", " NAMES_8(104, 105, 106, 107, 108, 109, 110,                                       \
+                          111) ", " NAMES_8(112, 113, 114, 115, 116, 117, 118,                     \
+                                            119) ", " NAMES_8(120, 121, 122, 123, 124, 125, 126,   \
+                                                              127)
+
 #define FLOATS_4(c, i) c(d[i]), c(d[i + 1]), c(d[i + 2]), c(d[i + 3])
 #define FLOATS_8(c, i) FLOATS_4(c, i), FLOATS_4(c, i + 4)
 #define FLOATS_32(c) FLOATS_8(c, 0), FLOATS_8(c, 8), FLOATS_8(c, 16), FLOATS_8(c, 24)
@@ -207,6 +276,9 @@ __device__ __forceinline__ void compute_before_wait(float x, uint32_t somewhere)
 #define FLOATS_48(c) FLOATS_40(c), FLOATS_8(c, 40)
 #define FLOATS_64(c) FLOATS_48(c), FLOATS_8(c, 48), FLOATS_8(c, 56)
 #define FLOATS_88(c) FLOATS_64(c), FLOATS_8(c, 64), FLOATS_8(c, 72), FLOATS_8(c, 80)
+#define FLOATS_128(c)                                                                              \
+    FLOATS_88(c), FLOATS_8(c, 88), FLOATS_8(c, 96), FLOATS_8(c, 104), FLOATS_8(c, 112),            \
+        FLOATS_8(c, 120)
 
 /* d = a b, or += when IS_ADDED; 64 x N, 16 numbers deep. Of shared tiles *_IS_COLUMNS says how they
  * are read. What is not added to is an output only: were it taken for an input, the assembler would
@@ -254,6 +326,7 @@ DEFINE_PRODUCTS(80, NAMES_40, FLOATS_40, "%40", "%41", "%42", "%43", "%44", "%45
 DEFINE_PRODUCTS(96, NAMES_48, FLOATS_48, "%48", "%49", "%50", "%51", "%52", "%53")
 DEFINE_PRODUCTS(128, NAMES_64, FLOATS_64, "%64", "%65", "%66", "%67", "%68", "%69")
 DEFINE_PRODUCTS(176, NAMES_88, FLOATS_88, "%88", "%89", "%90", "%91", "%92", "%93")
+DEFINE_PRODUCTS(256, NAMES_128, FLOATS_128, "%128", "%129", "%130", "%131", "%132", "%133")
 
 /* d[64][N] = a b^T, summed over DIM; a and b are tiles of A_ROWS and B_ROWS rows, descriptors of
  * the first row in question. */
@@ -287,6 +360,16 @@ ask_registers_by_columns(float (&d)[COUNT], const uint32_t (&a)[DEPTH / 4], uint
 #pragma unroll
     for (int k = 0; k < DEPTH / 16; k++)
         product_of_registers<TYPE, 1, 1>(d, a + 4 * k, b + (uint32_t)(k * (2048 >> 4)));
+}
+
+/* d[64][N] = a^T b, summed over DEPTH rows of both tiles; of a one slab. */
+template <int TYPE, int DEPTH, int COUNT>
+__device__ __forceinline__ void ask_columns_by_columns(float (&d)[COUNT], uint64_t a, uint64_t b) {
+    product_of_tiles<TYPE, 1, 1, 0>(d, a, b);
+#pragma unroll
+    for (int k = 1; k < DEPTH / 16; k++)
+        product_of_tiles<TYPE, 1, 1, 1>(d, a + (uint32_t)(k * (2048 >> 4)),
+                                        b + (uint32_t)(k * (2048 >> 4)));
 }
 
 #endif

@@ -35,7 +35,7 @@ int hopper_multiprocessors(void) {
 
 int hopper_takes(const attention_call *call) {
     return call->type != CUDA_DTYPE_F32 && call->is_aligned && call->head_dim > 32 &&
-           call->head_dim <= 128 && hopper_multiprocessors() > 0;
+           call->head_dim <= 256 && hopper_multiprocessors() > 0;
 }
 
 int hopper_describe_rows(CUtensorMap *map, const attention_rows *rows, const attention_call *call,

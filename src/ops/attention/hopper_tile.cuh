@@ -74,5 +74,22 @@ __device__ __forceinline__ void store_accumulator(const float (&o)[COUNT], const
         }
 }
 
+/* An accumulator's rows to a tile of ROWS rows in shared memory; to: the warp's first row. */
+template <int TYPE, int ROWS, int COUNT>
+__device__ __forceinline__ void write_accumulator(const float (&o)[COUNT], const float *by,
+                                                  uint32_t to) {
+    static_assert(COUNT % 8 == 0, "two blocks at a time");
+    uint32_t lane = threadIdx.x % 32;
+    uint32_t row = to + lane % 16 * SLAB_ROW_BYTES, piece = (lane / 16 ^ lane % 8) * 16;
+#pragma unroll
+    for (int block = 0; block < COUNT / 4; block += 2) {
+        const float *d = o + 4 * block;
+        uint32_t packed[4] = {
+            pack<TYPE>(d[0] * by[0], d[1] * by[0]), pack<TYPE>(d[2] * by[1], d[3] * by[1]),
+            pack<TYPE>(d[4] * by[0], d[5] * by[0]), pack<TYPE>(d[6] * by[1], d[7] * by[1])};
+        stmatrix_x4(row + block / 8 * ROWS * SLAB_ROW_BYTES + (piece ^ block % 8 * 16), packed);
+    }
+}
+
 #endif
 #endif

@@ -2,7 +2,7 @@
  *
  * Logits are rounded to the type of x and W, as they are where PyTorch's autocast makes them; what
  * is computed from them is computed in f32. Their gradients are written over them. dW is added up
- * over the chunks in f32, in their order. */
+ * over the chunks in f32, in their order. dx comes last: it may lie where x does. */
 #include <assert.h>
 
 #include "ops/cross_entropy/cross_entropy_rows.cuh"
@@ -118,10 +118,10 @@ static void run(const cuda_args *args, cudaStream_t stream) {
         run_rows(&h, first, rows, stream);
         if (!h.has_gradient)
             continue;
-        multiply(&h, rows, h.D, h.V, logits, weight,
-                 rows_of(&args->outputs[X_GRADIENT], first, h.D), 0, stream);
         multiply(&h, h.V, h.D, rows, transposed(logits), x_rows,
                  rows_of(&args->outputs[W_GRADIENT], 0, h.D), first > 0 ? 1.0f : 0.0f, stream);
+        multiply(&h, rows, h.D, h.V, logits, weight,
+                 rows_of(&args->outputs[X_GRADIENT], first, h.D), 0, stream);
     }
 }
 

@@ -5,7 +5,7 @@
  * dlogits overwrite the logits row by row; in bf16 a row takes the first half of where it was in
  * f32, so that the next products read rows of twice the length. f16 is multiplied as f32, and
  * there dlogits stay in f32. Chunks follow one another: dW is added up in their order, whatever
- * the number of threads. */
+ * the number of threads. dx comes last: it may lie where x does. */
 #include <assert.h>
 
 #include "base/threads.h"
@@ -115,7 +115,7 @@ static gemm_problem dw_problem(const head *h, int64_t first, int64_t rows) {
                           .a = {part(h, LOGITS), h->multiplied, 1, gradient_stride(h)},
                           .b = x_rows(h, first),
                           .c = h->args->outputs[2].data,
-                          .c_type = DTYPE_F32,
+                          .c_type = h->args->outputs[2].type,
                           .ldc = h->D,
                           .alpha = 1,
                           .accumulates = first > 0};
@@ -162,11 +162,11 @@ static void run(const kernel_args *args) {
         threads_for(rows, 1, run_rows, &c);
         if (!h.has_gradient)
             continue;
+        multiply(&h, dw_problem(&h, first, rows));
         multiply(&h, dx_problem(&h, first, rows));
         if (dx_is_rounded_later(&h))
             convert_f32_to_low(h.type, rows * h.D, part(&h, DX),
                                at(&args->outputs[1], first * h.D));
-        multiply(&h, dw_problem(&h, first, rows));
     }
 }
 
@@ -196,6 +196,10 @@ static const char *reject(const kernel_args *args) {
     for (int i = 0; i < 3; i++)
         if (!tensor_is_contiguous(&args->inputs[i]))
             return "x, the weight and targets must be dense";
+    bool is_added_up = attribute_integer(args->attributes, "chunk") < args->inputs[0].shape.dim[0];
+    dtype dw = args->output_count > 1 ? args->outputs[2].type : DTYPE_F32;
+    if (dw != DTYPE_F32 && (is_added_up || dw != DTYPE_BF16))
+        return "gives dW in f32, or of one chunk in bf16";
     return NULL;
 }
 
@@ -203,7 +207,8 @@ const kernel loss_head_chunked = {.name = "loss_head_chunked",
                                   .backend = BACKEND_CPU,
                                   .reject = reject,
                                   .workspace_bytes = workspace_bytes,
-                                  .run = run};
+                                  .run = run,
+                                  .overwrites_input = 2};
 
 const kernel loss_head_forward_chunked = {.name = "loss_head_forward_chunked",
                                           .backend = BACKEND_CPU,

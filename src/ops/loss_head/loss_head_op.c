@@ -25,21 +25,29 @@ static dyno_status check(const node *n) {
     return DYNO_OK;
 }
 
+static dyno_status check_type(const node *n, const char *what, int64_t type) {
+    if (type == DTYPE_F32 || type == (int64_t)n->inputs[X]->type)
+        return DYNO_OK;
+    return dyno_fail(DYNO_INVALID, "%s as element type number %lld; it is f32 or x's", what,
+                     (long long)type);
+}
+
 static dyno_status infer(const node *n, value_type *outputs) {
     RETURN_IF_FAILED(check(n));
     RETURN_IF_FAILED(node_require_attribute(n, "type", ATTRIBUTE_INTEGER));
+    RETURN_IF_FAILED(node_require_attribute(n, "dw_type", ATTRIBUTE_INTEGER));
     int64_t type = attribute_integer(&n->attributes, "type");
     const value *dy = n->inputs[DY];
     if (!shape_equal(&dy->shape, &n->inputs[TARGETS]->shape) || dy->type != DTYPE_F32)
         return dyno_fail(DYNO_INVALID, "dy is %s[%s]; want f32[%s]", dtype_name(dy->type),
                          shape_format(&dy->shape).text,
                          shape_format(&n->inputs[TARGETS]->shape).text);
-    if (type != DTYPE_F32 && type != (int64_t)n->inputs[X]->type)
-        return dyno_fail(DYNO_INVALID, "dx as element type number %lld; it is f32 or x's",
-                         (long long)type);
+    int64_t dw_type = attribute_integer(&n->attributes, "dw_type");
+    RETURN_IF_FAILED(check_type(n, "dx", type));
+    RETURN_IF_FAILED(check_type(n, "dW", dw_type));
     outputs[0] = (value_type){DTYPE_F32, n->inputs[TARGETS]->shape};
     outputs[1] = (value_type){(dtype)type, n->inputs[X]->shape};
-    outputs[2] = (value_type){DTYPE_F32, n->inputs[WEIGHT]->shape};
+    outputs[2] = (value_type){(dtype)dw_type, n->inputs[WEIGHT]->shape};
     return DYNO_OK;
 }
 
@@ -75,13 +83,17 @@ static const char *reject_cuda(const kernel_args *args) {
     for (int i = X; i <= TARGETS; i++)
         if (!tensor_is_contiguous(&args->inputs[i]))
             return "x, the weight and targets must be dense";
+    bool has_chunks = attribute_integer(args->attributes, "chunk") < args->inputs[X].shape.dim[0];
+    if (has_chunks && args->output_count > 1 && args->outputs[2].type != DTYPE_F32)
+        return "adds dW up over several chunks in f32 only";
     return NULL;
 }
 
 static const kernel loss_head_cuda = {.name = "loss_head_cuda",
                                       .backend = BACKEND_CUDA,
                                       .reject = reject_cuda,
-                                      .workspace_bytes = workspace_bytes_cuda};
+                                      .workspace_bytes = workspace_bytes_cuda,
+                                      .overwrites_input = 2};
 
 static const kernel loss_head_forward_cuda = {.name = "loss_head_forward_cuda",
                                               .backend = BACKEND_CUDA,
@@ -112,10 +124,12 @@ const op op_loss_head_forward = {
     .kernels = (const kernel *const[]){&loss_head_forward_chunked, &loss_head_forward_cuda, NULL}};
 
 value *build_loss_head(graph *g, value *x, value *weight, value *targets, value *dy, int64_t chunk,
-                       dtype dx_type) {
-    return graph_add_node(
-        g, &op_loss_head, (value *[]){x, weight, targets, dy}, 4,
-        (attribute[]){ATTR_INTEGER("chunk", chunk), ATTR_INTEGER("type", (int64_t)dx_type)}, 2);
+                       dtype dx_type, dtype dw_type) {
+    return graph_add_node(g, &op_loss_head, (value *[]){x, weight, targets, dy}, 4,
+                          (attribute[]){ATTR_INTEGER("chunk", chunk),
+                                        ATTR_INTEGER("type", (int64_t)dx_type),
+                                        ATTR_INTEGER("dw_type", (int64_t)dw_type)},
+                          3);
 }
 
 value *build_loss_head_forward(graph *g, value *x, value *weight, value *targets, int64_t chunk) {
@@ -139,7 +153,7 @@ int64_t loss_head_chunk(int64_t tokens, int64_t vocab) {
 }
 
 int64_t loss_head_chunk_cuda(int64_t tokens, int64_t vocab, dtype type) {
-    enum { FEWEST = 256, MULTIPLE = 128, MOST_BYTES = 256 << 20 };
+    enum { FEWEST = 1024, MULTIPLE = 128, MOST_BYTES = 80 << 20 };
     int64_t row_bytes = loss_head_row(vocab, dtype_bytes(type)) * dtype_bytes(type);
     return even_chunk(tokens, row_bytes, MOST_BYTES, FEWEST, MULTIPLE);
 }

@@ -26,6 +26,10 @@ SAME_PLACE(cuda_args, kernel_args, attributes);
 SAME_PLACE(cuda_args, kernel_args, workspace);
 static_assert(sizeof(cuda_args) == sizeof(kernel_args), "cuda_args and kernel_args differ in size");
 
+SAME_PLACE(cuda_tile, kernel_tile, queries);
+SAME_PLACE(cuda_tile, kernel_tile, keys);
+static_assert(sizeof(cuda_tile) == sizeof(kernel_tile), "cuda_tile and kernel_tile differ in size");
+
 #define SAME_DTYPE(name)                                                                           \
     static_assert((int)CUDA_DTYPE_##name == (int)DTYPE_##name, "CUDA_DTYPE_" #name)
 SAME_DTYPE(F64);

@@ -1,14 +1,11 @@
-/* cuda_status.h - the module's failures, and the one translator of CUDA's codes. */
+/* cuda_status.h - the one translator of CUDA's codes. */
 #ifndef RUNTIME_CUDA_CUDA_STATUS_H
 #define RUNTIME_CUDA_CUDA_STATUS_H
 
 #include <cuda.h>
 #include <cuda_runtime.h>
 
-#include "runtime/cuda/module.h"
-
-/* Where messages go from now on. */
-void cuda_status_set_host(const cuda_host *host);
+#include "base/status.h"
 
 /* DYNO_OK for success; else fails with "`what`: CUDA's name and words". The runtime's memory of the
  * error is cleared, so that it is not found again by the next call. */

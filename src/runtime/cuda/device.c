@@ -10,6 +10,7 @@
 #include "runtime/cuda/cuda_device.h"
 #include "runtime/cuda/cuda_status.h"
 #include "runtime/cuda/driver.h"
+#include "runtime/cuda/observe.h"
 
 enum { OLDEST_MAJOR = 8 };                /* Ampere: bf16 products, async copies */
 #define GRANULE_BYTES ((int64_t)32 << 20) /* few calls, and little taken for nothing */
@@ -235,10 +236,13 @@ const device_functions cuda_device_functions = {.close = close_device,
                                                 .program_create = cuda_program_create,
                                                 .program_destroy = cuda_program_destroy,
                                                 .launch = cuda_program_launch,
+                                                .tiles = cuda_kernel_tiles,
                                                 .capture = cuda_program_capture,
                                                 .replay = cuda_program_replay,
                                                 .mark = cuda_mark,
-                                                .elapsed_ns = cuda_elapsed_ns};
+                                                .elapsed_ns = cuda_elapsed_ns,
+                                                .observe_begin = cuda_observe_begin,
+                                                .observe_end = cuda_observe_end};
 
 static const cuda_module MODULE = {.abi = CUDA_MODULE_ABI,
                                    .version = DYNO_VERSION,
@@ -253,6 +257,6 @@ __attribute__((visibility("default"))) cuda_module_function dyno_cuda_module;
 const cuda_module *dyno_cuda_module(const cuda_host *host) {
     if (host->abi != CUDA_MODULE_ABI || strcmp(host->version, DYNO_VERSION) != 0)
         return NULL;
-    cuda_status_set_host(host);
+    status_tell(host->fail);
     return &MODULE;
 }

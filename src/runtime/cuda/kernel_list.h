@@ -29,4 +29,11 @@
     X(attention_gradient_cuda)                                                                     \
     X(attention_gradient_cuda_f32)
 
+/* Those among them that have tiles to choose from. */
+#define FOR_EACH_TILED_CUDA_KERNEL(X)                                                              \
+    X(attention_cuda)                                                                              \
+    X(attention_cuda_f32)                                                                          \
+    X(attention_gradient_cuda)                                                                     \
+    X(attention_gradient_cuda_f32)
+
 #endif

@@ -10,9 +10,10 @@
  * plan.h or kernel.h changed shape; the first number is raised when they change meaning only. */
 enum {
     CUDA_MODULE_ABI =
-        (1 << 24) + (int)(sizeof(device_functions) * 7 + sizeof(device) * 11 + sizeof(plan) * 13 +
-                          sizeof(plan_launch) * 17 + sizeof(plan_generated) * 19 +
-                          sizeof(plan_buffer) * 23 + sizeof(kernel_args) * 29 + sizeof(tensor) * 31)
+        (1 << 24) +
+        (int)(sizeof(device_functions) * 7 + sizeof(device) * 11 + sizeof(plan) * 13 +
+              sizeof(plan_launch) * 17 + sizeof(plan_generated) * 19 + sizeof(plan_buffer) * 23 +
+              sizeof(kernel_args) * 29 + sizeof(tensor) * 31 + sizeof(kernel) * 37)
 };
 
 typedef struct cuda_host {

@@ -9,6 +9,7 @@
 #include "runtime/cuda/cuda_status.h"
 #include "runtime/cuda/driver.h"
 #include "runtime/cuda/kernel_list.h"
+#include "runtime/cuda/observe.h"
 #include "runtime/nvrtc.h"
 
 #define DECLARE(name) cuda_run dyno_##name;
@@ -29,6 +30,26 @@ static cuda_run *find_kernel(const char *name) {
         if (strcmp(KERNELS[i].name, name) == 0)
             return KERNELS[i].run;
     return NULL;
+}
+
+#define DECLARE(name) cuda_list_tiles dyno_##name##_tiles;
+FOR_EACH_TILED_CUDA_KERNEL(DECLARE)
+#undef DECLARE
+
+int cuda_kernel_tiles(device *d, const kernel *k, const kernel_args *args, kernel_tile *out) {
+    static const struct {
+        const char *name;
+        cuda_list_tiles *list;
+    } tiled[] = {
+#define ROW(name) {#name, dyno_##name##_tiles},
+        FOR_EACH_TILED_CUDA_KERNEL(ROW)
+#undef ROW
+    };
+    (void)cuda_device_use(d);
+    for (size_t i = 0; i < sizeof tiled / sizeof *tiled; i++)
+        if (strcmp(tiled[i].name, k->name) == 0)
+            return tiled[i].list((const cuda_args *)args, (cuda_tile *)out);
+    return 0;
 }
 
 static dyno_status find_runs(program *r) {
@@ -208,7 +229,9 @@ void program_rehearse(program *r, const kernel_args *args) {
 
 void cuda_program_launch(program *r, int index, const kernel_args *args) {
     cuda_device *d = cuda_device_use(&r->device->base);
+    cuda_observe_launch_begin(r, index);
     program_enqueue(r, index, args, d->stream);
+    cuda_observe_launch_end(r);
 }
 
 void cuda_program_replay(program *r) {

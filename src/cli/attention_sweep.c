@@ -1,0 +1,307 @@
+#include "cli/attention_sweep.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "base/units.h"
+#include "cli/interrupt.h"
+#include "measure/statistics.h"
+#include "measure/timing.h"
+#include "plan/memory_formula.h"
+
+static const attention_impl IMPLS[] = {{"naive", attention_plan_naive, false},
+                                       {"flash", attention_plan_flash, true}};
+
+const attention_impl *attention_impl_find(const char *name) {
+    size_t i = 0;
+    while (strcmp(IMPLS[i].name, name) != 0)
+        i++;
+    return &IMPLS[i];
+}
+
+void attention_sweep_add(attention_sweep *s, const attention_point *at) {
+    MEMORY_GROW(s->points, s->count, s->capacity);
+    s->points[s->count++] = *at;
+}
+
+dyno_status attention_sweep_plan(const attention_sweep *s, const attention_point *at, plan **out) {
+    attention_plan_options options = at->options;
+    options.target = s->sweep.device->backend;
+    options.tiles.source = device_tiles_source(s->sweep.tiles);
+    return at->impl->make_plan(&options, out);
+}
+
+/* ---- how long it takes ---- */
+
+/* Repetitions to expect of something that takes so long. */
+static int64_t expect_reps(const attention_sweep *s, double seconds) {
+    if (flags_is_set(s->given, "reps"))
+        return flags_integer(s->given, "reps");
+    double fitting = floor(flags_real(s->given, "seconds") / seconds);
+    return fitting < ATTENTION_LEAST_REPS  ? ATTENTION_LEAST_REPS
+           : fitting < ATTENTION_MOST_REPS ? (int64_t)fitting
+                                           : ATTENTION_MOST_REPS;
+}
+
+/* Each launch as fast as arithmetic and memory allow: what cells take relative to one another. */
+static double predict_seconds(const attention_sweep *s, const plan *p) {
+    const machine_peaks *peaks = &s->sweep.peaks;
+    double seconds = 0;
+    for (int i = 0; i < p->launch_count; i++) {
+        const plan_launch *l = &p->launches[i];
+        double compute = l->flops / (peaks->gflops_f32 * 1e9);
+        double moving = (l->bytes_read + l->bytes_written) / (peaks->bandwidth.copy * 1e9);
+        seconds += compute > moving ? compute : moving;
+    }
+    return seconds > 1e-9 ? seconds : 1e-9;
+}
+
+static double predict_cell(const attention_sweep *s, double run_seconds) {
+    return run_seconds * (double)(flags_integer(s->given, "warmup") + expect_reps(s, run_seconds));
+}
+
+/* How many times its prediction a run of `at` takes, as the last measured point of the same impl,
+ * mode, precision and pass did; 1 while there is none. */
+static double learned_factor(const attention_sweep *s, const attention_point *at) {
+    for (const attention_point *other = at - 1; other >= s->points; other--) {
+        const attention_plan_options *a = &at->options, *b = &other->options;
+        if (other->impl != at->impl || a->mode != b->mode || a->precision != b->precision ||
+            a->pass != b->pass || !other->cell || other->cell->status != RESULTS_OK)
+            continue;
+        double median = statistics_of_series(cell_find_series(other->cell, "step")).median;
+        return median / 1e9 / other->predicted_seconds;
+    }
+    return 1;
+}
+
+/* True, and the cell says so, when it would take longer than a cell may. */
+static bool is_too_long(const attention_sweep *s, results_cell *cell, double run_seconds,
+                        const char *how_known) {
+    double limit = flags_real(s->given, "seconds-per-cell"), needed = predict_cell(s, run_seconds);
+    if (limit == 0 || needed <= limit)
+        return false;
+    text reason = {0};
+    text_format(&reason, "would take about %s: %lld runs of ", units_duration(needed).text,
+                (long long)(flags_integer(s->given, "warmup") + expect_reps(s, run_seconds)));
+    if (run_seconds < 1)
+        text_format(&reason, "%.3f ms", run_seconds * 1e3);
+    else
+        text_append(&reason, units_duration(run_seconds).text);
+    text_format(&reason, ", %s; --seconds-per-cell allows %s", how_known,
+                units_duration(limit).text);
+    cell_set_status(cell, RESULTS_SKIP, text_string(&reason));
+    cell_set_metric_real(cell, "estimated_s", "s", needed);
+    text_release(&reason);
+    return true;
+}
+
+/* ---- planning ---- */
+
+/* A plan that no kernel can run is a row that says so, unless all are. */
+static dyno_status plan_point(attention_sweep *s, attention_point *at) {
+    plan *p;
+    dyno_status status = attention_sweep_plan(s, at, &p);
+    if (status == DYNO_UNSUPPORTED) {
+        at->is_refused = true;
+        snprintf(at->reason, sizeof at->reason, "%s", dyno_error_message());
+        return DYNO_OK;
+    }
+    RETURN_IF_FAILED(status);
+    if (memory_account_plan(p).reserved_bytes <= s->sweep.memory_limit) {
+        at->predicted_seconds = predict_seconds(s, p);
+        s->seconds_total += predict_cell(s, at->predicted_seconds);
+    }
+    plan_destroy(p);
+    return DYNO_OK;
+}
+
+static dyno_status plan_points(attention_sweep *s) {
+    enum { LONG_SECONDS = 60 };
+    int refused = 0;
+    for (int i = 0; i < s->count; i++) {
+        RETURN_IF_FAILED(plan_point(s, &s->points[i]));
+        refused += s->points[i].is_refused;
+    }
+    if (s->count && refused == s->count)
+        return dyno_fail(DYNO_UNSUPPORTED, "%s", s->points[0].reason);
+    s->sweep.run->planned_cells = s->count;
+    if (s->seconds_total > LONG_SECONDS)
+        fprintf(stderr,
+                "dyno attention: at this machine's peak rates this takes %s, in truth longer; "
+                "--seconds, --reps and --seconds-per-cell shorten it\n",
+                units_duration(s->seconds_total).text);
+    return DYNO_OK;
+}
+
+/* ---- what a cell says of itself ---- */
+
+/* "128x128/64x128": forward and backward, the kernel's own where none was asked for. */
+static void record_tiles(const attention_sweep *s, const plan *p, results_cell *cell) {
+    const tile_source *source = device_tiles_source(s->sweep.tiles);
+    text used = {0};
+    for (int i = 0; i < 2; i++) {
+        tiled_launch at;
+        kernel_tile tiles[KERNEL_MOST_TILES];
+        if (!find_tiled_launch(p, i == 1, &at))
+            continue;
+        int count = source->list(source, at.kernel, &at.args, tiles);
+        if (kernel_tile_is_open(at.tile) && count)
+            at.tile = tiles[0];
+        text_format(&used, "%s%s", used.length ? "/" : "",
+                    kernel_tile_is_open(at.tile) ? "own" : kernel_tile_format(at.tile).text);
+    }
+    if (used.length)
+        cell_set_text(cell, "tiles_used", text_string(&used));
+    text_release(&used);
+}
+
+static void describe_cell(const attention_sweep *s, const attention_point *at, results_cell *cell) {
+    const attention_plan_options *o = &at->options;
+    cell_set_text(cell, "impl", at->impl->name);
+    cell_set_text(cell, "mode", step_mode_name(o->mode));
+    cell_set_text(cell, "causal", o->is_causal ? "yes" : "no");
+    cell_set_integer(cell, "batch", o->shape.batch);
+    cell_set_integer(cell, "heads", o->shape.heads);
+    cell_set_integer(cell, "seq", o->shape.context);
+    cell_set_integer(cell, "head_dim", o->shape.head_dim);
+    cell_set_text(cell, "pass", step_pass_name(o->pass));
+    cell_set_text(cell, "math", precision_name(o->precision));
+    if (at->tile[0])
+        cell_set_text(cell, "tile", at->tile);
+    sweep_describe_device(&s->sweep, o->precision, cell);
+    cell_set_integer(cell, "warmup", flags_integer(s->given, "warmup"));
+    cell_set_integer(cell, "seed", flags_integer(s->given, "seed"));
+}
+
+static void record_before_backward(const plan *p, results_cell *cell) {
+    for (int i = 0; i < p->launch_count; i++)
+        if (p->launches[i].phase == PHASE_BACKWARD) {
+            cell_set_metric(cell, "before_backward_bytes", "B", memory_account_bytes_before(p, i));
+            return;
+        }
+}
+
+/* "at attn.softmax in the forward: 8 x 16384 x 16384 x 4 B x 3 = 24.00 GiB (...)". What the
+ * allocator holds may be more, where freed blocks are too small for what comes next. */
+static void explain_oom(const plan *p, const memory_account *account, results_cell *cell) {
+    text reason = {0};
+    if (account->peak_launch >= 0) {
+        const plan_launch *l = &p->launches[account->peak_launch];
+        text_format(&reason, "at %s in the %s: ", p->scopes[l->scope], phase_name(l->phase));
+    }
+    int64_t alive = memory_formula_explain(p, account->peak_launch, &reason);
+    int64_t between = account->reserved_bytes - alive;
+    if (between > alive / 100)
+        text_format(&reason, ", and %s free in between", units_bytes(between).text);
+    cell_set_status(cell, RESULTS_OOM, text_string(&reason));
+    text_release(&reason);
+}
+
+/* ---- measuring ---- */
+
+static void show_progress(void *context, int64_t runs_done) {
+    attention_sweep *s = context;
+    progress_update(s->line, s->seconds_done + s->run_seconds * (double)runs_done, s->label);
+}
+
+/* Untimed runs first: from them it is known how long the others will take. */
+static dyno_status time_runs(attention_sweep *s, executor *e, const plan *p, results_cell *cell) {
+    timing_options options = {.warmup = flags_integer(s->given, "warmup"),
+                              .by_marks = true,
+                              .should_stop = interrupt_requested,
+                              .on_step = show_progress,
+                              .context = s};
+    RETURN_IF_FAILED(timing_run(e, p, &options, cell));
+    if (options.warmup) {
+        double seconds = statistics_of_series(cell_find_series(cell, "warmup")).min / 1e9;
+        if (is_too_long(s, cell, seconds, "as the first one showed"))
+            return DYNO_OK;
+    }
+    options.warmup = 0;
+    if (!flags_is_set(s->given, "reps")) {
+        timing_span span = {flags_real(s->given, "seconds"), ATTENTION_LEAST_REPS,
+                            ATTENTION_MOST_REPS};
+        RETURN_IF_FAILED(timing_run_for(e, p, &options, &span, cell));
+    } else {
+        options.steps = flags_integer(s->given, "reps");
+        cell_set_integer(cell, "reps", options.steps);
+        RETURN_IF_FAILED(timing_run(e, p, &options, cell));
+    }
+    cell_set_status(cell, RESULTS_OK, "");
+    return DYNO_OK;
+}
+
+/* Nothing is left of the cell before, so that each cell's memory is its own. */
+static dyno_status run_cell(attention_sweep *s, const plan *p, results_cell *cell) {
+    memory_pool_trim(s->pool);
+    timing_reset_peak_rss();
+    storage *leaves = storage_create(s->pool);
+    executor *e;
+    int64_t begin = clock_now_ns();
+    dyno_status status = executor_create(p, s->pool, leaves, &e);
+    if (status == DYNO_OK) {
+        cell_set_metric(cell, "setup_ns", "ns", clock_now_ns() - begin);
+        status = attention_fill(e, (uint64_t)flags_integer(s->given, "seed"));
+        if (status == DYNO_OK)
+            status = time_runs(s, e, p, cell);
+        dyno_status recorded = sweep_record_memory(&s->sweep, cell, s->pool);
+        status = status == DYNO_OK ? recorded : status;
+        executor_destroy(e);
+    }
+    storage_destroy(leaves);
+    return status;
+}
+
+static dyno_status measure_plan(attention_sweep *s, const attention_point *at, const plan *p) {
+    memory_account account = memory_account_plan(p);
+    sweep_record_plan(at->cell, p, &account);
+    record_before_backward(p, at->cell);
+    record_tiles(s, p, at->cell);
+    if (!sweep_admit(&s->sweep, at->cell, &account)) {
+        explain_oom(p, &account, at->cell);
+        return DYNO_OK;
+    }
+    double seconds = at->predicted_seconds * learned_factor(s, at);
+    if (is_too_long(s, at->cell, seconds, "as its operations and the rows before tell"))
+        return DYNO_OK;
+    s->run_seconds = at->predicted_seconds;
+    dyno_status status = run_cell(s, p, at->cell);
+    return status == DYNO_OK ? status : sweep_settle(at->cell, status);
+}
+
+/* Fails only when the sweep is to end; what happens to one cell is that cell's status. */
+static dyno_status measure_point(attention_sweep *s, attention_point *at) {
+    at->cell = results_add_cell(s->sweep.run);
+    describe_cell(s, at, at->cell);
+    snprintf(s->label, sizeof s->label, "%s %s, sequence %lld, head size %lld, %s %s",
+             at->impl->name, step_mode_name(at->options.mode), (long long)at->options.shape.context,
+             (long long)at->options.shape.head_dim, step_pass_name(at->options.pass), at->tile);
+    if (at->is_refused) {
+        cell_set_status(at->cell, RESULTS_FAILED, at->reason);
+        return DYNO_OK;
+    }
+    plan *p;
+    dyno_status status = attention_sweep_plan(s, at, &p);
+    if (status != DYNO_OK)
+        return sweep_settle(at->cell, status);
+    status = measure_plan(s, at, p);
+    if (at->predicted_seconds > 0)
+        s->seconds_done += predict_cell(s, at->predicted_seconds);
+    plan_destroy(p);
+    return status;
+}
+
+dyno_status attention_sweep_run(attention_sweep *s) {
+    RETURN_IF_FAILED(plan_points(s));
+    RETURN_IF_FAILED(memory_pool_create(s->sweep.device, s->sweep.memory_limit, &s->pool));
+    s->line = progress_create(s->seconds_total);
+    dyno_status status = DYNO_OK;
+    for (int i = 0; i < s->count && status == DYNO_OK; i++)
+        status = measure_point(s, &s->points[i]);
+    progress_destroy(s->line);
+    memory_pool_destroy(s->pool);
+    return status;
+}
