@@ -520,6 +520,8 @@ template <int TYPE> static int launch_for_head(const attention_call *call, cudaS
     if (dim <= 128)
         return call->is_causal ? launch<TYPE, 128, 2, 128, 2>(call, stream)
                                : launch<TYPE, 128, 2, 176, 1>(call, stream);
+    if (dim <= 192)
+        return launch<TYPE, 192, 2, 112, 1>(call, stream);
     return launch<TYPE, 256, 2, 80, 1>(call, stream);
 }
 
