@@ -206,7 +206,9 @@ static instance make_instance(const problem *p) {
     }
     int64_t dim[3] = {p->B, p->H, p->T}, stride[3] = {(int64_t)p->H * p->T, p->T, 1};
     in.lse = make_operand(CUDA_DTYPE_F32, 3, dim, stride, 0);
-    expect_cuda(cudaMalloc(&in.workspace, (size_t)(p->B * p->H) * (size_t)(p->T + 256) * 8),
+    int64_t heads = (int64_t)p->B * p->H;
+    expect_cuda(cudaMalloc(&in.workspace, (size_t)attention_workspace_bytes(
+                                              heads, p->T, attention_sum_columns(p->S))),
                 "memory for workspace");
     return in;
 }

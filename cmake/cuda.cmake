@@ -76,3 +76,10 @@ target_link_options(dyno_cuda PRIVATE -static-libgcc -static-libstdc++
   LINKER:--version-script=${CMAKE_SOURCE_DIR}/cmake/libdyno_cuda.map
   LINKER:--exclude-libs,ALL LINKER:-z,${CUDA_MODULE_UNDEFINED})
 target_link_libraries(dyno_cuda PRIVATE ${CMAKE_DL_LIBS} m)
+
+# Attention's kernels by themselves, checked and timed; for scripts/gpu-check.
+add_executable(attention_check EXCLUDE_FROM_ALL bench/attention_check.cu
+  $<FILTER:$<TARGET_OBJECTS:dyno_cuda_kernels>,INCLUDE,src/ops/attention/>)
+target_include_directories(attention_check PRIVATE src)
+set_target_properties(attention_check PROPERTIES CUDA_STANDARD 17 CUDA_STANDARD_REQUIRED ON
+  CUDA_RUNTIME_LIBRARY Static CUDA_RESOLVE_DEVICE_SYMBOLS OFF)

@@ -67,6 +67,7 @@ typedef struct plan_job {
     step_variant *variants;
     int variant_count;
     backend target;
+    device_tiles *tiles; /* of the CPU, which is here; NULL: nothing is known of the device */
     results *run;
     text printed; /* by --dump-after or --source */
 } plan_job;
@@ -79,6 +80,8 @@ static step_options cell_options(const plan_job *job, const model_config *config
         .context = context,
         .pipeline = {.pass = pass, .target = job->target, .optimizer = step_default_optimizer()}};
     step_variant_apply(variant, &options.pipeline);
+    if (job->tiles)
+        options.pipeline.tiles.source = device_tiles_source(job->tiles);
     return options;
 }
 
@@ -153,6 +156,8 @@ static dyno_status run_job(plan_job *job, table_format format) {
     RETURN_IF_FAILED(device_parse(flags_text(job->given, "device"), &job->target, &ordinal));
     if (directory)
         RETURN_IF_FAILED(file_make_output_directory(directory));
+    if (job->target == BACKEND_CPU)
+        job->tiles = device_tiles_create(device_cpu());
     RETURN_IF_FAILED(plan_cells(job));
     print_run(job, format);
     return directory ? results_write(job->run, directory) : DYNO_OK;
@@ -168,6 +173,7 @@ int cli_plan(int argc, char **argv) {
     dyno_status status = table_format_parse(flags_text(given, "format"), &format);
     if (status == DYNO_OK)
         status = run_job(&job, format);
+    device_tiles_destroy(job.tiles);
     free(job.models);
     free(job.variants);
     text_release(&job.printed);

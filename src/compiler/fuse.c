@@ -14,6 +14,7 @@
 #include "compiler/fusion_space.h"
 #include "compiler/gather_sums.h"
 #include "compiler/reemit.h"
+#include "compiler/repeat_sums.h"
 #include "graph/op.h"
 #include "ops/reshape/reshape.h"
 #include "ops/sum/sum.h"
@@ -414,6 +415,7 @@ dyno_status fuse_groups(graph *g, backend target) {
     }
     for (int i = 0; i < g->node_count; i++)
         place_node(&f, i);
+    repeat_sums(g);
     schedule(g, renumber(g));
     free(f.position);
     free(f.launches);

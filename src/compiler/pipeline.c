@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/choice.h"
 #include "compiler/autodiff.h"
 #include "compiler/common_subexpressions.h"
 #include "compiler/dead_code.h"
@@ -24,16 +25,12 @@ static const char *const pass_names[STEP_PASS_COUNT] = {"forward", "forward+back
 const char *step_pass_name(step_pass pass) { return pass_names[pass]; }
 
 dyno_status step_pass_parse(const char *name, step_pass *pass) {
-    for (int i = 0; i < STEP_PASS_COUNT; i++)
-        if (strcmp(name, pass_names[i]) == 0 ||
-            (i == STEP_BACKWARD && strcmp(name, "backward") == 0)) {
-            *pass = (step_pass)i;
-            return DYNO_OK;
-        }
-    return dyno_fail(DYNO_INVALID,
-                     "there is no pass '%s'; there are forward, forward+backward "
-                     "and step",
-                     name);
+    int index = STEP_BACKWARD;
+    if (strcmp(name, "backward") != 0)
+        RETURN_IF_FAILED(
+            choice_parse("pass", pass_names, STEP_PASS_COUNT, STEP_PASS_CHOICES, name, &index));
+    *pass = (step_pass)index;
+    return DYNO_OK;
 }
 
 static const char *const gradient_names[GRADIENTS_COUNT] = {"low", "fp32"};
@@ -41,12 +38,11 @@ static const char *const gradient_names[GRADIENTS_COUNT] = {"low", "fp32"};
 const char *gradients_name(gradients_type type) { return gradient_names[type]; }
 
 dyno_status gradients_parse(const char *name, gradients_type *type) {
-    for (int i = 0; i < GRADIENTS_COUNT; i++)
-        if (strcmp(name, gradient_names[i]) == 0) {
-            *type = (gradients_type)i;
-            return DYNO_OK;
-        }
-    return dyno_fail(DYNO_INVALID, "there are no gradients '%s'; there are low and fp32", name);
+    int index;
+    RETURN_IF_FAILED(choice_parse("type of gradients", gradient_names, GRADIENTS_COUNT,
+                                  GRADIENTS_CHOICES, name, &index));
+    *type = (gradients_type)index;
+    return DYNO_OK;
 }
 
 static const char *const mode_names[STEP_MODE_COUNT] = {"eager", "compiled"};
@@ -54,12 +50,11 @@ static const char *const mode_names[STEP_MODE_COUNT] = {"eager", "compiled"};
 const char *step_mode_name(step_mode mode) { return mode_names[mode]; }
 
 dyno_status step_mode_parse(const char *name, step_mode *mode) {
-    for (int i = 0; i < STEP_MODE_COUNT; i++)
-        if (strcmp(name, mode_names[i]) == 0) {
-            *mode = (step_mode)i;
-            return DYNO_OK;
-        }
-    return dyno_fail(DYNO_INVALID, "there is no mode '%s'; there are eager and compiled", name);
+    int index;
+    RETURN_IF_FAILED(
+        choice_parse("mode", mode_names, STEP_MODE_COUNT, STEP_MODE_CHOICES, name, &index));
+    *mode = (step_mode)index;
+    return DYNO_OK;
 }
 
 static const char *const attention_names[ATTENTION_WAY_COUNT] = {"flash", "naive"};
@@ -67,12 +62,11 @@ static const char *const attention_names[ATTENTION_WAY_COUNT] = {"flash", "naive
 const char *attention_way_name(attention_way way) { return attention_names[way]; }
 
 dyno_status attention_way_parse(const char *name, attention_way *way) {
-    for (int i = 0; i < ATTENTION_WAY_COUNT; i++)
-        if (strcmp(name, attention_names[i]) == 0) {
-            *way = (attention_way)i;
-            return DYNO_OK;
-        }
-    return dyno_fail(DYNO_INVALID, "there is no attention '%s'; there are flash and naive", name);
+    int index;
+    RETURN_IF_FAILED(choice_parse("attention", attention_names, ATTENTION_WAY_COUNT,
+                                  ATTENTION_WAY_CHOICES, name, &index));
+    *way = (attention_way)index;
+    return DYNO_OK;
 }
 
 static dyno_status run_build(graph *g, const pipeline_options *options) {

@@ -19,6 +19,7 @@ typedef enum step_pass {
 } step_pass;
 
 const char *step_pass_name(step_pass pass);
+#define STEP_PASS_CHOICES "forward|forward+backward|step"
 /* Also accepts "backward" for forward+backward. */
 NODISCARD dyno_status step_pass_parse(const char *name, step_pass *pass);
 

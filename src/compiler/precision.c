@@ -1,8 +1,8 @@
 #include "compiler/precision.h"
 
 #include <stdlib.h>
-#include <string.h>
 
+#include "base/choice.h"
 #include "base/memory.h"
 #include "compiler/rewrite.h"
 #include "graph/op.h"
@@ -14,15 +14,11 @@ static const char *const names[PRECISION_COUNT] = {"fp32", "bf16", "fp16", "tf32
 const char *precision_name(precision p) { return names[p]; }
 
 dyno_status precision_parse(const char *name, precision *p) {
-    for (int i = 0; i < PRECISION_COUNT; i++)
-        if (strcmp(name, names[i]) == 0) {
-            *p = (precision)i;
-            return DYNO_OK;
-        }
-    return dyno_fail(DYNO_INVALID,
-                     "there is no precision '%s'; there are fp32, tf32, bf16 and "
-                     "fp16",
-                     name);
+    int index;
+    RETURN_IF_FAILED(
+        choice_parse("precision", names, PRECISION_COUNT, PRECISION_CHOICES, name, &index));
+    *p = (precision)index;
+    return DYNO_OK;
 }
 
 dtype precision_low_type(precision p) {

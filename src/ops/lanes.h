@@ -42,21 +42,28 @@ LANES_INLINE void transpose_lanes(__m512 v[LANES]) {
     memcpy(v, t, sizeof t);
 }
 
-/* 2^x within 2 ulp: 0 from -150 down, infinity from 128 on, NaN stays NaN. x = n + r with
- * |r| <= 1/2; 2^r by a polynomial (Cephes' coefficients), 2^n by the instruction, which also
- * rounds subnormal results. */
+/* 2^x within 2 ulp: 0 from -150 down, infinity from 128 on, NaN stays NaN. x = n + r with n its
+ * floor: the instruction that multiplies by 2^n takes x for n, and rounds subnormal results. 2^r by
+ * the polynomial of least relative error on [0, 1]. */
 LANES_INLINE __m512 exp2_lanes(__m512 x) {
-    /* In this order a NaN is what comes out. */
-    x = _mm512_min_ps(_mm512_set1_ps(200.0f), _mm512_max_ps(_mm512_set1_ps(-200.0f), x));
-    __m512 n = _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-    __m512 r = _mm512_sub_ps(x, n), y = _mm512_set1_ps(1.535336188319500e-4f);
-    y = _mm512_fmadd_ps(y, r, _mm512_set1_ps(1.339887440266574e-3f));
-    y = _mm512_fmadd_ps(y, r, _mm512_set1_ps(9.618437357674640e-3f));
-    y = _mm512_fmadd_ps(y, r, _mm512_set1_ps(5.550332471162809e-2f));
-    y = _mm512_fmadd_ps(y, r, _mm512_set1_ps(2.402264791363012e-1f));
-    y = _mm512_fmadd_ps(y, r, _mm512_set1_ps(6.931472028550421e-1f));
+    __m512 r = _mm512_reduce_ps(x, _MM_FROUND_TO_NEG_INF), y = _mm512_set1_ps(2.17022554e-4f);
+    y = _mm512_fmadd_ps(y, r, _mm512_set1_ps(1.24396878e-3f));
+    y = _mm512_fmadd_ps(y, r, _mm512_set1_ps(9.67884100e-3f));
+    y = _mm512_fmadd_ps(y, r, _mm512_set1_ps(5.54833420e-2f));
+    y = _mm512_fmadd_ps(y, r, _mm512_set1_ps(2.40229836e-1f));
+    y = _mm512_fmadd_ps(y, r, _mm512_set1_ps(6.93146984e-1f));
     y = _mm512_fmadd_ps(y, r, _mm512_set1_ps(1.0f));
-    return _mm512_scalef_ps(y, n);
+    return _mm512_scalef_ps(y, x);
+}
+
+/* 2^x within 3e-6 of itself, for what is rounded to 8 bits anyway: two steps less. */
+LANES_INLINE __m512 exp2_lanes_rough(__m512 x) {
+    __m512 r = _mm512_reduce_ps(x, _MM_FROUND_TO_NEG_INF), y = _mm512_set1_ps(1.35341679e-2f);
+    y = _mm512_fmadd_ps(y, r, _mm512_set1_ps(5.20114606e-2f));
+    y = _mm512_fmadd_ps(y, r, _mm512_set1_ps(2.41442757e-1f));
+    y = _mm512_fmadd_ps(y, r, _mm512_set1_ps(6.93003834e-1f));
+    y = _mm512_fmadd_ps(y, r, _mm512_set1_ps(1.00000259f));
+    return _mm512_scalef_ps(y, x);
 }
 
 #endif

@@ -4,9 +4,10 @@
  *
  * Largest first is the rule of thumb: small buffers fill the gaps that large ones leave. A
  * training step also has buffers that live from the forward to the backward among many that live
- * for a launch or two, and there the long-lived ones first is sometimes better. Both take
- * milliseconds, so each order is tried, until one reaches the bytes alive at the peak, below
- * which nothing can go, and the smallest arena is kept.
+ * for a launch or two, and there the long-lived ones first is sometimes better. Each order is
+ * tried, and tried again with the buffer in front that found no room below the best so far. An
+ * attempt takes a millisecond or two; the first to reach the bytes alive at the peak, below which
+ * nothing can go, is the last.
  *
  * Buffers are aligned to a few cache lines and not to a page: large buffers that all begin at the
  * same place of a page would meet in the same cache sets. */
@@ -210,15 +211,18 @@ static int64_t lowest_fit(const stretch *placed, int count, const item *it) {
     return offset;
 }
 
-/* Places the items in their order; the arena's size, or -1 as soon as it is `limit` or more. */
-static int64_t place(const item *items, int count, int64_t limit, stretch *placed,
-                     int64_t *offsets) {
+/* Places the items in their order; the arena's size. As soon as that is `limit` or more it is -1,
+ * and *too_late the item for which there was no room. */
+static int64_t place(const item *items, int count, int64_t limit, stretch *placed, int64_t *offsets,
+                     int *too_late) {
     int64_t arena_bytes = 0;
     for (int i = 0; i < count; i++) {
         const item *it = &items[i];
         int64_t offset = lowest_fit(placed, i, it);
-        if (offset + it->bytes >= limit)
+        if (offset + it->bytes >= limit) {
+            *too_late = i;
             return -1;
+        }
         if (offset + it->bytes > arena_bytes)
             arena_bytes = offset + it->bytes;
         int slot = find_slot(placed, i, offset);
@@ -247,7 +251,14 @@ static double by_life(const item *it) { return it->last_used - it->born; }
 static double by_both(const item *it) { return by_size(it) * (1 + by_life(it)); }
 static double by_birth(const item *it) { return -it->born; }
 
+static void move_to_front(item *items, int index) {
+    item first = items[index];
+    memmove(items + 1, items, (size_t)index * sizeof *items);
+    items[0] = first;
+}
+
 static void place_buffers(plan *p) {
+    enum { TRIES = 16 };
     static double (*const orders[])(const item *) = {by_size, by_both, by_life, by_birth};
     size_t buffers = (size_t)p->buffer_count;
     item *items = memory_allocate(buffers, sizeof *items);
@@ -259,12 +270,17 @@ static void place_buffers(plan *p) {
         for (int j = 0; j < count; j++)
             items[j].urgency = orders[i](&items[j]);
         qsort(items, (size_t)count, sizeof *items, most_urgent_first);
-        int64_t arena_bytes = place(items, count, best, placed, offsets);
-        if (arena_bytes < 0)
-            continue;
-        best = arena_bytes;
-        for (int j = 0; j < count; j++)
-            p->buffers[items[j].buffer].offset = offsets[items[j].buffer];
+        for (int try = 0; try < TRIES && best > least; try++) {
+            int too_late = 0;
+            int64_t arena_bytes = place(items, count, best, placed, offsets, &too_late);
+            if (arena_bytes < 0) {
+                move_to_front(items, too_late);
+                continue;
+            }
+            best = arena_bytes;
+            for (int j = 0; j < count; j++)
+                p->buffers[items[j].buffer].offset = offsets[items[j].buffer];
+        }
     }
     p->arena_bytes = best;
     free(items);

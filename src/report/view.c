@@ -38,6 +38,7 @@ typedef struct bench_view {
     view_list others; /* parameters beyond the leading ones that have a column */
     bool is_full;     /* every column: CSV */
     bool has_device;  /* cells have device_used_bytes: those of a GPU */
+    bool has_records; /* cells have device_busy_ns: a GPU kept records */
     double peak_gflops;
 } bench_view;
 
@@ -125,6 +126,13 @@ static void add_phase_rows(const bench_view *view, const results_cell *cell) {
     }
 }
 
+/* Of a step as the GPU saw it, from its first launch to its last. */
+static void add_busy(const bench_view *view, const results_cell *cell, bool is_ok) {
+    double busy = view_metric(cell, "device_busy_ns") / view_metric(cell, "device_span_ns");
+    table_add_real(view->table, is_ok ? 100 * busy : (double)NAN, 2);
+    table_add_real(view->table, is_ok ? 100 * (1 - busy) : (double)NAN, 2);
+}
+
 static void add_bench_rows(const bench_view *view, const results_cell *cell) {
     report_table *table = view->table;
     results_status status = trusted_status(cell);
@@ -147,6 +155,8 @@ static void add_bench_rows(const bench_view *view, const results_cell *cell) {
     if (view->has_device)
         table_add_real(table, is_ok ? view_metric(cell, "device_used_bytes") / 0x1p20 : (double)NAN,
                        1);
+    if (view->has_records)
+        add_busy(view, cell, is_ok);
     if (view->is_full) {
         table_add_real(table, view_metric(cell, "predicted_bytes") / 0x1p20, 1);
         table_add_real(table, is_ok ? view_metric(cell, "rss_bytes") / 0x1p20 : (double)NAN, 1);
@@ -164,7 +174,7 @@ static void add_bench_rows(const bench_view *view, const results_cell *cell) {
 static void add_bench_columns(bench_view *view) {
     static const struct {
         const char *key, *header;
-        enum { ALL, GPUS, FILES } who;
+        enum { ALL, GPUS, RECORDS, FILES } who;
     } columns[] = {{"warmup_ms", "warm-up ms", ALL},
                    {"mean_ms", "mean ms", ALL},
                    {"std_ms", "std ms", ALL},
@@ -176,6 +186,8 @@ static void add_bench_columns(bench_view *view) {
                    {"percent_of_peak", "% peak", ALL},
                    {"peak_mib", "peak MiB", ALL},
                    {"device_used_mib", "in use on the GPU MiB", GPUS},
+                   {"device_busy_percent", "GPU busy %", RECORDS},
+                   {"device_idle_percent", "GPU idle %", RECORDS},
                    {"predicted_mib", "predicted MiB", FILES},
                    {"rss_mib", "RSS MiB", FILES},
                    {"setup_ms", "setup ms", FILES},
@@ -190,7 +202,9 @@ static void add_bench_columns(bench_view *view) {
     }
     table_add_column(view->table, "status", "status", TABLE_LEFT);
     for (size_t i = 0; i < sizeof columns / sizeof *columns; i++)
-        if (columns[i].who == GPUS ? view->has_device : columns[i].who == ALL || view->is_full)
+        if (columns[i].who == GPUS      ? view->has_device
+            : columns[i].who == RECORDS ? view->has_records
+                                        : columns[i].who == ALL || view->is_full)
             table_add_column(view->table, columns[i].key, columns[i].header, TABLE_RIGHT);
     table_add_column(view->table, "note", "note", TABLE_LEFT);
 }
@@ -202,6 +216,7 @@ report_table *view_create_bench_table(const results *run, table_format format) {
     for (int64_t i = 0; i < run->cell_count; i++) {
         has_own_peaks = has_own_peaks || cell_find_metric(run->cells[i], "peak_gflops");
         view.has_device = view.has_device || cell_find_metric(run->cells[i], "device_used_bytes");
+        view.has_records = view.has_records || cell_find_metric(run->cells[i], "device_busy_ns");
     }
     view_list all = {0};
     view_collect_parameters(run, &all);

@@ -10,6 +10,7 @@
 #include "measure/statistics.h"
 #include "report/plot.h"
 #include "report/view.h"
+#include "report/view_parts.h"
 
 enum { TENTHS = 1000 }; /* of a percent, in the whole */
 
@@ -144,6 +145,29 @@ static void add_numbers(report_table *table, const results_breakdown *breakdown,
 #undef NUMBER
 }
 
+/* How the device spent the steps that it kept records of. */
+static void note_device(report_table *table, const results_cell *cell) {
+    double span = view_metric(cell, "device_span_ns"), busy = view_metric(cell, "device_busy_ns");
+    double between = view_metric(cell, "between_steps_ns"),
+           unseen = view_metric(cell, "launches_unseen");
+    if (!(span > 0))
+        return;
+    table_add_note(table,
+                   "by the GPU's own records (CUPTI): time is a launch's share of a step as it is "
+                   "run, running how long it ran, side by side with others or not; rates are of "
+                   "that");
+    table_add_note(table,
+                   "from a step's first launch to its last the GPU is busy %.3f of %.3f ms, idle "
+                   "%.2f %%%s",
+                   busy / 1e6, span / 1e6, 100 * (1 - busy / span),
+                   unseen > 0 ? "; launches without a record are not in it" : "");
+    if (!isnan(between))
+        table_add_note(table,
+                       "from a step's last launch to the next step's first: %.1f us, with what "
+                       "keeping records costs the host",
+                       between / 1e3);
+}
+
 /* Traced steps are other steps than the timed ones; how they compare is part of the answer. */
 static void note_overhead(report_table *table, const results_cell *cell) {
     const results_metric *traced = cell_find_metric(cell, "traced_step_ns");
@@ -164,6 +188,8 @@ static void note_overhead(report_table *table, const results_cell *cell) {
                    "launches take %.3f ms one by one, the untraced step %.3f ms: %+.1f %% of it "
                    "lie between launches",
                    running, without, 100 * (1 - running / without));
+    table_add_note(table, "times are those of events around each launch, which cost 2 to 3 us; "
+                          "with CUPTI (dyno doctor) they are the GPU's own");
 }
 
 report_table *view_create_breakdown_table(const results_cell *cell,
@@ -209,6 +235,7 @@ report_table *view_create_breakdown_table(const results_cell *cell,
         table_add_text(table, j ? "" : "total");
     add_numbers(table, breakdown, known, -1, tenths);
     free(tenths);
+    note_device(table, cell);
     note_overhead(table, cell);
     return table;
 }

@@ -50,10 +50,6 @@ bool product_describe(const product_request *asked, product_batches *batches,
         m->is_transposed = !found.has_dense_rows;
         int64_t step_bytes = batches->step[i] * asked->matrix[i].element_bytes;
         m->alignment = alignment_of(asked->matrix[i].data, step_bytes);
-        int of_addend = i == PRODUCT_C && asked->addend ? alignment_of(asked->addend, step_bytes)
-                                                        : MOST_ALIGNMENT;
-        if (of_addend < m->alignment)
-            m->alignment = of_addend;
     }
     return true;
 }

@@ -21,7 +21,6 @@ typedef struct product_request {
         int64_t element_bytes;
         int64_t row, column, outer, inner;
     } matrix[PRODUCT_MATRICES];
-    const void *addend; /* lies as C does; NULL: none */
 } product_request;
 
 /* One matrix of a strided batch. There is no padding: it is compared byte by byte. */

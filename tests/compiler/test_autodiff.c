@@ -135,6 +135,33 @@ static void gradients_are_outputs_only_if_kept(void **state) {
     graph_destroy(g);
 }
 
+/* An output's gradient may be given instead of a loss: of its shape and type, or it is none. */
+static void the_backward_starts_from_gradients_that_are_given(void **state) {
+    (void)state;
+    graph *g = graph_from_text("graph g\n"
+                               "parameter %0 f32[3] \"w\"\n"
+                               "input %1 f32[3] \"dy\"\n"
+                               "%2 f32[3] activation = exp %0 @forward\n"
+                               "output %2 \"y\"\n");
+    assert_int_equal(autodiff_append_backward(g, false), DYNO_OK);
+    assert_int_equal(mark_saved_activations(g), DYNO_OK);
+    assert_int_equal(graph_verify(g), DYNO_OK);
+    expect_graph_text(g, "graph g\n"
+                         "parameter %0 f32[3] \"w\"\n"
+                         "input %1 f32[3] \"dy\"\n"
+                         "%2 f32[3] saved = exp %0 @forward\n"
+                         "%3 f32[3] gradient = multiply %1 %2 @backward\n"
+                         "output %2 \"y\"\n");
+    graph_destroy(g);
+    g = graph_from_text("graph g\n"
+                        "parameter %0 f32[3] \"w\"\n"
+                        "input %1 f32[2] \"dy\"\n"
+                        "%2 f32[3] activation = exp %0 @forward\n"
+                        "output %2 \"y\"\n");
+    expect_failure(autodiff_append_backward(g, true), DYNO_INVALID, "no scalar output");
+    graph_destroy(g);
+}
+
 static void expect_refused(const char *forward, const char *message) {
     graph *g = graph_from_text(forward);
     expect_failure(autodiff_append_backward(g, true), DYNO_INVALID, message);
@@ -274,6 +301,7 @@ int main(void) {
         cmocka_unit_test(inputs_get_no_gradients),
         cmocka_unit_test(two_parameters_with_one_gradient_both_get_it),
         cmocka_unit_test(gradients_are_outputs_only_if_kept),
+        cmocka_unit_test(the_backward_starts_from_gradients_that_are_given),
         cmocka_unit_test(a_graph_without_a_scalar_loss_is_refused),
         cmocka_unit_test(a_parameter_the_loss_does_not_depend_on_is_named),
         cmocka_unit_test(gradients_of_a_model_are_the_slopes_of_its_loss),

@@ -36,26 +36,27 @@ static kernel_sweep sweep_on(device_kernel *how) {
 
 static void kernels_agree_with_the_reference_on_operands_in_any_layout(void **state) {
     device_kernel how = {.d = device_bench_open(state), .pads_outputs = true};
+    int rounds = device_bench_rounds(ROUNDS, 8);
     for (int o = 0; o < op_list_count(); o++) {
         const op_case *c = op_case_find(op_list_at(o));
         kernel_sweep sweep = sweep_on(&how);
-        for (int round = 0; round < ROUNDS; round++) {
+        for (int round = 0; round < rounds; round++) {
             draw d = draw_create((uint64_t)(1000 * o + round), round < 6 ? 20 : 4000);
             kernel_sweep_case(&sweep, c, &d, round % 4 == 0, NULL);
         }
         for (int k = 0; c->kind->kernels[k]; k++)
             if (c->kind->kernels[k]->backend == how.d->backend && !sweep.runs[k])
                 print_message("kernel %s took none of %d operands\n", c->kind->kernels[k]->name,
-                              ROUNDS);
+                              rounds);
     }
 }
 
 static void kernels_agree_on_larger_operands(void **state) {
     device_kernel how = {.d = device_bench_open(state), .pads_outputs = true};
     for (int o = 0; o < op_list_count(); o++)
-        for (int round = 0; round < 3; round++) {
+        for (int round = 0; round < device_bench_rounds(3, 1); round++) {
             kernel_sweep sweep = sweep_on(&how);
-            draw d = draw_create((uint64_t)(77 * o + round), 60000);
+            draw d = draw_create((uint64_t)(77 * o + round), device_bench_rounds(60000, 20000));
             d.is_full = true;
             kernel_sweep_case(&sweep, op_case_find(op_list_at(o)), &d, round != 1, NULL);
         }
@@ -210,7 +211,7 @@ static void run_round(device *d, const round_options *o) {
                 continue;
         }
         islands[count] = island_add(g, c, &random, o->is_turned, o->special);
-        islands[count++]->e.is_on_tensor_cores = d->backend == BACKEND_CUDA;
+        islands[count++]->e.rounds_factors = true; /* both devices have such products */
     }
     if (graph_status(g) != DYNO_OK)
         fail_msg("%s", dyno_error_message());
@@ -232,7 +233,7 @@ static void run_round(device *d, const round_options *o) {
 
 static void every_op_agrees_with_the_reference_through_the_pipeline(void **state) {
     device *d = device_bench_open(state);
-    for (int round = 0; round < PIPELINE_ROUNDS; round++)
+    for (int round = 0; round < device_bench_rounds(PIPELINE_ROUNDS, 3); round++)
         run_round(d, &(round_options){.seed = (uint64_t)round,
                                       .budget = round % 4 ? 4000 : 20,
                                       .is_turned = round % 2,
@@ -241,9 +242,9 @@ static void every_op_agrees_with_the_reference_through_the_pipeline(void **state
 
 static void every_op_agrees_on_larger_operands_through_the_pipeline(void **state) {
     device *d = device_bench_open(state);
-    for (int round = 0; round < 2; round++)
+    for (int round = 0; round < device_bench_rounds(2, 1); round++)
         run_round(d, &(round_options){.seed = 77 + (uint64_t)round,
-                                      .budget = 200000,
+                                      .budget = device_bench_rounds(200000, 30000),
                                       .is_full = true,
                                       .is_turned = round % 2});
 }
@@ -251,7 +252,7 @@ static void every_op_agrees_on_larger_operands_through_the_pipeline(void **state
 static void single_operations_take_any_float_as_ieee_has_it(void **state) {
     device *d = device_bench_open(state);
     fill special = fill_special_floats();
-    for (int round = 0; round < 3; round++)
+    for (int round = 0; round < device_bench_rounds(3, 2); round++)
         run_round(d, &(round_options){.seed = 31 + (uint64_t)round,
                                       .budget = 3000,
                                       .is_full = true,
@@ -346,7 +347,7 @@ static void run_random_graph(device *d, const random_options *o) {
 
 static void fused_groups_agree_with_the_reference_on_drawn_graphs(void **state) {
     device *d = device_bench_open(state);
-    for (int i = 0; i < 6; i++)
+    for (int i = 0; i < device_bench_rounds(6, 3); i++)
         run_random_graph(d, &(random_options){.seed = (uint64_t)i,
                                               .islands = 12,
                                               .budget = i % 3 ? 3000 : 40,
@@ -359,7 +360,7 @@ static void fused_groups_agree_with_the_reference_on_larger_graphs(void **state)
     for (int i = 0; i < 2; i++)
         run_random_graph(d, &(random_options){.seed = 500 + (uint64_t)i,
                                               .islands = 5,
-                                              .budget = 300000,
+                                              .budget = device_bench_rounds(300000, 40000),
                                               .has_low = i % 2,
                                               .mode = STEP_COMPILED});
 }

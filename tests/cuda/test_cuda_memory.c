@@ -146,7 +146,7 @@ static void steps_made_and_unmade_leave_nothing_behind(void **state) {
     if (!device_bench_is_real(d))
         skip(); /* what the host has free is others' business, too */
     int64_t before = 0;
-    for (int round = 0; round < 12; round++) {
+    for (int round = 0; round < device_bench_rounds(12, 6); round++) {
         step_options options = draw_options(40, round % 2 ? STEP_COMPILED : STEP_EAGER,
                                             round % 4 < 2 ? PRECISION_FP32 : PRECISION_BF16);
         step_bench b = step_bench_create_on(d, &options, 40);
@@ -158,7 +158,7 @@ static void steps_made_and_unmade_leave_nothing_behind(void **state) {
     }
     int64_t lost = before - d->functions->available_bytes(d);
     if (lost > 4 * MIB)
-        fail_msg("8 rounds lost %lld bytes", (long long)lost);
+        fail_msg("the rounds after four lost %lld bytes", (long long)lost);
 }
 
 /* ---- large sizes ---- */
@@ -205,7 +205,8 @@ static void large_fill(large_run *r, const char *name, const int64_t *places, in
 }
 
 static void skip_unless_room(device *d) {
-    if (!device_bench_is_real(d) || d->functions->available_bytes(d) < 30 * GIB)
+    if (!device_bench_is_real(d) || d->functions->available_bytes(d) < 30 * GIB ||
+        device_bench_rounds(false, true))
         skip();
 }
 

@@ -130,9 +130,12 @@ static const dtype types[] = {DTYPE_F32, DTYPE_BF16, DTYPE_F16};
 static void all_sizes_layouts_and_types_agree_with_double(void **state) {
     device_kernel how = {.d = device_bench_open(state)};
     draw d = draw_create(1, 0);
+    int every = device_bench_rounds(1, 7); /* coprime to ways and types */
     for (size_t i = 0; i < sizeof problems / sizeof *problems; i++)
         for (int way = 0; way < 4; way++)
             for (int type = 0; type < 3; type++) {
+                if ((12 * (int)i + 3 * way + type) % every)
+                    continue;
                 product p = {.size = problems[i],
                              .ta = way & 1,
                              .tb = way >> 1,
@@ -147,7 +150,8 @@ static void all_sizes_layouts_and_types_agree_with_double(void **state) {
 static void tf32_rounds_operands_and_nothing_else(void **state) {
     device_kernel how = {.d = device_bench_open(state)};
     draw d = draw_create(2, 0);
-    for (size_t i = 0; i < sizeof problems / sizeof *problems; i++) {
+    for (size_t i = 0; i < sizeof problems / sizeof *problems;
+         i += (size_t)device_bench_rounds(1, 5)) {
         product p = {.size = problems[i],
                      .ta = i & 1,
                      .tb = i >> 1 & 1,
@@ -163,8 +167,8 @@ static void any_view_of_the_operands_is_right_where_accepted(void **state) {
     static const int64_t sizes[] = {1, 2, 3, 17, 32, 33, 65, 100};
     device_kernel how = {.d = device_bench_open(state)};
     draw d = draw_create(3, 0);
-    int accepted = 0;
-    for (int round = 0; round < NORMAL_ROUNDS; round++) {
+    int accepted = 0, rounds = device_bench_rounds(NORMAL_ROUNDS, 18);
+    for (int round = 0; round < rounds; round++) {
         product p = {.size = {1 + draw_below(&d, 3), 1 + draw_below(&d, 3),
                               sizes[draw_below(&d, 8)], sizes[draw_below(&d, 8)],
                               sizes[draw_below(&d, 8)]},
@@ -177,14 +181,14 @@ static void any_view_of_the_operands_is_right_where_accepted(void **state) {
         layout right = (layout)draw_below(&d, LAYOUT_COUNT);
         accepted += check_layouts(&how, &p, left, right, &d) > 0;
     }
-    assert_true(accepted > NORMAL_ROUNDS / 6);
+    assert_true(accepted > rounds / 6);
 }
 
 /* Rows that are dense and do not touch, at any address: what parts of larger values look like. */
 static void padded_rows_at_odd_addresses_are_taken(void **state) {
     device_kernel how = {.d = device_bench_open(state)};
     draw d = draw_create(4, 0);
-    for (int round = 0; round < 36; round++) {
+    for (int round = 0; round < device_bench_rounds(36, 9); round++) {
         product p = {.size = {1, 1, 1 + draw_below(&d, 200), 1 + draw_below(&d, 200),
                               1 + draw_below(&d, 200)},
                      .ta = round & 1,
@@ -211,7 +215,7 @@ static void heads_of_a_batch_are_read_where_they_lie(void **state) {
     static const int64_t order[] = {0, 2, 1, 3};
     device_kernel how = {.d = device_bench_open(state)};
     draw d = draw_create(5, 0);
-    for (int round = 0; round < 12; round++) {
+    for (int round = 0; round < device_bench_rounds(12, 4); round++) {
         int64_t batch = 2, heads = 3, tokens = round % 2 ? 32 : 37, size = round % 4 < 2 ? 16 : 10;
         product p = {.size = {batch, heads, tokens, tokens, size},
                      .tb = true,
@@ -242,7 +246,7 @@ static void results_go_into_the_middle_of_a_larger_value(void **state) {
     device_kernel how = {.d = device_bench_open(state)};
     draw d = draw_create(6, 0);
     int accepted = 0;
-    for (int round = 0; round < 24; round++) {
+    for (int round = 0; round < device_bench_rounds(24, 6); round++) {
         product p = {.size = {2, 3, round % 2 ? 40 : 37, round % 3 ? 64 : 23, 33},
                      .ta = round & 1,
                      .tb = round >> 1 & 1,
@@ -311,7 +315,7 @@ static void products_give_the_same_bits_again(void **state) {
             if (op_matmul.kernels[k]->backend != how.d->backend ||
                 device_kernel_run(&how, n, op_matmul.kernels[k], in, &first))
                 continue;
-            for (int round = 0; round < 5; round++) {
+            for (int round = 0; round < device_bench_rounds(5, 1); round++) {
                 assert_null(device_kernel_run(&how, n, op_matmul.kernels[k], in, &again));
                 assert_memory_equal(first.data, again.data, (size_t)tensor_bytes(&first));
                 free(again.data);

@@ -102,6 +102,52 @@ static void phases_have_series_where_there_are_several_and_sum_to_the_step(void 
     }
 }
 
+/* What the host does before and after is in the step only when it is asked for. */
+static void by_marks_nothing_but_launches_is_timed(void **state) {
+    (void)state;
+    bench b = bench_create(STEP_FULL);
+    step_times times;
+    assert_int_equal(executor_run(b.e, NULL, &times), DYNO_OK);
+    assert_true(times.outside_ns >= 0 && times.outside_ns < times.total_ns);
+    assert_true(times.phase_ns[PHASE_OPTIMIZER] >= times.outside_ns);
+    timing_options options = {.steps = 4, .by_marks = true};
+    assert_int_equal(timing_run(b.e, b.p, &options, b.cell), DYNO_OK);
+    static const char *const phases[] = {"forward", "backward", "optimizer"};
+    for (int64_t k = 0; k < 4; k++) {
+        double sum = 0;
+        for (int i = 0; i < 3; i++)
+            sum += results_series_at(cell_find_series(b.cell, phases[i]), k);
+        assert_true(sum == results_series_at(cell_find_series(b.cell, "step"), k));
+    }
+    bench_destroy(&b);
+}
+
+static void count_calls(void *context, int64_t steps_done) {
+    int64_t *last = context;
+    assert_int_equal(steps_done, *last + 1);
+    *last = steps_done;
+}
+
+static void a_run_for_a_time_has_as_many_steps_as_fit_between_its_limits(void **state) {
+    (void)state;
+    static const struct {
+        timing_span span;
+        int64_t least, most;
+    } cases[] = {{{0, 3, 50}, 3, 3}, {{1e-4, 3, 50}, 3, 50}, {{1e3, 2, 5}, 5, 5}};
+    for (int i = 0; i < 3; i++) {
+        bench b = bench_create(STEP_FORWARD);
+        int64_t calls = 0;
+        timing_options options = {.warmup = 2, .on_step = count_calls, .context = &calls};
+        assert_int_equal(timing_run_for(b.e, b.p, &options, &cases[i].span, b.cell), DYNO_OK);
+        int64_t count = samples(&b, "step");
+        assert_in_range(count, cases[i].least, cases[i].most);
+        assert_int_equal(samples(&b, "warmup"), 2);
+        assert_int_equal(calls, count + 2);
+        assert_int_equal(cell_find_parameter(b.cell, "reps")->integer, count);
+        bench_destroy(&b);
+    }
+}
+
 static double column_sum(const results_breakdown *table, int column) {
     double sum = 0;
     for (int64_t i = 0; i < table->row_count; i++)
@@ -224,6 +270,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(warm_up_is_a_series_of_its_own),
         cmocka_unit_test(phases_have_series_where_there_are_several_and_sum_to_the_step),
+        cmocka_unit_test(by_marks_nothing_but_launches_is_timed),
+        cmocka_unit_test(a_run_for_a_time_has_as_many_steps_as_fit_between_its_limits),
         cmocka_unit_test(every_breakdown_sums_to_the_traced_step),
         cmocka_unit_test(breakdowns_name_phases_and_fold_layers),
         cmocka_unit_test(an_interruption_keeps_the_samples_so_far),

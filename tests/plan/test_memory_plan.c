@@ -126,6 +126,23 @@ static void buffers_that_all_meet_take_the_room_of_all(void **state) {
     plan_destroy(p);
 }
 
+/* In no order by size, life or birth do these four fit into the six units that are alive at most:
+ * the last finds a gap of two below the second, and needs three. */
+static void what_found_no_room_is_placed_first_the_next_time(void **state) {
+    (void)state;
+    static const int lives[][3] = {{2, 0, 1}, {2, 1, 2}, {2, 1, 1}, {3, 2, 2}};
+    plan *p = plan_create("gap");
+    for (int i = 0; i < 3; i++)
+        plan_add_launch(p, 0, 0);
+    for (int i = 0; i < 4; i++)
+        add_buffer(p, lives[i][0] * MEMORY_PLAN_ALIGNMENT, lives[i][1], lives[i][2]);
+    plan_finish(p);
+    memory_plan_apply(p);
+    expect_sound(p);
+    assert_int_equal(p->arena_bytes, 6 * MEMORY_PLAN_ALIGNMENT);
+    plan_destroy(p);
+}
+
 static void a_plan_without_transient_buffers_has_no_arena(void **state) {
     (void)state;
     plan *p = plan_create("weights");
@@ -451,6 +468,7 @@ int main(void) {
         cmocka_unit_test(a_plan_is_placed_the_same_way_every_time),
         cmocka_unit_test(buffers_that_never_meet_take_the_room_of_the_largest),
         cmocka_unit_test(buffers_that_all_meet_take_the_room_of_all),
+        cmocka_unit_test(what_found_no_room_is_placed_first_the_next_time),
         cmocka_unit_test(a_plan_without_transient_buffers_has_no_arena),
         cmocka_unit_test(the_account_of_a_static_plan_is_its_weights_and_its_arena),
         cmocka_unit_test(arenas_of_models_are_little_larger_than_what_is_alive),

@@ -234,6 +234,50 @@ static void a_gpu_has_columns_and_notes_of_its_own(void **state) {
     results_destroy(run);
 }
 
+/* Two classes side by side for 100 of 900 ms: time adds up to the step, rates are those of what
+ * ran. */
+static void a_gpus_own_records_say_how_busy_it_was(void **state) {
+    (void)state;
+    results *run = results_create("bench", 0, NULL);
+    results_cell *cell = add_cell(run, "small", 128, "step");
+    cell_set_text(cell, "device", "cuda:0");
+    cell_set_metric(cell, "traced_step_ns", "ns", 1020000000);
+    cell_set_metric(cell, "device_span_ns", "ns", 1000000000);
+    cell_set_metric(cell, "device_busy_ns", "ns", 900000000);
+    cell_set_metric(cell, "between_steps_ns", "ns", 12500);
+    cell_add_sample(cell, "step", "ns", 1000000000);
+    cell_set_integer(cell, "steps", 1);
+    cell_set_status(cell, RESULTS_OK, NULL);
+    const results_column columns[] = {{"time", "ns"}, {"bytes", "B"}, {"running", "ns"}};
+    const char *key = "class";
+    results_breakdown *table = cell_add_breakdown(cell, "by_class", &key, 1, columns, 3);
+    static const struct {
+        const char *key;
+        double time, bytes, running;
+    } lines[] = {{"matmul", 650e6, 1e9, 700e6},
+                 {"optimizer", 250e6, 3e9, 300e6},
+                 {"(between)", 100e6, 0, 0}};
+    for (int i = 0; i < 3; i++)
+        breakdown_add_row(table, &lines[i].key,
+                          (const results_value[]){results_real(lines[i].time),
+                                                  results_real(lines[i].bytes),
+                                                  results_real(lines[i].running)});
+    json_t *rows = rows_of(run, false);
+    assert_true(fabs(number(rows, 0, "device_busy_percent") - 90) < 1e-9);
+    assert_true(fabs(number(rows, 0, "device_idle_percent") - 10) < 1e-9);
+    json_decref(rows);
+    text out = {0};
+    view_render(run, (view_options){.format = TABLE_TERMINAL}, &out);
+    assert_non_null(strstr(text_string(&out), "running ms"));
+    assert_non_null(strstr(text_string(&out), "GPU busy %"));
+    assert_non_null(strstr(text_string(&out), "  10.0\n")); /* GB/s of the optimizer */
+    assert_non_null(strstr(text_string(&out), "busy 900.000 of 1000.000 ms, idle 10.00 %"));
+    assert_non_null(strstr(text_string(&out), "next step's first: 12.5 us"));
+    assert_null(strstr(text_string(&out), "one by one"));
+    text_release(&out);
+    results_destroy(run);
+}
+
 static void an_interrupted_run_says_how_far_it_came(void **state) {
     (void)state;
     results *run = example();
@@ -405,6 +449,7 @@ int main(void) {
         cmocka_unit_test(too_few_samples_make_a_cell_incomplete),
         cmocka_unit_test(people_see_parameters_that_vary_and_csv_all),
         cmocka_unit_test(a_gpu_has_columns_and_notes_of_its_own),
+        cmocka_unit_test(a_gpus_own_records_say_how_busy_it_was),
         cmocka_unit_test(an_interrupted_run_says_how_far_it_came),
         cmocka_unit_test(printed_percentages_sum_to_100),
         cmocka_unit_test(hostile_breakdowns_are_shown_without_harm),

@@ -175,10 +175,9 @@ static void alignment_is_that_of_the_worst_address(void **state) {
     assert_int_equal(m[PRODUCT_A].alignment, 256);
     assert_int_equal(m[PRODUCT_B].alignment, 16);
     assert_int_equal(m[PRODUCT_C].alignment, 256);
-    r.addend = (const void *)(uintptr_t)0x10002;
+    r.matrix[PRODUCT_C].data = (const void *)(uintptr_t)0x10002;
     assert_true(product_describe(&r, &batches, m));
     assert_int_equal(m[PRODUCT_C].alignment, 2);
-    r.addend = NULL;
     r.outer_batches = r.inner_batches = 2; /* loops: steps count as well */
     r.matrix[PRODUCT_A].inner = 32;
     r.matrix[PRODUCT_A].outer = 20;

@@ -95,6 +95,12 @@ def without_dyno_it_fails_and_says_why():
     assert result.returncode == 1 and "OOM: needs 9 GiB" in result.stdout, result
 
 
+def a_dyno_that_is_not_there_is_said():
+    result = compare("1,1,5,4,full,bf16", "--no-torch", "--dyno", "./nothing")
+    assert result.returncode == 1 and "cannot start" in result.stdout, result
+    assert "Traceback" not in result.stderr, result
+
+
 def rows_that_are_none_are_refused():
     for word in ("1,2,3", "1,2,3,4,causal", "1,2,3,4,some,bf16", "1,2,3,4,full,fp8", "a,2,3,4,full,bf16",
                  "0,2,3,4,full,bf16"):
@@ -104,4 +110,4 @@ def rows_that_are_none_are_refused():
 
 run_all(every_pass_has_times_rates_and_ratios, the_rate_counts_half_the_scores_of_a_causal_mask,
         a_peer_that_fails_leaves_the_others, what_could_not_be_captured_is_said,
-        without_dyno_it_fails_and_says_why, rows_that_are_none_are_refused)
+        without_dyno_it_fails_and_says_why, a_dyno_that_is_not_there_is_said, rows_that_are_none_are_refused)

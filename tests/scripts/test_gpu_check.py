@@ -31,6 +31,22 @@ SKIPS = ("echo 'no cuda here: there is no CUDA driver'; echo '[ RUN      ] d'; "
          "echo '[  SKIPPED ] d'")
 
 
+# Runs the program, then finds errors, hangs or is broken, depending on the tool and the program.
+SANITIZER = r"""#!/bin/bash
+tool=$2
+while [[ $1 == -* ]]; do shift 2; done
+"$@"
+status=$?
+case "$tool ${1##*/}" in
+"racecheck test_cuda_model") echo '========= RACECHECK SUMMARY: 2 hazards displayed (2 errors)'; exit 9 ;;
+"synccheck test_cuda_model") exec sleep 100 ;;
+"memcheck test_cuda_products") echo 'cannot attach'; exit 1 ;;
+*) echo '========= ERROR SUMMARY: 0 errors' ;;
+esac
+exit $status
+"""
+
+
 def check(only, tests=None, doctor=DOCTOR_LINE, off="1"):
     with tempfile.TemporaryDirectory() as folder:
         pack = os.path.join(folder, "pack")
@@ -39,6 +55,10 @@ def check(only, tests=None, doctor=DOCTOR_LINE, off="1"):
             write_file(os.path.join(pack, f"test_cuda_{name}"), f"#!/bin/bash\n{body}\n", mode=0o755)
         environment = {name: value for name, value in os.environ.items()
                        if name != "DYNO_TEST_DEVICE"}
+        tools = os.path.join(folder, "tools")
+        write_file(os.path.join(tools, "compute-sanitizer"), SANITIZER, mode=0o755)
+        environment["PATH"] = tools + ":" + environment["PATH"]
+        environment["SANITIZE_SECONDS"] = "2"
         return run_script("gpu-check", "--dir", pack, "--only", only, "--out",
                           os.path.join(folder, "out"), env=environment)
 
@@ -86,6 +106,22 @@ def losses_are_compared_with_those_of_the_cpu():
     assert result.returncode == 1, result
 
 
+def sanitizers_are_clean_find_errors_or_do_not_end():
+    result = check("sanitize", {"kernels": PASSES, "memory": PASSES, "model": PASSES,
+                                "products": PASSES, "quick": "test -n \"$DYNO_TEST_QUICK\""})
+    assert result.returncode == 1, result
+    rows = {line[10:54].strip(): line[55:] for line in lines_with(result, "sanitize  ")}
+    assert len(rows) == 3 * (2 + 5), rows
+    assert rows["test_cuda_model, racecheck"].startswith("FAILED  errors: 2 hazards"), rows
+    assert rows["test_cuda_model, synccheck"].startswith("did not end in 2 s"), rows
+    assert rows["test_cuda_products, memcheck"].startswith("does not work here: cannot"), rows
+    clean = [name for name, row in rows.items() if row.startswith("ok      clean")]
+    assert len(clean) == 3 * 7 - 3, rows
+    result = check("sanitize", {"kernels": FAILS})
+    assert result.returncode == 1, result
+    assert "the program ended with 1" in lines_with(result, "test_cuda_kernels, memcheck")[0], result
+
+
 def an_unknown_section_is_refused():
     result = check("docter")
     assert result.returncode == 2, result
@@ -94,4 +130,5 @@ def an_unknown_section_is_refused():
 
 run_all(all_that_passes_is_said_at_the_end, a_failure_is_shown_and_fails_the_whole,
         a_crash_counts_as_a_failure, a_machine_without_a_gpu_does_not_pass,
-        losses_are_compared_with_those_of_the_cpu, an_unknown_section_is_refused)
+        losses_are_compared_with_those_of_the_cpu, sanitizers_are_clean_find_errors_or_do_not_end,
+        an_unknown_section_is_refused)

@@ -26,6 +26,11 @@ const char *device_bench_name(void) {
     return name && *name ? name : "cuda";
 }
 
+int device_bench_rounds(int full, int quick) {
+    const char *chosen = getenv("DYNO_TEST_QUICK");
+    return chosen && *chosen ? quick : full;
+}
+
 int device_bench_setup(void **state) {
     device *d;
     *state = NULL;

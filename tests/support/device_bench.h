@@ -20,6 +20,10 @@ bool device_bench_is_real(const device *d);
 /* The device; skips the running test when there is none. */
 device *device_bench_open(void **state);
 
+/* How often to do what is done often: `quick` where $DYNO_TEST_QUICK is set, for tools under which
+ * every kernel takes a hundred times as long. The same code runs, on fewer or smaller cases. */
+int device_bench_rounds(int full, int quick);
+
 /* The first `bytes` of one range of the device's memory, the same at each call: what lies there is
  * whatever the call before left. Fails the test when there is not that much. */
 void *device_bench_memory(device *d, int64_t bytes);

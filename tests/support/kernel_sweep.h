@@ -29,7 +29,7 @@ int kernel_sweep_case(kernel_sweep *sweep, const op_case *c, draw *d, bool is_de
 typedef struct expectation {
     double *value[OP_CASE_MAX_OUTPUTS];
     double *terms[OP_CASE_MAX_OUTPUTS]; /* the magnitudes of what is added up, where that counts */
-    bool is_on_tensor_cores;
+    bool rounds_factors; /* the kernel multiplies low numbers: tensor cores, AMX, dot products */
 } expectation;
 
 /* What the node gives for inputs as doubles, dense. */

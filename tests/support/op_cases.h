@@ -31,8 +31,8 @@ struct op_case {
      * kernel adds up. All zero: results are exact. */
     double ulps, absolute, per_term;
     double low_ulps; /* the same for bf16 and f16 results, in units of their last place */
-    /* What tensor cores may add on low operands, whose every factor is rounded to the low type
-     * before it is multiplied: in units of that type's precision at 1. */
+    /* What products of low numbers may add on low operands, whose every factor is rounded to the
+     * low type before it is multiplied: in units of that type's precision at 1. */
     double low_factors;
 
     /* One operation, so that any float, infinities and NaN included, comes out as IEEE has it. */

@@ -19,6 +19,7 @@ typedef struct cuda_geometry {
     /* The row does not fit in registers: each stage loads it and computes what it needs again. */
     bool is_streamed;
     bool loads_early; /* everything before the first stage, not only what that one reads */
+    bool loads_ahead; /* the next row while this one is computed */
     int threads;
     int blocks_at_once; /* that a multiprocessor must have registers for; 0: as it comes */
     int64_t units;
@@ -33,6 +34,8 @@ int cuda_first_stage(const fused_kernel *k, int operand);
 /* Every element once, in the order of the space: the place of an element is its number. */
 bool cuda_is_dense(const fused_kernel *k, int rank, const int64_t *dim, const int64_t *stride,
                    int64_t column_stride);
+/* No row is unlike another. */
+bool cuda_is_same_in_rows(int rank, const int64_t *dim, const int64_t *stride);
 /* One element everywhere. */
 bool cuda_is_uniform(int rank, const int64_t *dim, const int64_t *stride, int64_t column_stride);
 /* 32-bit words that `elements` of the type take in registers. */

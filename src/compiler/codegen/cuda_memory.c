@@ -107,18 +107,19 @@ void cuda_render_load(const cuda_renderer *r, int operand, const char *indent) {
     text *out = r->out;
     if (has_tail(r) && a.is_dense)
         text_format(out,
-                    "%sif (e + %d > %lld)\n%s    fetch_first<%d, %d>(raw%d[%s], in%d + e, "
+                    "%sif (e + %d > %lld)\n%s    fetch_first<%d, %d>(%s%d[%s], in%d + e, "
                     "(unsigned)(%lld - e));\n%selse\n    ",
                     indent, vector, (long long)(r->k->rows * r->k->columns), indent, size, vector,
-                    operand, r->at, operand, (long long)(r->k->rows * r->k->columns), indent);
+                    r->raw, operand, r->at, operand, (long long)(r->k->rows * r->k->columns),
+                    indent);
     text_append(out, indent);
     if (cuda_is_of_row(r, &a))
-        text_format(out, "fetch<%d, %d>(raw%d[%s], ", size, size, operand, r->at);
+        text_format(out, "fetch<%d, %d>(%s%d[%s], ", size, size, r->raw, operand, r->at);
     else if (a.column_stride == 1 || a.is_dense)
-        text_format(out, "fetch<%d, %d>(raw%d[%s], ", vector * size, piece_bytes(r, &a), operand,
-                    r->at);
+        text_format(out, "fetch<%d, %d>(%s%d[%s], ", vector * size, piece_bytes(r, &a), r->raw,
+                    operand, r->at);
     else
-        text_format(out, "fetch_apart<%d, %d>(raw%d[%s], ", size, vector, operand, r->at);
+        text_format(out, "fetch_apart<%d, %d>(%s%d[%s], ", size, vector, r->raw, operand, r->at);
     append_place(r, &a, r->g.is_flat ? "in" : "row", operand);
     if (!cuda_is_of_row(r, &a) && a.column_stride != 1 && !a.is_dense)
         text_format(out, ", %lld", (long long)a.column_stride * size);
@@ -144,6 +145,6 @@ void cuda_render_store(const cuda_renderer *r, int output, const char *indent) {
 
 void cuda_declare_raw(const cuda_renderer *r, int operand, int64_t chunks, const char *indent) {
     cuda_access a = cuda_operand_access(r, operand);
-    text_format(r->out, "%sunsigned raw%d[%lld][%d];\n", indent, operand, (long long)chunks,
+    text_format(r->out, "%sunsigned %s%d[%lld][%d];\n", indent, r->raw, operand, (long long)chunks,
                 cuda_words(cuda_is_of_row(r, &a) ? 1 : r->g.vector, a.type));
 }

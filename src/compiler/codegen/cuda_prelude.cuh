@@ -179,6 +179,16 @@ template <int BYTES, int PIECE> DEVICE void put(void *to, const unsigned *words)
     }
 }
 
+/* Words that were loaded before they are needed. */
+template <int CHUNKS, int WORDS>
+DEVICE void take(unsigned (&to)[CHUNKS][WORDS], const unsigned (&from)[CHUNKS][WORDS]) {
+#pragma unroll
+    for (int i = 0; i < CHUNKS; i++)
+#pragma unroll
+        for (int j = 0; j < WORDS; j++)
+            to[i][j] = from[i][j];
+}
+
 /* COUNT elements of SIZE bytes that lie `stride` bytes apart. */
 template <int SIZE, int COUNT>
 DEVICE void fetch_apart(unsigned *words, const void *from, long long stride) {

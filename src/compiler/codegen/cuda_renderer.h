@@ -11,6 +11,7 @@ typedef struct cuda_renderer {
     cuda_geometry g;
     int pair;        /* elements computed side by side: low types are converted two by two */
     const char *at;  /* which chunk of an array: "i", or "0" where only one is held */
+    const char *raw; /* where loads go: "raw", or "ahead" for the next row's */
     bool is_guarded; /* the last block has groups without a row */
     bool *needed;    /* by member: computed in the stage at hand */
     text *out;
@@ -43,5 +44,20 @@ void cuda_append_row_offset(const cuda_renderer *r, const cuda_access *a);
 void cuda_declare_raw(const cuda_renderer *r, int operand, int64_t chunks, const char *indent);
 void cuda_render_load(const cuda_renderer *r, int operand, const char *indent);
 void cuda_render_store(const cuda_renderer *r, int output, const char *indent);
+
+/* ---- cuda_rows.c ---- */
+
+/* One number for each element of the space. */
+static inline bool cuda_is_full(const fused_member *m) {
+    return m->kind == FUSION_ELEMENTWISE && !m->is_row;
+}
+
+/* A loop over the chunks of a lane's part of the row; its end is the caller's to write. */
+void cuda_open_chunks(const cuda_renderer *r, const char *indent);
+/* All before the first stage, and the scope of a row, which is the caller's to close: row r, its
+ * numbers xN, where its outputs go. */
+void cuda_open_rows(const cuda_renderer *r);
+/* What a stage finds in registers: rawN. */
+void cuda_render_loads(const cuda_renderer *r, int stage);
 
 #endif

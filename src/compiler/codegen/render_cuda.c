@@ -6,9 +6,9 @@
  * compiler would not move a load across a store by itself. Nothing comes before the wait for
  * earlier launches.
  *
- *   flat                                rows
+ *   flat                                rows (begun by cuda_rows.c)
  *     for each chunk: load              for each row of mine:
- *     for each chunk:                     for each chunk: load
+ *     for each chunk:                     for each chunk: load, or take what was loaded ahead
  *       members of an element pair        for each stage:
  *       store                               numbers of the row
  *                                           for each chunk: members, sums, store
@@ -35,13 +35,6 @@ const char *fused_kernel_cuda_prelude(void) {
 static const char *deeper_than(const char *indent) {
     static const char spaces[] = "                                ";
     return spaces + sizeof spaces - 1 - strlen(indent) - 4;
-}
-
-static const char *pragma(const cuda_renderer *r) {
-    bool holds_columns = false;
-    for (int i = 0; i < r->k->member_count; i++)
-        holds_columns = holds_columns || r->k->members[i].kind == FUSION_BLOCK_REDUCE;
-    return r->g.is_streamed && !holds_columns ? "#pragma unroll 2" : "#pragma unroll";
 }
 
 /* ---- members ---- */
@@ -162,21 +155,19 @@ static bool is_in_loop(const fused_member *m, int stage) {
     return m->stage == stage && (!m->is_row || m->kind == FUSION_ROW_REDUCE);
 }
 
-static bool is_full(const fused_member *m) { return m->kind == FUSION_ELEMENTWISE && !m->is_row; }
-
 /* Which members the loop of a stage computes: its own and, streamed, what those need of before. */
 static void find_needed(const cuda_renderer *r, int stage) {
     const fused_kernel *k = r->k;
     memset(r->needed, 0, (size_t)k->member_count * sizeof *r->needed);
     for (int i = k->member_count - 1; i >= 0; i--) {
         const fused_member *m = &k->members[i];
-        bool has_effect = !is_full(m) || m->output >= 0;
+        bool has_effect = !cuda_is_full(m) || m->output >= 0;
         if (is_in_loop(m, stage) && (has_effect || !r->g.is_streamed))
             r->needed[i] = true;
         if (!r->needed[i] || !r->g.is_streamed)
             continue;
         for (int j = 0; j < m->read_count; j++)
-            if (m->reads[j].source == FUSED_MEMBER && is_full(&k->members[m->reads[j].index]))
+            if (m->reads[j].source == FUSED_MEMBER && cuda_is_full(&k->members[m->reads[j].index]))
                 r->needed[m->reads[j].index] = true;
     }
 }
@@ -191,7 +182,7 @@ static bool is_read_by_needed(const cuda_renderer *r, int operand) {
 }
 
 static bool stores_in(const fused_member *m, int stage) {
-    return m->stage == stage && is_full(m) && m->output >= 0;
+    return m->stage == stage && cuda_is_full(m) && m->output >= 0;
 }
 
 /* Reductions of element pair j, once it has been computed. */
@@ -225,7 +216,7 @@ static void render_chunk(const cuda_renderer *r, int stage, const char *indent) 
         const fused_member *m = &k->members[i];
         if (!r->needed[i])
             continue;
-        if (!is_full(m)) {
+        if (!cuda_is_full(m)) {
             render_reduction(r, i, deeper);
             continue;
         }
@@ -240,53 +231,6 @@ static void render_chunk(const cuda_renderer *r, int stage, const char *indent) 
     for (int i = 0; i < k->member_count; i++)
         if (stores_in(&k->members[i], stage))
             cuda_render_store(r, k->members[i].output, indent);
-}
-
-static void open_chunks(const cuda_renderer *r) {
-    const cuda_geometry *g = &r->g;
-    const char *type = cuda_index_type(r->k->columns + (int64_t)g->lanes * g->vector);
-    text_format(r->out,
-                "%s\n        for (int i = 0; i < %lld; i++) {\n"
-                "            const %s column = (i * (%s)%d + lane) * %d;\n"
-                "            (void)column;\n",
-                pragma(r), (long long)g->chunks, type, type, g->lanes, g->vector);
-    if (g->chunks * g->lanes * g->vector != r->k->columns)
-        text_format(r->out, "            if (column >= %lld)\n                continue;\n",
-                    (long long)r->k->columns);
-}
-
-/* Row by row: the same operands serve every row of a block if no row is unlike another. */
-static bool is_hoisted(const cuda_renderer *r, int operand) {
-    cuda_access a = cuda_operand_access(r, operand);
-    if (r->g.rows_a_lane == 1 || r->g.is_streamed || !r->g.loads_early)
-        return false;
-    for (int i = 0; i < a.rank; i++)
-        if (a.dim[i] > 1 && a.stride[i] != 0)
-            return false;
-    return true;
-}
-
-static bool is_loaded_at(const cuda_renderer *r, int operand, int stage, bool hoisted) {
-    cuda_access a = cuda_operand_access(r, operand);
-    int first = cuda_first_stage(r->k, operand);
-    return !cuda_is_of_row(r, &a) && is_hoisted(r, operand) == hoisted &&
-           (r->g.loads_early ? stage == 0 : first == stage);
-}
-
-static void render_loads(const cuda_renderer *r, int stage, bool hoisted) {
-    bool any = false;
-    for (int i = 0; i < r->k->operand_count; i++)
-        if (is_loaded_at(r, i, stage, hoisted)) {
-            any = true;
-            cuda_declare_raw(r, i, r->g.chunks, "        ");
-        }
-    if (!any)
-        return;
-    open_chunks(r);
-    for (int i = 0; i < r->k->operand_count; i++)
-        if (is_loaded_at(r, i, stage, hoisted))
-            cuda_render_load(r, i, "            ");
-    text_append(r->out, "        }\n");
 }
 
 /* A row's sum: among a warp's lanes by shuffles, among warps through shared memory. */
@@ -335,8 +279,7 @@ static void render_stage(const cuda_renderer *r, int stage) {
     const fused_kernel *k = r->k;
     text *out = r->out;
     find_needed(r, stage);
-    if (!r->g.is_streamed)
-        render_loads(r, stage, false);
+    cuda_render_loads(r, stage);
     for (int i = 0; i < k->member_count; i++) {
         const fused_member *m = &k->members[i];
         if (m->stage != stage || !m->is_row || m->kind != FUSION_ELEMENTWISE)
@@ -357,7 +300,7 @@ static void render_stage(const cuda_renderer *r, int stage) {
     }
     if (!any)
         return;
-    open_chunks(r);
+    cuda_open_chunks(r, "        ");
     for (int i = 0; r->g.is_streamed && i < k->operand_count; i++) {
         cuda_access a = cuda_operand_access(r, i);
         if (cuda_is_of_row(r, &a) || !is_read_by_needed(r, i))
@@ -372,63 +315,6 @@ static void render_stage(const cuda_renderer *r, int stage) {
 
 /* ---- a kernel ---- */
 
-/* Numbers of the row that are read, and where the row begins in memory. */
-static void render_row_start(const cuda_renderer *r) {
-    const fused_kernel *k = r->k;
-    text *out = r->out;
-    for (int i = 0; i < k->operand_count; i++) {
-        cuda_access a = cuda_operand_access(r, i);
-        if (is_hoisted(r, i) && !cuda_is_of_row(r, &a))
-            continue;
-        text_format(out, "        const %s *row%d = in%d + (", cuda_stored_type(a.type), i, i);
-        cuda_append_row_offset(r, &a);
-        text_append(out, ");\n");
-        if (cuda_is_of_row(r, &a))
-            text_format(out,
-                        "        unsigned word%d[1];\n"
-                        "        fetch<%d, %d>(word%d, row%d);\n"
-                        "        const %s x%d = load_%s(word%d, 0);\n",
-                        i, dtype_bytes(a.type), dtype_bytes(a.type), i, i,
-                        cuda_register_type(a.type), i, dtype_name(a.type), i);
-    }
-    for (int i = 0; i < k->output_count; i++) {
-        cuda_access a = cuda_output_access(r, i);
-        if (!is_full(&k->members[k->outputs[i].member]))
-            continue;
-        text_format(out, "        %s *to%d = out%d + (", cuda_stored_type(a.type), i, i);
-        cuda_append_row_offset(r, &a);
-        text_append(out, ");\n");
-    }
-}
-
-static void render_which_row(const cuda_renderer *r) {
-    const cuda_geometry *g = &r->g;
-    const char *type = cuda_index_type(g->units * g->groups * g->rows_a_lane);
-    long long rows = (long long)r->k->rows;
-    text *out = r->out;
-    if (g->rows_a_lane > 1)
-        text_format(out,
-                    "#pragma unroll 1\n"
-                    "    for (int step = 0; step < %lld; step++) {\n"
-                    "        const %s r = (blockIdx.x * (%s)%lld + step) * %d + group;\n",
-                    (long long)g->rows_a_lane, type, type, (long long)g->rows_a_lane, g->groups);
-    else if (r->is_guarded)
-        text_format(out,
-                    "    {\n        const %s place = blockIdx.x * (%s)%d + group;\n"
-                    "        const bool is_mine = place < %lld;\n"
-                    "        const %s r = is_mine ? place : %lld;\n",
-                    type, type, g->groups, rows, type, rows - 1);
-    else
-        text_format(out, "    {\n        const %s r = blockIdx.x * (%s)%d + group;\n", type, type,
-                    g->groups);
-    text_append(out, "        (void)r;\n");
-    if (g->lanes > 32)
-        text_append(out, g->rows_a_lane > 1
-                             ? "        const unsigned slot = group * 2 + step % 2;\n"
-                               "        (void)slot;\n"
-                             : "        const unsigned slot = group;\n        (void)slot;\n");
-}
-
 static void render_rows(cuda_renderer *r) {
     const fused_kernel *k = r->k;
     const cuda_geometry *g = &r->g;
@@ -442,14 +328,7 @@ static void render_rows(cuda_renderer *r) {
             text_format(out, "    float total%d[%lld][%d] = {};\n", i, (long long)g->chunks,
                         g->vector);
         }
-    for (int i = 0; i < k->operand_count; i++) {
-        cuda_access a = cuda_operand_access(r, i);
-        if (is_hoisted(r, i) && !cuda_is_of_row(r, &a))
-            text_format(out, "    const %s *row%d = in%d;\n", cuda_stored_type(a.type), i, i);
-    }
-    render_loads(r, 0, true);
-    render_which_row(r);
-    render_row_start(r);
+    cuda_open_rows(r);
     for (int stage = 0; stage < k->stage_count; stage++)
         render_stage(r, stage);
     text_append(out, "    }\n");
@@ -505,6 +384,7 @@ void fused_kernel_render_cuda(const fused_kernel *k, const char *name, text *out
     cuda_renderer r = {.k = k, .g = cuda_geometry_of(k), .out = out};
     r.pair = r.g.vector > 1 ? 2 : 1;
     r.at = r.g.is_streamed ? "0" : "i";
+    r.raw = "raw";
     r.is_guarded = !r.g.is_flat && r.g.rows_a_lane == 1 && k->rows % r.g.groups != 0;
     r.needed = memory_allocate((size_t)k->member_count, sizeof *r.needed);
     render_heading(k, out);

@@ -1,7 +1,5 @@
 #include "ops/adamw/update.h"
 
-#include <math.h>
-
 static bool skips(const attributes *list, double scale) {
     const attribute *found = attribute_find(list, "skips_nan");
     return found && found->integer && isnan(scale);
@@ -25,19 +23,27 @@ adamw_step adamw_step_create(const attributes *list, const tensor *learning_rate
                         .is_skipped = skips(list, (double)factor)};
 }
 
+static inline void update_run(const adamw_step *u, int64_t count, const float *restrict gradient,
+                              float *restrict weight, float *restrict first,
+                              float *restrict second) {
+    for (int64_t i = 0; i < count; i++)
+        weight[i] = adamw_element(u, gradient[i], weight[i], &first[i], &second[i]);
+}
+
 void adamw_update(const adamw_step *step, int64_t count, const float *restrict gradient,
                   float *restrict weight, float *restrict first, float *restrict second) {
     const adamw_step u = *step;
     if (u.is_skipped)
         return;
-    for (int64_t i = 0; i < count; i++) {
-        float g = gradient[i] * u.scale;
-        float m = u.beta1 * first[i] + u.rest1 * g;
-        float v = u.beta2 * second[i] + u.rest2 * g * g;
-        first[i] = m;
-        second[i] = v;
-        weight[i] = weight[i] * u.keep - u.rate * m / (sqrtf(v) * u.inverse_root + u.eps);
+    int64_t i = 0;
+    for (; i + ADAMW_CHUNK <= count; i += ADAMW_CHUNK) {
+        adamw_ask(gradient, i, sizeof *gradient);
+        adamw_ask(weight, i, sizeof *weight);
+        adamw_ask(first, i, sizeof *first);
+        adamw_ask(second, i, sizeof *second);
+        update_run(&u, ADAMW_CHUNK, gradient + i, weight + i, first + i, second + i);
     }
+    update_run(&u, count - i, gradient + i, weight + i, first + i, second + i);
 }
 
 void adamw_update_reference(const node *n, double rate, double number, double scale, int64_t count,

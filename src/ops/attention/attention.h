@@ -56,6 +56,8 @@ int attention_list_tiles(const int *queries, int query_count, const int *keys, i
 /* The reason when rows of operands are not dense or a head is too large, else NULL. */
 const char *attention_reject_layout(const kernel_args *args);
 
+extern const kernel attention_bf16_amx, attention_bf16_dot;
+extern const kernel attention_gradient_bf16_amx, attention_gradient_bf16_dot;
 extern const kernel attention_avx512, attention_gradient_avx512;
 extern const kernel attention_tiled, attention_gradient_tiled; /* any machine */
 

@@ -60,11 +60,8 @@ typedef struct panel {
 } panel;
 
 /* Scores of the first `rows` keys to s[rows][32]; the panel's maximum over them joins `largest`. */
-LANES_INLINE void score(const work *w, const panel *at, const float *k, int64_t first,
-                        int64_t count, int64_t rows, float *s, __m512 largest[2]) {
-    int64_t clear = panel_clear_rows(&w->p, at->query, first, count);
-    __m512i limit[2];
-    panel_limits(&w->p, at->query, first, limit);
+LANES_INLINE void score(const work *w, const panel *at, const float *k, int64_t rows, int64_t clear,
+                        const __m512i limit[2], float *s, __m512 largest[2]) {
     for (int64_t j = 0; j < rows; j += STEP) {
         attention_sums sums;
         sums_clear(sums);
@@ -108,14 +105,17 @@ LANES_INLINE void take_scores(const panel *at, int64_t rows, const __m512 larges
 }
 
 LANES_INLINE void add_values(const work *w, const panel *at, const float *v, int64_t rows,
-                             const float *p, const __m512 shrink[2]) {
+                             int64_t clear, const __m512i limit[2], const float *p,
+                             const __m512 shrink[2]) {
     for (int64_t d = 0; d < w->p.head_dim; d += STEP) {
         attention_sums sums;
         sums_load(2, sums, at->o + d * PANEL, PANEL);
         for (int r = 0; r < STEP; r++)
             for (int i = 0; i < 2; i++)
                 sums[r][i] = _mm512_mul_ps(sums[r][i], shrink[i]);
-        sums_add(2, sums, rows, v + d, 1, w->pitch, p, PANEL);
+        sums_add(2, sums, clear, v + d, 1, w->pitch, p, PANEL);
+        sums_add_seen(sums, rows - clear, v + clear * w->pitch + d, 1, w->pitch, p + clear * PANEL,
+                      PANEL, limit, clear);
         sums_store(2, sums, at->o + d * PANEL, PANEL);
     }
 }
@@ -127,9 +127,12 @@ LANES_TARGET static void attend_keys(const work *w, const panel *at, const float
         return;
     __m512 largest[2] = {_mm512_loadu_ps(at->largest), _mm512_loadu_ps(at->largest + LANES)};
     __m512 shrink[2];
-    score(w, at, k, first, count, rows, s, largest);
+    int64_t clear = panel_clear_rows(&w->p, at->query, first, count);
+    __m512i limit[2];
+    panel_limits(&w->p, at->query, first, limit);
+    score(w, at, k, rows, clear, limit, s, largest);
     take_scores(at, rows, largest, s, shrink);
-    add_values(w, at, v, rows, s, shrink);
+    add_values(w, at, v, rows, attention_smaller(clear, rows), limit, s, shrink);
 }
 
 LANES_TARGET static void finish(const work *w, int64_t b, int64_t h, const panel *at, float *rows) {

@@ -89,12 +89,14 @@ static int backward_is_for_mma(const attention_call *call) {
 
 extern "C" int dyno_attention_cuda_tiles(const cuda_args *args, cuda_tile *out) {
     attention_call call = describe_forward(args);
-    return attention_forward_mma_tiles(&call, out);
+    int count = attention_forward_hopper_tiles(&call, out);
+    return count + attention_forward_mma_tiles(&call, out + count);
 }
 
 extern "C" int dyno_attention_gradient_cuda_tiles(const cuda_args *args, cuda_tile *out) {
     attention_call call = describe_backward(args);
-    return attention_backward_mma_tiles(&call, out);
+    int count = attention_backward_hopper_tiles(&call, out);
+    return count + attention_backward_mma_tiles(&call, out + count);
 }
 
 extern "C" void dyno_attention_cuda(const cuda_args *args, cudaStream_t stream) {
@@ -105,7 +107,14 @@ extern "C" void dyno_attention_cuda(const cuda_args *args, cudaStream_t stream) 
 
 extern "C" void dyno_attention_gradient_cuda(const cuda_args *args, cudaStream_t stream) {
     attention_call call = describe_backward(args);
-    if (!backward_is_for_mma(&call) && attention_backward_hopper(&call, stream))
+    bool is_once = attention_way == ATTENTION_BEST
+                       ? attention_sums_in_turns((int64_t)call.batch * call.kv_heads, call.queries,
+                                                 call.keys, call.head_dim)
+                       : attention_way == ATTENTION_ONCE;
+    bool is_for_mma = backward_is_for_mma(&call);
+    if (!is_for_mma && is_once && attention_backward_hopper_once(&call, stream))
+        return;
+    if (!is_for_mma && attention_backward_hopper(&call, stream))
         return;
     attention_backward_means(&call, stream);
     attention_backward_mma(&call, stream);

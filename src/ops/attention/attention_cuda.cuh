@@ -4,6 +4,7 @@
 
 #include <stdint.h>
 
+#include "ops/attention/attention_workspace.h"
 #include "runtime/cuda/cuda_call.h"
 
 /* An operand [B, heads, rows, S]; strides in elements, that of the last dimension is 1. */
@@ -16,7 +17,7 @@ typedef struct attention_rows {
 typedef struct attention_call {
     attention_rows q, k, v, o, d_o, d_q, d_k, d_v;
     attention_rows lse; /* f32 [B, H, T]; its `row` is 1 */
-    void *workspace;    /* of the gradient */
+    void *workspace;    /* of the gradient: attention_workspace.h */
     float *mean;        /* its beginning: f32 [B, H, T], D = rowsum(O dO) */
     int type;           /* enum cuda_dtype */
     int batch, heads, kv_heads, group;
@@ -27,14 +28,11 @@ typedef struct attention_call {
     int is_aligned; /* rows of all operands begin at multiples of 16 bytes and end there */
 } attention_call;
 
-/* Rows of a head are counted up to a multiple of this in the gradient's workspace, whose size
- * attention_op.c says. */
-enum { ATTENTION_ROWS_PADDED = 128 };
-
 /* ---- ways to compute it; each enqueues ---- */
 
-/* Which kernels bf16 and f16 go to. ATTENTION_BEST unless a benchmark compares them. */
-enum attention_way { ATTENTION_BEST, ATTENTION_MMA };
+/* Which kernels bf16 and f16 go to. ATTENTION_BEST unless a benchmark compares them: on sm_90
+ * gradients with P computed twice, or once. */
+enum attention_way { ATTENTION_BEST, ATTENTION_MMA, ATTENTION_TWICE, ATTENTION_ONCE };
 extern enum attention_way attention_way;
 
 void attention_forward_mma(const attention_call *call, cudaStream_t stream);
@@ -44,12 +42,15 @@ void attention_backward_fma(const attention_call *call, cudaStream_t stream);
 /* For sm_90; 0: not for this device, head size or layout, and nothing was enqueued. */
 int attention_forward_hopper(const attention_call *call, cudaStream_t stream);
 int attention_backward_hopper(const attention_call *call, cudaStream_t stream);
+int attention_backward_hopper_once(const attention_call *call, cudaStream_t stream);
 /* call->mean from O and dO. */
 void attention_backward_means(const attention_call *call, cudaStream_t stream);
 
 /* The tiles of each, its own choice first; of hopper 0 where it is not for this call. */
 int attention_forward_mma_tiles(const attention_call *call, cuda_tile *out);
 int attention_backward_mma_tiles(const attention_call *call, cuda_tile *out);
+int attention_forward_hopper_tiles(const attention_call *call, cuda_tile *out);
+int attention_backward_hopper_tiles(const attention_call *call, cuda_tile *out);
 
 /* ---- in kernels ---- */
 

@@ -72,21 +72,10 @@ static float *piece_gradient(const work *w, int64_t piece, int64_t b, int64_t h,
 static void mean_rows(void *context, int64_t begin, int64_t end) {
     const work *w = context;
     const tensor *in = w->args->inputs;
-    float o[ATTENTION_MAX_HEAD_DIM], dy[ATTENTION_MAX_HEAD_DIM];
     for (int64_t row = begin; row < end; row++) {
-        int64_t head = row / w->p.queries, i = row % w->p.queries;
-        attention_load_row(&in[ATTENTION_O], head / w->p.heads, head % w->p.heads, i, o);
-        attention_load_row(&in[ATTENTION_DO], head / w->p.heads, head % w->p.heads, i, dy);
-        float part[LANES] = {0}, sum = 0;
-        int64_t d = 0;
-        for (; d + LANES <= w->p.head_dim; d += LANES)
-            for (int lane = 0; lane < LANES; lane++)
-                part[lane] += o[d + lane] * dy[d + lane];
-        for (; d < w->p.head_dim; d++)
-            sum += o[d] * dy[d];
-        for (int lane = 0; lane < LANES; lane++)
-            sum += part[lane];
-        w->mean[row] = sum;
+        int64_t head = row / w->p.queries;
+        w->mean[row] = attention_mean(&in[ATTENTION_O], &in[ATTENTION_DO], head / w->p.heads,
+                                      head % w->p.heads, row % w->p.queries);
     }
 }
 
@@ -146,24 +135,44 @@ LANES_TARGET static void score_gradients(const work *w, const key_tile *t, const
         score_block(w, t, q, panel, j, true, limit, p + j * PAIR, ds + j * PAIR);
 }
 
-/* to[keys][pitch] += x[keys][64] y[64][pitch], over the queries that see a block of keys: those of
- * the second panel see all that the first's see. */
-LANES_TARGET static void add_to_keys(const work *w, const query_pair *q, const float *x,
-                                     const float *y, float *to) {
+/* sums += x y over 8 keys from j on and the pair's queries that see them. Those that see but some
+ * of the keys take part in their rows alone. */
+LANES_INLINE void add_seeing(const work *w, const key_tile *t, const query_pair *q, int vectors,
+                             int64_t j, const float *x, const float *y, attention_sums sums) {
+    int64_t all = q->panels * PANEL, key = t->first + j;
+    int64_t begin = attention_first_query(&w->p, key) - q->first;
+    int64_t full = attention_first_query(&w->p, key + STEP - 1) - q->first;
+    begin = begin < 0 ? 0 : attention_smaller(begin, all);
+    full = full < 0 ? 0 : attention_smaller(full, all);
+    for (int64_t i = begin; i < full; i++) {
+        int64_t seen = attention_visible_keys(&w->p, q->first + i) - key;
+        for (int r = 0; r < STEP; r++) {
+            __mmask16 sees = (__mmask16)(r < seen ? 0xffff : 0);
+            __m512 left = _mm512_set1_ps(x[r * PAIR + i]);
+            for (int v = 0; v < vectors; v++)
+                sums[r][v] = _mm512_mask3_fmadd_ps(
+                    left, _mm512_loadu_ps(y + i * w->pitch + v * LANES), sums[r][v], sees);
+        }
+    }
+    sums_add(vectors, sums, all - full, x + full, PAIR, 1, y + full * w->pitch, w->pitch);
+}
+
+/* to[keys][pitch] += x[keys][64] y[64][pitch] */
+LANES_TARGET static void add_to_keys(const work *w, const key_tile *t, const query_pair *q,
+                                     const float *x, const float *y, float *to) {
     for (int64_t j = 0; j < q->rows[q->panels - 1]; j += STEP) {
-        int64_t from = j < q->rows[0] ? 0 : PANEL, depth = q->panels * PANEL - from;
-        const float *left = x + j * PAIR + from, *right = y + from * w->pitch;
+        const float *left = x + j * PAIR;
         float *row = to + j * w->pitch;
         attention_sums sums;
         int64_t d = 0;
         for (; d + PANEL <= w->pitch; d += PANEL) {
             sums_load(2, sums, row + d, w->pitch);
-            sums_add(2, sums, depth, left, PAIR, 1, right + d, w->pitch);
+            add_seeing(w, t, q, 2, j, left, y + d, sums);
             sums_store(2, sums, row + d, w->pitch);
         }
         if (d < w->pitch) {
             sums_load(1, sums, row + d, w->pitch);
-            sums_add(1, sums, depth, left, PAIR, 1, right + d, w->pitch);
+            add_seeing(w, t, q, 1, j, left, y + d, sums);
             sums_store(1, sums, row + d, w->pitch);
         }
     }
@@ -172,13 +181,20 @@ LANES_TARGET static void add_to_keys(const work *w, const query_pair *q, const f
 LANES_TARGET static void add_to_queries(const work *w, const key_tile *t, const query_pair *q,
                                         int panel, const float *ds) {
     float *dq = piece_gradient(w, t->piece, t->b, q->h, q->first / PANEL + panel);
+    int64_t query = q->first + panel * PANEL, rows = q->rows[panel];
+    int64_t clear = attention_smaller(rows, panel_clear_rows(&w->p, query, t->first, t->count));
+    __m512i limit[2];
+    panel_limits(&w->p, query, t->first, limit);
+    ds += panel * PANEL;
     for (int64_t d = 0; d < w->p.head_dim; d += STEP) {
         attention_sums sums;
         if (t->is_first)
             sums_clear(sums);
         else
             sums_load(2, sums, dq + d * PANEL, PANEL);
-        sums_add(2, sums, q->rows[panel], t->k + d, 1, w->pitch, ds + panel * PANEL, PAIR);
+        sums_add(2, sums, clear, t->k + d, 1, w->pitch, ds, PAIR);
+        sums_add_seen(sums, rows - clear, t->k + clear * w->pitch + d, 1, w->pitch,
+                      ds + clear * PAIR, PAIR, limit, clear);
         sums_store(2, sums, dq + d * PANEL, PANEL);
     }
 }
@@ -217,8 +233,8 @@ LANES_TARGET static void take_queries(const work *w, const key_tile *t, query_pa
         q->rows[i] = panel_rows(&w->p, q->first + i * PANEL, t->first, t->count);
         score_gradients(w, t, q, i, p, ds);
     }
-    add_to_keys(w, q, p, rows[1], t->dv);
-    add_to_keys(w, q, ds, rows[0], t->dk);
+    add_to_keys(w, t, q, p, rows[1], t->dv);
+    add_to_keys(w, t, q, ds, rows[0], t->dk);
     for (int i = 0; i < q->panels; i++)
         if (q->rows[i] > 0)
             add_to_queries(w, t, q, i, ds);

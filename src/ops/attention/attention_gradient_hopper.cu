@@ -326,7 +326,7 @@ __device__ __forceinline__ void consume(const attention_call &call, const row_su
                          0,
                          0};
     for (;; me.items++) {
-        const gradient_item *item = wait_for_item<DIM>(base, me.items);
+        const gradient_item *item = wait_for_item<at>(base, me.items);
         if (item->kind == NO_MORE)
             return;
         if (KINDS == OF_KEYS || (KINDS == OF_BOTH && item->kind == OF_KEYS))
@@ -375,7 +375,7 @@ static __global__ void __launch_bounds__((CONSUMERS + 1) * WARPGROUP, 1)
         if (threadIdx.x == 0)
             produce<DIM>(call, sums, maps, base);
         else if (threadIdx.x == 32)
-            hand_out<DIM>(call, order, sums, base);
+            hand_out<at, false>(call, order, sums, base);
     } else {
         registers_take<240>();
         consume<TYPE, DIM, KINDS>(call, sums, base, group - 1);
@@ -398,6 +398,9 @@ static __global__ void __launch_bounds__(SUM_THREADS)
     int column = (int)threadIdx.x % LANES * 8;
     if (at == 0 && column == 0)
         sums.counter[0] = sums.counter[1] = 0;
+    if (sums.turns && head < call.batch * call.heads && column == 0 &&
+        query % ATTENTION_ROWS_PER_TURN == 0)
+        sums.turns[at / ATTENTION_ROWS_PER_TURN] = 0;
     bool is_there = head < call.batch * call.heads && query < call.queries;
     int b = head / call.heads, h = head % call.heads;
     float sum = 0;
@@ -420,6 +423,35 @@ static __global__ void __launch_bounds__(SUM_THREADS)
     sums.lse[at] = log_sum == -INFINITY ? INFINITY : log_sum * LOG2_E;
     sums.mean[at] = sum;
 #endif
+}
+
+template <int TYPE, int LANES>
+static void launch_sums(const attention_call *call, const row_sums *sums, cudaStream_t stream) {
+    int64_t rows = call->batch * call->heads * sums->pitch, at_once = SUM_THREADS / LANES;
+    dim3 blocks((unsigned)((rows + at_once - 1) / at_once));
+    sum_rows<TYPE, LANES><<<blocks, SUM_THREADS, 0, stream>>>(*call, *sums);
+}
+
+void hopper_sum_rows(const attention_call *call, const row_sums *sums, cudaStream_t stream) {
+    bool is_bf16 = call->type == CUDA_DTYPE_BF16;
+    if (call->head_dim <= 64)
+        is_bf16 ? launch_sums<CUDA_DTYPE_BF16, 8>(call, sums, stream)
+                : launch_sums<CUDA_DTYPE_F16, 8>(call, sums, stream);
+    else
+        is_bf16 ? launch_sums<CUDA_DTYPE_BF16, 16>(call, sums, stream)
+                : launch_sums<CUDA_DTYPE_F16, 16>(call, sums, stream);
+}
+
+row_sums hopper_row_sums(const attention_call *call, int columns) {
+    row_sums sums;
+    sums.pitch = attention_padded_rows(call->queries);
+    int64_t rows = call->batch * call->heads * sums.pitch;
+    sums.mean = (float *)call->workspace;
+    sums.lse = sums.mean + rows;
+    sums.dq = columns ? sums.lse + rows : NULL;
+    sums.turns = columns ? (int *)(sums.dq + rows * columns) : NULL;
+    sums.counter = columns ? sums.turns + rows / ATTENTION_ROWS_PER_TURN : (int *)(sums.lse + rows);
+    return sums;
 }
 
 /* ---- launching ---- */
@@ -465,7 +497,6 @@ template <int TYPE, int DIM, int KINDS> static int is_ready(void) {
 
 template <int TYPE, int DIM>
 static int launch(const attention_call *call, const row_sums *sums, cudaStream_t stream) {
-    constexpr int LANES = DIM <= 64 ? 8 : 16;
     constexpr int FIRST = DIM <= 96 ? OF_BOTH : OF_KEYS, SECOND = DIM <= 96 ? OF_BOTH : OF_QUERIES;
     gradient_maps maps;
     CUtensorMap *q = maps.of_queries, *k = maps.of_keys;
@@ -475,12 +506,7 @@ static int launch(const attention_call *call, const row_sums *sums, cudaStream_t
         !hopper_describe_rows(&k[0], &call->k, call, call->kv_heads, call->keys, STEP) ||
         !hopper_describe_rows(&k[1], &call->v, call, call->kv_heads, call->keys, STEP))
         return 0;
-    cudaLaunchConfig_t config = {};
-    int64_t rows = call->batch * call->heads * sums->pitch, at_once = SUM_THREADS / LANES;
-    config.gridDim = dim3((unsigned)((rows + at_once - 1) / at_once));
-    config.blockDim = dim3(SUM_THREADS);
-    config.stream = stream;
-    cudaLaunchKernelEx(&config, sum_rows<TYPE, LANES>, *call, *sums);
+    hopper_sum_rows(call, sums, stream);
     launch_items<TYPE, DIM, FIRST>(call, *sums, &maps, stream);
     if (FIRST != SECOND)
         launch_items<TYPE, DIM, SECOND>(call, *sums, &maps, stream);
@@ -496,15 +522,20 @@ static int launch_for_head(const attention_call *call, const row_sums *sums, cud
                        : launch<TYPE, 128>(call, sums, stream);
 }
 
+static int takes(const attention_call *call) {
+    return hopper_takes(call) && call->head_dim <= 128 && (uintptr_t)call->workspace % 16 == 0;
+}
+
+int attention_backward_hopper_tiles(const attention_call *call, cuda_tile *out) {
+    out->queries = STEP; /* of dQ: keys and queries the other way round */
+    out->keys = ROWS;
+    return takes(call);
+}
+
 int attention_backward_hopper(const attention_call *call, cudaStream_t stream) {
-    if (!hopper_takes(call) || call->head_dim > 128 || (uintptr_t)call->workspace % 16)
+    if (!takes(call))
         return 0;
-    row_sums sums;
-    sums.pitch = (int64_t)(call->queries + ATTENTION_ROWS_PADDED - 1) / ATTENTION_ROWS_PADDED *
-                 ATTENTION_ROWS_PADDED;
-    sums.lse = (float *)call->workspace;
-    sums.mean = sums.lse + call->batch * call->heads * sums.pitch;
-    sums.counter = (int *)(sums.mean + call->batch * call->heads * sums.pitch);
+    row_sums sums = hopper_row_sums(call, 0);
     return call->type == CUDA_DTYPE_BF16 ? launch_for_head<CUDA_DTYPE_BF16>(call, &sums, stream)
                                          : launch_for_head<CUDA_DTYPE_F16>(call, &sums, stream);
 }

@@ -10,7 +10,7 @@
  * From one tile of queries to the next nothing stops: the first scores of the next are asked for
  * together with the last product of this one, whose rows then leave through the place in shared
  * memory that its queries had. */
-#include "ops/attention/attention_cuda.cuh"
+#include "ops/attention/attention_choices.cuh"
 #include "ops/attention/hopper.cuh"
 #include "ops/attention/hopper_host.cuh"
 #include "ops/attention/hopper_tile.cuh"
@@ -182,7 +182,7 @@ __device__ __forceinline__ void store_results(const attention_call &call, const 
             barrier_wait(barriers + 8 * (at::O_FULL + at_place), (int)(number / PLACES & 1), "O");
             store_tile<64, DIM>(&maps.o, shared + at_place * at::Q_BYTES, item.first + c * 64,
                                 item.head, item.batch);
-            bulk_stores_wait_read();
+            stores_wait_read();
             barrier_arrive(barriers + 8 * (at::Q_EMPTY + at_place));
         }
     }
@@ -346,7 +346,7 @@ __device__ __forceinline__ void consume(const attention_call &call, const work_o
         write_accumulator<TYPE, 64>(o, inverse,
                                     shared + at_place * at::Q_BYTES +
                                         row_in_tile % 64 / 16 * 16 * SLAB_ROW_BYTES);
-        shared_writes_fence();
+        fence_shared_for_copies();
         __syncwarp();
         release(at::O_FULL + at_place);
     };
@@ -508,26 +508,54 @@ static int launch(const attention_call *call, cudaStream_t stream) {
     return 1;
 }
 
-template <int TYPE> static int launch_for_head(const attention_call *call, cudaStream_t stream) {
+template <int TYPE, int DIM, int CONSUMERS, int KEYS, int PLACES>
+static attention_choice choice(void) {
+    attention_choice made = {{CONSUMERS * 64, KEYS}, launch<TYPE, DIM, CONSUMERS, KEYS, PLACES>};
+    return made;
+}
+
+/* One tile, or two in the order of preference. */
+static attention_choices only(attention_choice one) {
+    attention_choices made = {{one}, 1};
+    return made;
+}
+static attention_choices either(bool is_first, attention_choice first, attention_choice second) {
+    attention_choices made = {{is_first ? first : second, is_first ? second : first}, 2};
+    return made;
+}
+
+template <int TYPE> static attention_choices choices_for_head(const attention_call *call) {
     int dim = call->head_dim;
     if (dim <= 64)
-        return call->queries > 1024 ? launch<TYPE, 64, 3, 128, 2>(call, stream)
-                                    : launch<TYPE, 64, 2, 128, 2>(call, stream);
+        return either(call->queries > 1024, choice<TYPE, 64, 3, 128, 2>(),
+                      choice<TYPE, 64, 2, 128, 2>());
     if (dim <= 80)
-        return launch<TYPE, 80, 2, 128, 2>(call, stream);
+        return only(choice<TYPE, 80, 2, 128, 2>());
     if (dim <= 96)
-        return launch<TYPE, 96, 2, 128, 2>(call, stream);
+        return only(choice<TYPE, 96, 2, 128, 2>());
     if (dim <= 128)
-        return call->is_causal ? launch<TYPE, 128, 2, 128, 2>(call, stream)
-                               : launch<TYPE, 128, 2, 176, 1>(call, stream);
+        return either(call->is_causal, choice<TYPE, 128, 2, 128, 2>(),
+                      choice<TYPE, 128, 2, 176, 1>());
     if (dim <= 192)
-        return launch<TYPE, 192, 2, 112, 1>(call, stream);
-    return launch<TYPE, 256, 2, 80, 1>(call, stream);
+        return only(choice<TYPE, 192, 2, 112, 1>());
+    return only(choice<TYPE, 256, 2, 80, 1>());
+}
+
+static attention_choices choices_for(const attention_call *call) {
+    return call->type == CUDA_DTYPE_BF16 ? choices_for_head<CUDA_DTYPE_BF16>(call)
+                                         : choices_for_head<CUDA_DTYPE_F16>(call);
+}
+
+int attention_forward_hopper_tiles(const attention_call *call, cuda_tile *out) {
+    if (!hopper_takes(call))
+        return 0;
+    attention_choices choices = choices_for(call);
+    return list_choices(&choices, out);
 }
 
 int attention_forward_hopper(const attention_call *call, cudaStream_t stream) {
     if (!hopper_takes(call))
         return 0;
-    return call->type == CUDA_DTYPE_BF16 ? launch_for_head<CUDA_DTYPE_BF16>(call, stream)
-                                         : launch_for_head<CUDA_DTYPE_F16>(call, stream);
+    attention_choices choices = choices_for(call);
+    return launch_choice(&choices, call, stream);
 }

@@ -1,6 +1,7 @@
 #include "graph/op.h"
 #include "ops/add/add.h"
 #include "ops/attention/attention.h"
+#include "ops/attention/attention_workspace.h"
 #include "ops/broadcast/broadcast.h"
 #include "ops/cast/cast.h"
 #include "ops/multiply/multiply.h"
@@ -149,11 +150,12 @@ static const char *reject_f32(const kernel_args *args) { return reject_cuda(args
 static size_t gradient_workspace_f32(const kernel_args *args) {
     return (size_t)shape_elements(&args->inputs[ATTENTION_LSE].shape) * sizeof(float);
 }
-/* D and LSE with the queries of a head counted up to a multiple of 128, and a counter. */
 static size_t gradient_workspace(const kernel_args *args) {
     attention_problem p = attention_describe(args);
-    int64_t rows = p.batch * p.heads * ((p.queries + 127) / 128 * 128);
-    return (size_t)rows * 2 * sizeof(float) + 16;
+    bool is_summed =
+        attention_sums_in_turns(p.batch * p.kv_heads, p.queries, p.keys, p.head_dim) != 0;
+    return (size_t)attention_workspace_bytes(p.batch * p.heads, p.queries,
+                                             is_summed ? attention_sum_columns(p.head_dim) : 0);
 }
 
 static const kernel attention_cuda = {.name = "attention_cuda",
@@ -189,8 +191,9 @@ const op op_attention = {
     .gradient = gradient,
     .cost = cost,
     .reference = attention_reference,
-    .kernels = (const kernel *const[]){&attention_avx512, &attention_tiled, &attention_cuda,
-                                       &attention_cuda_f32, NULL}};
+    .kernels =
+        (const kernel *const[]){&attention_bf16_amx, &attention_bf16_dot, &attention_avx512,
+                                &attention_tiled, &attention_cuda, &attention_cuda_f32, NULL}};
 
 const op op_attention_gradient = {
     .name = "attention_gradient",
@@ -201,9 +204,9 @@ const op op_attention_gradient = {
     .infer = infer_gradient,
     .cost = gradient_cost,
     .reference = attention_gradient_reference,
-    .kernels =
-        (const kernel *const[]){&attention_gradient_avx512, &attention_gradient_tiled,
-                                &attention_gradient_cuda, &attention_gradient_cuda_f32, NULL}};
+    .kernels = (const kernel *const[]){
+        &attention_gradient_bf16_amx, &attention_gradient_bf16_dot, &attention_gradient_avx512,
+        &attention_gradient_tiled, &attention_gradient_cuda, &attention_gradient_cuda_f32, NULL}};
 
 value *build_attention_node(graph *g, value *q, value *k, value *v, bool is_causal, double scale) {
     return graph_add_node(

@@ -41,6 +41,41 @@ static inline int64_t attention_tile_keys(int64_t pitch) {
  * holds of them, the largest first. */
 int attention_list_panels(const kernel_args *args, int most_queries, kernel_tile *out);
 
+/* ---- who sees whom ---- */
+
+/* Of a panel that begins with `query`, and a tile of keys that begins with `first`: the lanes'
+ * numbers of visible keys, counted from `first`. */
+LANES_INLINE void panel_limits(const attention_problem *p, int64_t query, int64_t first,
+                               __m512i limit[2]) {
+    int32_t seen[PANEL];
+    for (int i = 0; i < PANEL; i++) {
+        int64_t keys = attention_smaller(attention_visible_keys(p, query + i), p->keys) - first;
+        seen[i] = (int32_t)(keys < 0 ? 0 : attention_smaller(keys, INT32_MAX));
+    }
+    for (int i = 0; i < 2; i++)
+        limit[i] = _mm512_loadu_si512(seen + i * LANES);
+}
+
+LANES_INLINE __mmask16 lanes_that_see(__m512i limit, int64_t key) {
+    return _mm512_cmplt_epi32_mask(_mm512_set1_epi32((int32_t)key), limit);
+}
+
+/* Rows of the tile of `count` keys from `first` that some query of the panel sees, rounded up to
+ * STEP. */
+static inline int64_t panel_rows(const attention_problem *p, int64_t query, int64_t first,
+                                 int64_t count) {
+    int64_t last = attention_smaller(query + PANEL, p->queries) - 1;
+    int64_t seen = attention_smaller(count, attention_visible_keys(p, last) - first);
+    return seen <= 0 ? 0 : attention_round_up(seen, STEP);
+}
+
+/* Rows, from the first, that all queries of the panel see. */
+static inline int64_t panel_clear_rows(const attention_problem *p, int64_t query, int64_t first,
+                                       int64_t count) {
+    int64_t clear = attention_smaller(count, attention_visible_keys(p, query) - first);
+    return clear < 0 ? 0 : clear;
+}
+
 /* ---- products ---- */
 
 typedef __m512 attention_sums[STEP][2];
@@ -73,6 +108,26 @@ LANES_INLINE void sums_add(int vectors, attention_sums sums, int64_t depth, cons
             __m512 left = _mm512_set1_ps(a[r * row + k * deep]);
             for (int i = 0; i < vectors; i++)
                 sums[r][i] = _mm512_fmadd_ps(left, right[i], sums[r][i]);
+        }
+    }
+}
+
+/* The same for rows of b that are keys from `key` on: lanes that do not see one take nothing from
+ * it. A factor of 0 would not do, since a hidden row may hold what is no number. */
+LANES_INLINE void sums_add_seen(attention_sums sums, int64_t depth, const float *a, int64_t row,
+                                int64_t deep, const float *b, int64_t b_pitch,
+                                const __m512i limit[2], int64_t key) {
+    for (int64_t k = 0; k < depth; k++) {
+        __m512 right[2];
+        __mmask16 sees[2];
+        for (int i = 0; i < 2; i++) {
+            right[i] = _mm512_loadu_ps(b + k * b_pitch + i * LANES);
+            sees[i] = lanes_that_see(limit[i], key + k);
+        }
+        for (int r = 0; r < STEP; r++) {
+            __m512 left = _mm512_set1_ps(a[r * row + k * deep]);
+            for (int i = 0; i < 2; i++)
+                sums[r][i] = _mm512_mask3_fmadd_ps(left, right[i], sums[r][i], sees[i]);
         }
     }
 }
@@ -122,40 +177,6 @@ LANES_INLINE void panel_to_tile(const float *from, int64_t width, const float *f
                 _mm512_storeu_ps(to + (half + i) * pitch + d, v[i]);
         }
     }
-}
-
-/* ---- who sees whom ---- */
-
-/* Of a panel that begins with `query`, and a tile of keys that begins with `first`: the lanes'
- * numbers of visible keys, counted from `first`. */
-LANES_INLINE void panel_limits(const attention_problem *p, int64_t query, int64_t first,
-                               __m512i limit[2]) {
-    int32_t seen[PANEL];
-    for (int i = 0; i < PANEL; i++) {
-        int64_t keys = attention_smaller(attention_visible_keys(p, query + i), p->keys) - first;
-        seen[i] = (int32_t)(keys < 0 ? 0 : attention_smaller(keys, TILE_KEYS));
-    }
-    for (int i = 0; i < 2; i++)
-        limit[i] = _mm512_loadu_si512(seen + i * LANES);
-}
-
-LANES_INLINE __mmask16 lanes_that_see(__m512i limit, int64_t key) {
-    return _mm512_cmplt_epi32_mask(_mm512_set1_epi32((int32_t)key), limit);
-}
-
-/* Rows of the tile of `count` keys from `first` that some query of the panel sees, rounded up to
- * STEP. */
-static inline int64_t panel_rows(const attention_problem *p, int64_t query, int64_t first,
-                                 int64_t count) {
-    int64_t last = attention_smaller(query + PANEL, p->queries) - 1;
-    int64_t seen = attention_smaller(count, attention_visible_keys(p, last) - first);
-    return seen <= 0 ? 0 : attention_round_up(seen, STEP);
-}
-
-/* Rows, from the first, that all queries of the panel see. */
-static inline int64_t panel_clear_rows(const attention_problem *p, int64_t query, int64_t first,
-                                       int64_t count) {
-    return attention_smaller(count, attention_visible_keys(p, query) - first);
 }
 
 #endif

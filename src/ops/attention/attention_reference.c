@@ -50,7 +50,7 @@ static void attend(const sizes *s, const double *q, const double *k, const doubl
     double largest = -INFINITY, sum = 0;
     for (int64_t j = 0; j < s->T2; j++) {
         scores[j] = score(s, q, k + j * s->S, i, j);
-        largest = isnan(scores[j]) ? scores[j] : fmax(largest, scores[j]);
+        largest = isnan(scores[j]) || isnan(largest) ? (double)NAN : fmax(largest, scores[j]);
     }
     for (int64_t d = 0; d < s->S; d++)
         o[d] = 0;

@@ -33,6 +33,24 @@ static inline void attention_store_row(const tensor *t, int64_t b, int64_t h, in
         convert_f32_to_low(t->type, width, in, (void *)to);
 }
 
+/* D of one query: dO . O, in an order of sums that depends on the head size alone. */
+static inline float attention_mean(const tensor *o, const tensor *dy, int64_t b, int64_t h,
+                                   int64_t row) {
+    enum { PARTS = 16 };
+    float x[ATTENTION_MAX_HEAD_DIM], y[ATTENTION_MAX_HEAD_DIM], part[PARTS] = {0}, sum = 0;
+    int64_t width = o->shape.dim[3], d = 0;
+    attention_load_row(o, b, h, row, x);
+    attention_load_row(dy, b, h, row, y);
+    for (; d + PARTS <= width; d += PARTS)
+        for (int i = 0; i < PARTS; i++)
+            part[i] += x[d + i] * y[d + i];
+    for (; d < width; d++)
+        sum += x[d] * y[d];
+    for (int i = 0; i < PARTS; i++)
+        sum += part[i];
+    return sum;
+}
+
 /* LSE of a head's first query. */
 static inline float *attention_lse(const tensor *lse, int64_t b, int64_t h) {
     return (float *)lse->data + b * lse->stride[0] + h * lse->stride[1];

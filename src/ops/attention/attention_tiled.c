@@ -84,6 +84,13 @@ static float *log_sum_exp(const tensor *lse, const query_tile *t, int64_t i) {
     return attention_lse(lse, t->b, t->h) + t->first + i;
 }
 
+/* Keys of a tile that query i of another sees. Hidden ones have no part in any sum: 0 times what
+ * they hold need not be 0. */
+static int64_t seen_keys(const work *w, const query_tile *t, int64_t i, int64_t first,
+                         int64_t count) {
+    return smaller(count, attention_visible_keys(&w->p, t->first + i) - first);
+}
+
 /* Takes one query's scores of a key tile, of which it sees `seen`, into its running sums. On
  * return `scores` are the weights of the tile's values. */
 static void take_scores(float scale, int64_t seen, int64_t width, float *scores, float *largest,
@@ -135,7 +142,7 @@ static void attend(const work *w, const query_tile *t) {
         multiply_keys(t->count, width, count, (const float(*)[WIDTH])q, (const float(*)[KEYS])k,
                       scores);
         for (int64_t i = 0; i < t->count; i++) {
-            int64_t seen = smaller(count, attention_visible_keys(p, t->first + i) - first);
+            int64_t seen = seen_keys(w, t, i, first, count);
             if (seen <= 0)
                 continue;
             take_scores(p->scale, seen, width, scores[i], &largest[i], &sum[i], o[i]);
@@ -207,7 +214,7 @@ static void load_query_rows(const work *w, const query_tile *t, query_rows *r) {
     }
 }
 
-/* P and scale * dS of a tile; 0 where the query does not see the key. */
+/* P and scale * dS of a tile; 0 for a query that sees no key of all. */
 static void score_gradients(const work *w, const query_tile *t, const query_rows *r, int64_t first,
                             int64_t count, const float (*k)[KEYS], const float (*v)[KEYS],
                             float (*p)[KEYS], float (*ds)[KEYS]) {
@@ -216,15 +223,16 @@ static void score_gradients(const work *w, const query_tile *t, const query_rows
     multiply_keys(t->count, width, count, r->q, k, p);
     multiply_keys(t->count, width, count, r->dy, v, ds);
     for (int64_t i = 0; i < t->count; i++) {
-        int64_t seen = smaller(count, attention_visible_keys(&w->p, t->first + i) - first);
-        if (seen < 0 || r->lse[i] == -INFINITY)
-            seen = 0;
+        int64_t seen = seen_keys(w, t, i, first, count);
+        if (r->lse[i] == -INFINITY) {
+            for (int64_t j = 0; j < seen; j++)
+                p[i][j] = ds[i][j] = 0;
+            continue;
+        }
         for (int64_t j = 0; j < seen; j++)
             p[i][j] = exp_f32(p[i][j] * scale - r->lse[i]);
         for (int64_t j = 0; j < seen; j++)
             ds[i][j] = scale * p[i][j] * (ds[i][j] - r->mean[i]);
-        for (int64_t j = seen; j < count; j++)
-            p[i][j] = ds[i][j] = 0;
     }
 }
 
@@ -244,7 +252,7 @@ static void differentiate_queries(const work *w, const query_tile *t) {
         score_gradients(w, t, &r, first, count, (const float(*)[KEYS])k, (const float(*)[KEYS])v, p,
                         ds);
         for (int64_t i = 0; i < t->count; i++)
-            for (int64_t j = 0; j < count; j++)
+            for (int64_t j = 0; j < seen_keys(w, t, i, first, count); j++)
                 add_scaled(width, ds[i][j], k_rows[j], dq[i]);
     }
     for (int64_t i = 0; i < t->count; i++)
@@ -266,8 +274,8 @@ static void differentiate_keys(const work *w, int64_t b, int64_t kv, int64_t fir
             load_query_rows(w, &t, &r);
             score_gradients(w, &t, &r, first, count, (const float(*)[KEYS])k,
                             (const float(*)[KEYS])v, p, ds);
-            for (int64_t j = 0; j < count; j++)
-                for (int64_t i = 0; i < t.count; i++) {
+            for (int64_t i = 0; i < t.count; i++)
+                for (int64_t j = 0; j < seen_keys(w, &t, i, first, count); j++) {
                     add_scaled(width, p[i][j], r.dy[i], dv[j]);
                     add_scaled(width, ds[i][j], r.q[i], dk[j]);
                 }

@@ -128,6 +128,40 @@ __device__ __forceinline__ void copy_bytes(uint32_t to, const void *from, int by
                  : "memory");
 }
 
+/* ---- copies to memory, by the thread that asks ---- */
+
+/* What this thread wrote to shared memory, or knows of others, is seen by copies and products that
+ * come after. */
+__device__ __forceinline__ void fence_for_copies(void) {
+    asm volatile("fence.proxy.async;" ::: "memory");
+}
+__device__ __forceinline__ void fence_shared_for_copies(void) {
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+/* So many bytes of f32 numbers, a multiple of 16 as both addresses are; stored or added to what is
+ * there. */
+__device__ __forceinline__ void store_bytes(float *to, uint32_t from, int bytes) {
+    asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to), "r"(from),
+                 "r"(bytes)
+                 : "memory");
+}
+__device__ __forceinline__ void add_bytes(float *to, uint32_t from, int bytes) {
+    asm volatile(
+        "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;" ::"l"(to),
+        "r"(from), "r"(bytes)
+        : "memory");
+}
+__device__ __forceinline__ void stores_commit(void) {
+    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+/* Until all that was asked for has been read from shared memory, or has arrived. */
+__device__ __forceinline__ void stores_wait_read(void) {
+    asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+}
+__device__ __forceinline__ void stores_wait(void) {
+    asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+}
+
 /* One slab the other way: from shared memory, where every writing thread has fenced its writes and
  * they were awaited; what lies beyond the rows or columns there are is not written. */
 __device__ __forceinline__ void store_slab(const CUtensorMap *map, uint32_t from, int column,
@@ -144,23 +178,13 @@ __device__ __forceinline__ void store_tile(const CUtensorMap *map, uint32_t from
 #pragma unroll
     for (int i = 0; i < slabs_of(COLUMNS); i++)
         store_slab(map, from + i * ROWS * SLAB_ROW_BYTES, i * SLAB_COLUMNS, row, head, batch);
-    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
-}
-/* Until shared memory has been read by all this thread's stores. */
-__device__ __forceinline__ void bulk_stores_wait_read(void) {
-    asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
-}
-/* Before the copy engine or a product reads what this thread wrote to shared memory. */
-__device__ __forceinline__ void shared_writes_fence(void) {
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    stores_commit();
 }
 
-/* Four 8x8 matrices of 16-bit numbers: register i is of matrix i, as an accumulator has it; lane
- * 8 i + r says where row r of matrix i goes. */
-__device__ __forceinline__ void store_matrices(uint32_t to, uint32_t a, uint32_t b, uint32_t c,
-                                               uint32_t d) {
-    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to),
-                 "r"(a), "r"(b), "r"(c), "r"(d)
+/* The reverse of ldmatrix_x4. */
+__device__ __forceinline__ void stmatrix_x4(uint32_t row, const uint32_t *r) {
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(row),
+                 "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3])
                  : "memory");
 }
 
@@ -338,6 +362,16 @@ ask_registers_by_columns(float (&d)[COUNT], const uint32_t (&a)[DEPTH / 4], uint
 #pragma unroll
     for (int k = 0; k < DEPTH / 16; k++)
         product_of_registers<TYPE, 1, 1>(d, a + 4 * k, b + (uint32_t)(k * (2048 >> 4)));
+}
+
+/* d[64][N] = a^T b, summed over DEPTH rows of both tiles; of a one slab. */
+template <int TYPE, int DEPTH, int COUNT>
+__device__ __forceinline__ void ask_columns_by_columns(float (&d)[COUNT], uint64_t a, uint64_t b) {
+    product_of_tiles<TYPE, 1, 1, 0>(d, a, b);
+#pragma unroll
+    for (int k = 1; k < DEPTH / 16; k++)
+        product_of_tiles<TYPE, 1, 1, 1>(d, a + (uint32_t)(k * (2048 >> 4)),
+                                        b + (uint32_t)(k * (2048 >> 4)));
 }
 
 #endif

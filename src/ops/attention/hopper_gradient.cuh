@@ -21,11 +21,18 @@ typedef struct gradient_order {
 /* What the first kernel makes for the second. Rows of a head are `pitch` apart, a multiple of the
  * largest tile. */
 typedef struct row_sums {
-    float *lse;    /* to base 2; infinity for rows that see nothing or are not there */
     float *mean;   /* D = rowsum(O dO) */
+    float *lse;    /* to base 2; infinity for rows that see nothing or are not there */
+    float *dq;     /* sums in turns, or NULL: as the accumulators of hopper_once.cuh have them */
+    int *turns;    /* of each step of queries, the key tile that adds to it next */
     int *counter;  /* [2]: items taken beyond the first of each block, in two launches */
-    int64_t pitch; /* of both */
+    int64_t pitch; /* of all */
 } row_sums;
+
+/* Places in the workspace; columns: of dQ, or 0. */
+row_sums hopper_row_sums(const attention_call *call, int columns);
+/* Enqueues the first kernel. */
+void hopper_sum_rows(const attention_call *call, const row_sums *sums, cudaStream_t stream);
 
 typedef struct gradient_maps {
     CUtensorMap of_queries[2], of_keys[2]; /* Q and dO, K and V */
@@ -33,6 +40,7 @@ typedef struct gradient_maps {
 
 template <int DIM> struct gradient_storage {
     enum {
+        QUERY_STEP = STEP, /* queries that go by at a time */
         /* Small heads' own tiles are free again as soon as their rows are in registers; where they
          * are not, and contexts are short, the next item's must be on their way before. */
         BUFFERS = DIM == 80 || DIM == 96 ? 2 : 1,
@@ -70,6 +78,7 @@ typedef struct gradient_item {
     int other_head;  /* of the other side, the first */
 } gradient_item;
 
+template <int QUERY_STEP>
 __device__ __forceinline__ gradient_item find_item(const attention_call &call,
                                                    const gradient_order &order, int at) {
     int per_head = order.key_tiles + call.group * order.query_tiles;
@@ -97,8 +106,8 @@ __device__ __forceinline__ gradient_item find_item(const attention_call &call,
         item.head = head % call.kv_heads;
         item.other_head = item.head * call.group;
         item.first = rank * ROWS;
-        item.begin = first_query(call, item.first) / STEP;
-        item.steps = ((call.queries + STEP - 1) / STEP - item.begin) * call.group;
+        item.begin = first_query(call, item.first) / QUERY_STEP;
+        item.steps = ((call.queries + QUERY_STEP - 1) / QUERY_STEP - item.begin) * call.group;
     } else {
         head += begin * call.group;
         item.batch = head / call.heads;
@@ -112,16 +121,16 @@ __device__ __forceinline__ gradient_item find_item(const attention_call &call,
     return item;
 }
 
-/* One thread takes items and tells the block. */
-template <int DIM>
+/* One thread takes items, the first of them too where TAKES_FIRST, and tells the block. */
+template <typename at, bool TAKES_FIRST>
 __device__ __forceinline__ void hand_out(const attention_call &call, const gradient_order &order,
                                          const row_sums &sums, unsigned char *base) {
-    typedef gradient_storage<DIM> at;
     uint32_t barriers = shared_address(base) + at::BARRIERS_AT;
     ring_place place = {0, 1}; /* empty at first: nothing to wait for */
-    for (int number = (int)blockIdx.x;;) {
+    int given = TAKES_FIRST ? 0 : (int)gridDim.x;
+    for (int number = TAKES_FIRST ? atomicAdd(sums.counter, 1) : (int)blockIdx.x;;) {
         bool is_last = number >= order.items;
-        gradient_item item = find_item(call, order, is_last ? 0 : number);
+        gradient_item item = find_item<at::QUERY_STEP>(call, order, is_last ? 0 : number);
         item.kind = is_last ? (int)NO_MORE : item.kind;
         barrier_wait(barriers + 8 * (at::ITEM_EMPTY + place.stage), place.phase,
                      "a place for an item");
@@ -130,15 +139,14 @@ __device__ __forceinline__ void hand_out(const attention_call &call, const gradi
         step_ring<ITEM_PLACES>(&place);
         if (is_last)
             return;
-        number = (int)gridDim.x + atomicAdd(sums.counter, 1);
+        number = given + atomicAdd(sums.counter, 1);
     }
 }
 
 /* The item after so many, once it is there; it stays until all who read it have left it. */
-template <int DIM>
+template <typename at>
 __device__ __forceinline__ const gradient_item *wait_for_item(const unsigned char *base,
                                                               int items) {
-    typedef gradient_storage<DIM> at;
     uint32_t barriers = shared_address(base) + at::BARRIERS_AT;
     int place = items % ITEM_PLACES;
     barrier_wait(barriers + 8 * (at::ITEM_FULL + place), items / ITEM_PLACES & 1, "an item");
@@ -167,7 +175,7 @@ __device__ __forceinline__ void produce(const attention_call &call, const row_su
     /* So many are behind us; places are empty at first, and nothing is to be waited for. */
     int items = 0, tiles = 0, steps = 0;
     for (;; items++) {
-        gradient_item item = *wait_for_item<DIM>(base, items);
+        gradient_item item = *wait_for_item<at>(base, items);
         barrier_arrive(barriers + 8 * (at::ITEM_EMPTY + items % ITEM_PLACES));
         if (item.kind == NO_MORE)
             return;

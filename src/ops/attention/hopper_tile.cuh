@@ -84,10 +84,10 @@ __device__ __forceinline__ void write_accumulator(const float (&o)[COUNT], const
 #pragma unroll
     for (int block = 0; block < COUNT / 4; block += 2) {
         const float *d = o + 4 * block;
-        store_matrices(
-            row + block / 8 * ROWS * SLAB_ROW_BYTES + (piece ^ block % 8 * 16),
+        uint32_t packed[4] = {
             pack<TYPE>(d[0] * by[0], d[1] * by[0]), pack<TYPE>(d[2] * by[1], d[3] * by[1]),
-            pack<TYPE>(d[4] * by[0], d[5] * by[0]), pack<TYPE>(d[6] * by[1], d[7] * by[1]));
+            pack<TYPE>(d[4] * by[0], d[5] * by[0]), pack<TYPE>(d[6] * by[1], d[7] * by[1])};
+        stmatrix_x4(row + block / 8 * ROWS * SLAB_ROW_BYTES + (piece ^ block % 8 * 16), packed);
     }
 }
 

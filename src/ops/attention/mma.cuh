@@ -86,6 +86,12 @@ template <int TYPE> __device__ __forceinline__ float unpack(uint16_t bits) {
     return number;
 }
 
+template <int TYPE> __device__ __forceinline__ float2 unpack_both(uint32_t both) {
+    if (TYPE == CUDA_DTYPE_BF16)
+        return make_float2(__uint_as_float(both << 16), __uint_as_float(both & 0xffff0000u));
+    return make_float2(unpack<TYPE>((uint16_t)both), unpack<TYPE>((uint16_t)(both >> 16)));
+}
+
 /* Over the four lanes that hold a row of C. */
 __device__ __forceinline__ float row_max(float x) {
     x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 1));

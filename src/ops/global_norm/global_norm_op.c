@@ -115,18 +115,9 @@ static size_t workspace_bytes_cuda(const kernel_args *args) {
     return (size_t)blocks * sizeof(double);
 }
 
-static const char *reject_cuda(const kernel_args *args) {
-    for (int i = 0; i < args->input_count; i++)
-        if (!tensor_is_contiguous(&args->inputs[i]))
-            return "inputs must be dense";
-        else if (args->inputs[i].type == DTYPE_F64)
-            return "inputs must be f32, bf16 or f16";
-    return NULL;
-}
-
 static const kernel global_norm_cuda = {.name = "global_norm_cuda",
                                         .backend = BACKEND_CUDA,
-                                        .reject = reject_cuda,
+                                        .reject = reject,
                                         .workspace_bytes = workspace_bytes_cuda};
 
 const op op_global_norm = {.name = "global_norm",

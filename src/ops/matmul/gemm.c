@@ -2,10 +2,10 @@
  *
  * The smaller operand is packed whole into the workspace, once, by all threads: it is the shared
  * one. Then the result is cut into tiles. A task makes one tile: it walks K in panels, packs its
- * own lines of the larger operand for the panel onto its stack, and multiplies each strip of them,
- * which stays in L1, with the shared strips, which stream from L2. So a large matrix of weights is
- * read once and never written to memory again. Sums between panels are kept on the stack in blocks,
- * in f32 whatever the result's type; the last panel's block goes to C.
+ * own lines of the larger operand for the panel onto its stack, and multiplies each strip of them
+ * with the shared strips: one stays in L1 while those of the other operand stream from L2. So a
+ * large matrix of weights is read once and never written to memory again. Sums between panels are
+ * kept on the stack in blocks, in f32 whatever the result's type; the last panel's block goes to C.
  *
  * How K is cut depends on K alone, so tiles may be cut to suit the number of threads: no sum
  * crosses tiles. */
@@ -146,6 +146,7 @@ static void run_tile(const blocking *b, tile at, unsigned char *own_packed, floa
         shared->lines - at.shared < shared->tile ? shared->lines - at.shared : shared->tile;
     int64_t own_strips = count_of(own_count, own->width);
     int64_t shared_strips = count_of(shared_count, shared->width);
+    bool keeps_own = !e->keeps_columns || b->shares_a;
     gemm_pack *pack = b->shares_a ? e->pack_b : e->pack_a;
     gemm_target c = {.data = (char *)p->c + offsets_of(b, at.batch).c * dtype_bytes(p->c_type),
                      .type = p->c_type,
@@ -162,21 +163,22 @@ static void run_tile(const blocking *b, tile at, unsigned char *own_packed, floa
         int64_t own_bytes = own->width * depth * e->element_bytes;
         int64_t shared_bytes = shared->width * depth * e->element_bytes;
         const unsigned char *panel = packed_at(b, at.batch, k, at.shared / shared->width);
-        for (int64_t i = 0; i < own_strips; i++)
-            for (int64_t j = 0; j < shared_strips; j++) {
-                const void *mine = own_packed + i * own_bytes, *theirs = panel + j * shared_bytes;
-                const void *left = b->shares_a ? theirs : mine;
-                const void *right = b->shares_a ? mine : theirs;
-                int64_t own_at = at.own + i * own->width;
-                int64_t shared_at = at.shared + j * shared->width;
-                float *block = sums ? sums + (i * shared_strips + j) * e->rows * e->columns : NULL;
-                const float *start = k ? block : NULL;
-                if (is_last)
-                    write_block(b, &c, b->shares_a ? shared_at : own_at,
-                                b->shares_a ? own_at : shared_at, depth, left, right, start);
-                else
-                    e->multiply(depth, left, right, start, e->columns, block, e->columns);
-            }
+        for (int64_t n = 0; n < own_strips * shared_strips; n++) {
+            int64_t i = keeps_own ? n / shared_strips : n % own_strips;
+            int64_t j = keeps_own ? n % shared_strips : n / own_strips;
+            const void *mine = own_packed + i * own_bytes, *theirs = panel + j * shared_bytes;
+            const void *left = b->shares_a ? theirs : mine;
+            const void *right = b->shares_a ? mine : theirs;
+            int64_t own_at = at.own + i * own->width;
+            int64_t shared_at = at.shared + j * shared->width;
+            float *block = sums ? sums + n * e->rows * e->columns : NULL;
+            const float *start = k ? block : NULL;
+            if (is_last)
+                write_block(b, &c, b->shares_a ? shared_at : own_at,
+                            b->shares_a ? own_at : shared_at, depth, left, right, start);
+            else
+                e->multiply(depth, left, right, start, e->columns, block, e->columns);
+        }
     }
 }
 

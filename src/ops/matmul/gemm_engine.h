@@ -36,6 +36,8 @@ typedef struct gemm_engine {
     int own_lines;      /* a task's tile at most: lines it packs itself, */
     int shared_lines;   /* and lines packed once for all tasks; their panel should fit in L2 */
     int packing_weight; /* packing an element costs as much as so many multiplications */
+    /* Which strip stays in L1 while others pass: that of B', or the one the task packed. */
+    bool keeps_columns;
     gemm_pack *pack_a, *pack_b;
     /* sum[rows][columns] = (start or 0) + a * b, over a padded depth. */
     void (*multiply)(int64_t depth, const void *a, const void *b, const float *start,

@@ -23,7 +23,6 @@ void dyno_matmul_cublas(const cuda_args *args, cudaStream_t stream) {
     matmul_strided s;
     if (!matmul_describe_strided((const kernel_args *)args, &s))
         return; /* reject() refuses these */
-    bool has_addend = args->input_count == 3;
     cuda_product p = {.m = s.m,
                       .n = s.n,
                       .k = s.k,
@@ -33,9 +32,7 @@ void dyno_matmul_cublas(const cuda_args *args, cudaStream_t stream) {
                       .b = matrix(&args->inputs[1], &s, 1),
                       .c = matrix(&args->outputs[0], &s, 2),
                       .alpha = (float)cuda_real_or(args, "alpha", 1),
-                      .beta = has_addend ? 1 : 0,
                       .tf32 = cuda_integer_or(args, "tf32", 0) != 0,
-                      .addend = has_addend ? args->inputs[2].data : NULL,
                       .workspace = args->workspace,
                       .workspace_bytes = args->workspace ? CUDA_PRODUCT_WORKSPACE : 0};
     cuda_product_run(&p, stream);

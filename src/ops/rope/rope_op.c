@@ -89,18 +89,30 @@ static void rotate_row(int64_t half, const float *x, const float *c, const float
     }
 }
 
-/* A row in a low type: rotated in f32 and rounded once, in pieces that fit the stack. */
-static void rotate_low_row(dtype type, int64_t half, const uint16_t *x, const float *c,
-                           const float *s, float sign, uint16_t *y) {
+/* The same in bf16: rotated in f32 and rounded once. */
+static void rotate_bf16_row(int64_t half, const uint16_t *x, const float *c, const float *s,
+                            float sign, uint16_t *y) {
+#pragma omp simd
+    for (int64_t j = 0; j < half; j++) {
+        float sine = sign * s[j], a = float_from_bits((uint32_t)x[j] << 16);
+        float b = float_from_bits((uint32_t)x[j + half] << 16);
+        y[j] = bf16_from_f32(a * c[j] - b * sine);
+        y[j + half] = bf16_from_f32(b * c[j] + a * sine);
+    }
+}
+
+/* A row in f16, in pieces that fit the stack. */
+static void rotate_f16_row(int64_t half, const uint16_t *x, const float *c, const float *s,
+                           float sign, uint16_t *y) {
     enum { PIECE = 256 };
     float wide[2 * PIECE], rotated[2 * PIECE];
     for (int64_t start = 0; start < half; start += PIECE) {
         int64_t n = half - start < PIECE ? half - start : PIECE;
-        convert_low_to_f32(type, n, x + start, wide);
-        convert_low_to_f32(type, n, x + half + start, wide + n);
+        convert_low_to_f32(DTYPE_F16, n, x + start, wide);
+        convert_low_to_f32(DTYPE_F16, n, x + half + start, wide + n);
         rotate_row(n, wide, c + start, s + start, sign, rotated);
-        convert_f32_to_low(type, n, rotated, y + start);
-        convert_f32_to_low(type, n, rotated + n, y + half + start);
+        convert_f32_to_low(DTYPE_F16, n, rotated, y + start);
+        convert_f32_to_low(DTYPE_F16, n, rotated + n, y + half + start);
     }
 }
 
@@ -136,8 +148,9 @@ static void run_rows(void *context, int64_t begin, int64_t end) {
             rotate_row(o.half, (const float *)(const void *)from, cosine + table, sine + table,
                        sign, (float *)(void *)to);
         } else {
-            rotate_low_row(x->type, o.half, (const uint16_t *)(const void *)from, cosine + table,
-                           sine + table, sign, (uint16_t *)(void *)to);
+            (x->type == DTYPE_BF16 ? rotate_bf16_row : rotate_f16_row)(
+                o.half, (const uint16_t *)(const void *)from, cosine + table, sine + table, sign,
+                (uint16_t *)(void *)to);
         }
         from += x->stride[inner] * bytes;
         to += y->stride[inner] * bytes;

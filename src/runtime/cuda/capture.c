@@ -12,6 +12,7 @@
 #include "base/memory.h"
 #include "plan/hazards.h"
 #include "runtime/cuda/cuda_status.h"
+#include "runtime/cuda/graph_clears.h"
 #include "runtime/cuda/observe.h"
 #include "runtime/cuda/program.h"
 
@@ -128,9 +129,9 @@ static dyno_status enqueue_all(capture *c) {
     for (int i = 0; i < p->launch_count; i++) {
         cudaStream_t stream = stream_of(c, p->launches[i].stream);
         RETURN_IF_FAILED(wait_for_edges(c, i, &next_edge));
-        cuda_observe_captured(i);
+        cuda_observe_captured(c->r, i);
         program_enqueue(c->r, i, &c->args[i], stream);
-        cuda_observe_captured(-1);
+        cuda_observe_captured(c->r, -1);
         if (c->is_done[i])
             RETURN_IF_FAILED(
                 cuda_status(cudaEventRecord(c->is_done[i], stream), "recording an event"));
@@ -220,6 +221,8 @@ dyno_status cuda_program_capture(program *r, const kernel_args *args, const int 
     /* A library may do at its first use what a capture forbids. It has been used now. */
     if (status != DYNO_OK && !graph)
         status = record_graph(&c, &graph);
+    if (status == DYNO_OK)
+        status = cuda_graph_replace_clears(graph);
     if (status == DYNO_OK)
         status = instantiate(r, graph);
     if (graph)

@@ -243,29 +243,38 @@ static const outside_call *find_call(uint32_t correlation) {
                    by_correlation);
 }
 
-/* Records that are of no step (products being tuned, writes) are left out. */
+/* The records of one call. Returns whether they are of a replay of what is observed. */
+static bool add_replay(const raw_record *records, int count, int step, activity *out) {
+    bool is_known = false;
+    for (int i = 0; i < count && !is_known; i++)
+        is_known = records[i].node && launch_of_node(records[i].node) != ACTIVITY_NOBODY;
+    for (int i = 0; i < count && is_known; i++)
+        activity_add(out, (activity_record){.step = step,
+                                            .launch = launch_of_node(records[i].node),
+                                            .begin_ns = records[i].begin_ns,
+                                            .end_ns = records[i].end_ns});
+    return is_known;
+}
+
+/* Records that are of no step (products being tuned, writes, other programs) are left out. */
 static void put_together(activity *out) {
-    uint32_t replay = 0;
-    int replays = 0;
+    int replays = 0, end;
     qsort(session.nodes, (size_t)session.node_count, sizeof *session.nodes, by_node);
     qsort(session.calls, (size_t)session.call_count, sizeof *session.calls, by_correlation);
     qsort(session.records, (size_t)session.record_count, sizeof *session.records, by_call);
-    for (int i = 0; i < session.record_count; i++) {
-        const raw_record *r = &session.records[i];
-        activity_record record = {.begin_ns = r->begin_ns, .end_ns = r->end_ns};
-        const outside_call *call = r->node ? NULL : find_call(r->correlation);
-        if (r->node) {
-            replays += replays == 0 || r->correlation != replay;
-            replay = r->correlation;
-            record.step = replays - 1;
-            record.launch = launch_of_node(r->node);
-        } else if (call) {
-            record.step = (int)(call->id >> 32);
-            record.launch = (int)(call->id & UINT32_MAX);
-        } else {
-            continue;
-        }
-        activity_add(out, record);
+    for (int begin = 0; begin < session.record_count; begin = end) {
+        const raw_record *first = &session.records[begin];
+        for (end = begin + 1; end < session.record_count; end++)
+            if (session.records[end].correlation != first->correlation)
+                break;
+        const outside_call *call = find_call(first->correlation);
+        if (!call)
+            replays += add_replay(first, end - begin, replays, out);
+        for (int i = begin; call && i < end; i++)
+            activity_add(out, (activity_record){.step = (int)(call->id >> 32),
+                                                .launch = (int)(call->id & UINT32_MAX),
+                                                .begin_ns = session.records[i].begin_ns,
+                                                .end_ns = session.records[i].end_ns});
     }
     out->dropped = session.dropped;
 }
@@ -290,18 +299,28 @@ dyno_status cuda_observe_end(program *r, activity *out) {
 
 /* ---- what the program tells ---- */
 
-void cuda_observe_captured(int launch) { session.captured = launch; }
+void cuda_observe_captured(const program *r, int launch) {
+    session.captured = session.observed == r ? launch : NO_LAUNCH;
+}
 
-void cuda_observe_launch_begin(int launch) {
-    if (!session.observed)
+void cuda_observe_captured_like(cudaGraphNode_t node) {
+    uint64_t id = session.observed ? node_id(node) : 0;
+    session.captured = NO_LAUNCH;
+    for (int i = 0; id && i < session.node_count; i++)
+        if (session.nodes[i].id == id)
+            session.captured = session.nodes[i].launch;
+}
+
+void cuda_observe_launch_begin(const program *r, int launch) {
+    if (session.observed != r)
         return;
     session.step += launch == 0;
     (void)session.cupti->external_push(CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM0,
                                        (uint64_t)session.step << 32 | (uint64_t)launch);
 }
 
-void cuda_observe_launch_end(void) {
+void cuda_observe_launch_end(const program *r) {
     uint64_t last;
-    if (session.observed)
+    if (session.observed == r)
         (void)session.cupti->external_pop(CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM0, &last);
 }

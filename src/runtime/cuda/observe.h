@@ -4,6 +4,8 @@
 #ifndef RUNTIME_CUDA_OBSERVE_H
 #define RUNTIME_CUDA_OBSERVE_H
 
+#include <cuda_runtime.h>
+
 #include "profile/activity.h"
 #include "runtime/device.h"
 
@@ -12,9 +14,11 @@ NODISCARD dyno_status cuda_observe_begin(program *r);
 NODISCARD dyno_status cuda_observe_end(program *r, activity *out);
 
 /* While a step is captured: what is put into the graph now is of this launch; -1: of none. */
-void cuda_observe_captured(int launch);
+void cuda_observe_captured(const program *r, int launch);
+/* The same: what is put into the graph now is of the launch that `node` is of. */
+void cuda_observe_captured_like(cudaGraphNode_t node);
 /* Around a launch that runs by itself. Launch 0 begins a step. */
-void cuda_observe_launch_begin(int launch);
-void cuda_observe_launch_end(void);
+void cuda_observe_launch_begin(const program *r, int launch);
+void cuda_observe_launch_end(const program *r);
 
 #endif

@@ -156,8 +156,7 @@ static bool describe_problem(const cuda_product *p, product_batches *batches, pr
                              .n = p->n,
                              .k = p->k,
                              .outer_batches = p->outer_batches,
-                             .inner_batches = p->inner_batches,
-                             .addend = p->addend};
+                             .inner_batches = p->inner_batches};
     for (int i = 0; i < PRODUCT_MATRICES; i++) {
         asked.matrix[i].data = matrix[i]->data;
         asked.matrix[i].element_bytes = product_element_bytes(matrix[i]->type);
@@ -185,9 +184,9 @@ cublasStatus_t product_multiply(const products *p, const product_plan *chosen,
                                 const cublasLtMatmulAlgo_t *algorithm, float alpha, float beta,
                                 const product_operands *o, cudaStream_t stream) {
     return p->library->multiply(p->handle, chosen->operation, &alpha, o->b, chosen->first, o->a,
-                                chosen->second, &beta, o->addend ? o->addend : o->c, chosen->result,
-                                o->c, chosen->result, algorithm, o->workspace,
-                                (size_t)chosen->key.workspace_bytes, stream);
+                                chosen->second, &beta, o->c, chosen->result, o->c, chosen->result,
+                                algorithm, o->workspace, (size_t)chosen->key.workspace_bytes,
+                                stream);
 }
 
 dyno_status products_prepare(cuda_device *d) {
@@ -199,8 +198,8 @@ dyno_status products_prepare(cuda_device *d) {
     return status;
 }
 
-static const void *advance(const void *data, int64_t elements, int type) {
-    return data ? (const char *)data + elements * product_element_bytes(type) : NULL;
+static void *advance(void *data, int64_t elements, int type) {
+    return (char *)data + elements * product_element_bytes(type);
 }
 
 static cublasStatus_t multiply_all(const products *made, const product_plan *chosen,
@@ -208,11 +207,9 @@ static cublasStatus_t multiply_all(const products *made, const product_plan *cho
                                    cudaStream_t stream) {
     cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
     for (int64_t i = 0; i < b->loops && status == CUBLAS_STATUS_SUCCESS; i++) {
-        int64_t c_offset = i * b->step[PRODUCT_C];
         product_operands o = {.a = advance(p->a.data, i * b->step[PRODUCT_A], p->a.type),
                               .b = advance(p->b.data, i * b->step[PRODUCT_B], p->b.type),
-                              .addend = advance(p->addend, c_offset, p->c.type),
-                              .c = (char *)p->c.data + c_offset * product_element_bytes(p->c.type),
+                              .c = advance(p->c.data, i * b->step[PRODUCT_C], p->c.type),
                               .workspace = p->workspace};
         status = product_multiply(made, chosen, &chosen->algorithm, p->alpha, p->beta, &o, stream);
     }

@@ -29,8 +29,7 @@ typedef struct cuda_product {
     int64_t outer_batches, inner_batches; /* 1 for none */
     cuda_matrix a, b, c;                  /* A and B of one type; C of it or f32 */
     float alpha, beta;
-    int tf32;           /* f32 operands may be rounded to tf32 */
-    const void *addend; /* what beta multiplies, lying as C does; NULL: C itself */
+    int tf32; /* f32 operands may be rounded to tf32 */
     void *workspace;
     size_t workspace_bytes;
 } cuda_product;

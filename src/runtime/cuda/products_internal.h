@@ -41,7 +41,7 @@ struct products {
 
 /* Where the operands of one strided batch are. */
 typedef struct product_operands {
-    const void *a, *b, *addend;
+    const void *a, *b;
     void *c, *workspace;
 } product_operands;
 

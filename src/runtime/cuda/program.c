@@ -229,9 +229,9 @@ void program_rehearse(program *r, const kernel_args *args) {
 
 void cuda_program_launch(program *r, int index, const kernel_args *args) {
     cuda_device *d = cuda_device_use(&r->device->base);
-    cuda_observe_launch_begin(index);
+    cuda_observe_launch_begin(r, index);
     program_enqueue(r, index, args, d->stream);
-    cuda_observe_launch_end();
+    cuda_observe_launch_end(r);
 }
 
 void cuda_program_replay(program *r) {

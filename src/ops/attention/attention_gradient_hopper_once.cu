@@ -1,0 +1,398 @@
+/* attention_gradient_hopper_once.cu - attention's gradients on sm_90a for long contexts, bf16 and
+ * f16, head sizes around 64 and 128: P is computed once, which takes five products a tile.
+ *
+ * An item is 128 keys, going over the queries that see them; two consumers have 64 keys each.
+ * Scores are computed transposed, so that P^T and dS^T are in registers the way dV += P^T dO and
+ * dK += dS^T Q want their left operand. dS also goes through shared memory, for dQ = dS K sums over
+ * the keys of both consumers; each computes half of it. What a key tile gives to dQ is added in
+ * memory (hopper_once.cuh), and a last kernel makes dQ of the sums.
+ *
+ * A consumer asks for products in this order, and computes what is below while those above it are
+ * under way:
+ *   S of the next step, dK and dQ of the last one    P of this step
+ *   dV                                               dQ of the last step to shared memory
+ *   dP, S of the next step                           dS
+ * To have registers for S of the next step, P is kept as its 16-bit numbers only, and dS computed
+ * from those. */
+#include <limits.h>
+#include <stdlib.h>
+
+#include "ops/attention/hopper_host.cuh"
+#include "ops/attention/hopper_once.cuh"
+
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+
+/* A consumer's view of the block. */
+typedef struct once_state {
+    unsigned char *base;
+    uint32_t barriers;
+    int number, thread; /* consumer, and its thread */
+    int items, steps;   /* so many are behind us */
+    ring_place q;       /* of this step */
+} once_state;
+
+/* Barriers of the hardware. */
+enum { DS_WRITTEN = 1, DS_READ = 2 /* by consumer 0; then by consumer 1 */ };
+
+__device__ __forceinline__ void leave(const once_state *me, int barrier) {
+    if (me->thread % 32 == 0)
+        barrier_arrive(me->barriers + 8 * barrier);
+}
+
+/* dQ's accumulator to shared memory, where nobody reads that place any more. */
+template <int DIM> __device__ __forceinline__ void pass_on(once_state *me, const float (&dq)[32]) {
+    typedef once_storage<DIM> at;
+    int stage = me->steps % at::DQ_STAGES;
+    barrier_wait(me->barriers + 8 * (at::DQ_EMPTY + stage), ~(me->steps / at::DQ_STAGES) & 1,
+                 "a free place for dQ");
+    float4 *to =
+        (float4 *)(me->base + at::DQ_AT + stage * at::DQ_BYTES + me->number * (at::DQ_BYTES / 2)) +
+        me->thread;
+#pragma unroll
+    for (int i = 0; i < 8; i++)
+        to[i * WARPGROUP] = make_float4(dq[4 * i], dq[4 * i + 1], dq[4 * i + 2], dq[4 * i + 3]);
+    fence_shared_for_copies();
+    __syncwarp();
+    leave(me, at::DQ_FULL + stage);
+    me->steps++;
+}
+
+/* A consumer's rows of dS^T to shared memory. */
+template <int DIM, int COUNT>
+__device__ __forceinline__ void store_ds(const once_state *me, const uint32_t (&ds)[COUNT]) {
+    typedef once_storage<DIM> at;
+    int lane = me->thread % 32, row = me->number * 64 + me->thread / 32 * 16 + lane % 16;
+    uint32_t to = shared_address(me->base) + at::DS_AT + row * SLAB_ROW_BYTES;
+#pragma unroll
+    for (int i = 0; i < COUNT / 4; i++) { /* 16 queries */
+        int piece = i % 4 * 2 + lane / 16;
+        stmatrix_x4(to + i / 4 * ROWS * SLAB_ROW_BYTES + (piece ^ row % 8) * 16, ds + 4 * i);
+    }
+    fence_shared_for_copies();
+}
+
+/* Scores of keys that queries do not see, of a step that begins with `query`. */
+template <int COUNT>
+__device__ __forceinline__ void hide(float (&s)[COUNT], const attention_call &call, int key,
+                                     int query) {
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+        int seen_from = call.is_causal            ? key + 8 * r + call.queries - call.keys
+                        : key + 8 * r < call.keys ? 0
+                                                  : INT_MAX;
+#pragma unroll
+        for (int i = 2 * r; i < COUNT; i += 4)
+#pragma unroll
+            for (int j = 0; j < 2; j++)
+                if (query + i / 4 * 8 + j < seen_from)
+                    s[i + j] = -INFINITY;
+    }
+}
+
+template <int TYPE, int DIM>
+__device__ __forceinline__ void differentiate(const attention_call &call, const gradient_item *item,
+                                              once_state *me) {
+    typedef once_storage<DIM> at;
+    constexpr int QUERIES = at::QUERY_STEP, OWN = 64 * SLAB_ROW_BYTES, SLAB = ROWS * SLAB_ROW_BYTES;
+    uint32_t shared = shared_address(me->base);
+    uint64_t k_rows = tile_descriptor(shared + at::K_AT + me->number * OWN, 16);
+    uint64_t v_rows = tile_descriptor(shared + at::V_AT + me->number * OWN, 16);
+    uint64_t q_rows = tile_descriptor(shared + at::Q_AT, 16);
+    uint64_t do_rows = tile_descriptor(shared + at::DO_AT, 16);
+    uint64_t q_columns = tile_descriptor(shared + at::Q_AT, QUERIES * SLAB_ROW_BYTES);
+    uint64_t do_columns = tile_descriptor(shared + at::DO_AT, QUERIES * SLAB_ROW_BYTES);
+    /* This consumer's half of dQ: its slab of dS's queries, or of K's columns. */
+    uint64_t ds_columns =
+        tile_descriptor(shared + at::DS_AT + (QUERIES == 128 ? me->number * SLAB : 0), SLAB);
+    uint64_t k_columns =
+        tile_descriptor(shared + at::K_AT + (QUERIES == 128 ? 0 : me->number * SLAB), SLAB);
+    float factor = call.scale * LOG2_E;
+    int column = me->thread % 4 * 2, first = item->first + me->number * 64;
+    int key = first + me->thread / 32 * 16 + me->thread % 32 / 4;
+    /* From this query on, all keys of this consumer are seen. */
+    int all = call.is_causal            ? first + 63 + call.queries - call.keys
+              : first + 64 <= call.keys ? 0
+                                        : INT_MAX;
+    float dk[DIM / 2], dv[DIM / 2], s[QUERIES / 2], dp[QUERIES / 2], dq[32];
+    uint32_t p[QUERIES / 4], ds[QUERIES / 4];
+
+    auto ask_scores = [&]() {
+        barrier_wait(me->barriers + 8 * (at::Q_FULL + me->q.stage), me->q.phase, "Q of a step");
+        products_begin();
+        ask_rows_by_rows<TYPE, DIM, ROWS, QUERIES>(
+            s, k_rows, q_rows + (uint32_t)(me->q.stage * (at::STEP_BYTES >> 4)));
+        products_commit();
+    };
+    /* dP, P from S and dV. */
+    auto begin_step = [&](int query) {
+        const float *lse = (const float *)(me->base + at::LSE_AT) + me->q.stage * QUERIES + column;
+        int stage = me->steps % at::DO_STAGES;
+        uint32_t along = (uint32_t)(stage * (at::STEP_BYTES >> 4));
+        barrier_wait(me->barriers + 8 * (at::DO_FULL + stage), me->steps / at::DO_STAGES & 1,
+                     "dO of a step");
+        products_begin();
+        ask_rows_by_rows<TYPE, DIM, ROWS, QUERIES>(dp, v_rows, do_rows + along);
+        products_commit();
+        products_wait<1>(); /* S */
+        hold(s);
+        if (query < all)
+            hide(s, call, key, query + column);
+#pragma unroll
+        for (int i = 0; i < QUERIES / 2; i += 4) {
+            float2 sum = *(const float2 *)(lse + 2 * i);
+            s[i] = exp2_fast(s[i] * factor - sum.x);
+            s[i + 1] = exp2_fast(s[i + 1] * factor - sum.y);
+            s[i + 2] = exp2_fast(s[i + 2] * factor - sum.x);
+            s[i + 3] = exp2_fast(s[i + 3] * factor - sum.y);
+        }
+        pack_all<TYPE>(p, s);
+        products_begin();
+        ask_registers_by_columns<TYPE, QUERIES>(dv, p, do_columns + along);
+        products_commit();
+        products_wait<1>(); /* dP */
+        hold(dp);
+    };
+    /* dS from P and dP, dK and dQ. */
+    auto end_step = [&]() {
+        const float *mean =
+            (const float *)(me->base + at::MEAN_AT) + me->q.stage * QUERIES + column;
+#pragma unroll
+        for (int i = 0; i < QUERIES / 2; i += 4) {
+            float2 sum = *(const float2 *)(mean + 2 * i);
+            float2 upper = unpack_both<TYPE>(p[i / 2]), lower = unpack_both<TYPE>(p[i / 2 + 1]);
+            ds[i / 2] = pack<TYPE>(upper.x * (dp[i] - sum.x), upper.y * (dp[i + 1] - sum.y));
+            ds[i / 2 + 1] =
+                pack<TYPE>(lower.x * (dp[i + 2] - sum.x), lower.y * (dp[i + 3] - sum.y));
+        }
+        named_barrier_sync(DS_READ + 1 - me->number, CONSUMERS * WARPGROUP);
+        store_ds<DIM>(me, ds);
+        products_begin();
+        ask_registers_by_columns<TYPE, QUERIES>(
+            dk, ds, q_columns + (uint32_t)(me->q.stage * (at::STEP_BYTES >> 4)));
+        products_commit();
+        products_wait<1>(); /* dV: what it took is room for S */
+        named_barrier_sync(DS_WRITTEN, CONSUMERS * WARPGROUP);
+        products_begin();
+        ask_columns_by_columns<TYPE, ROWS>(dq, ds_columns, k_columns);
+        products_commit();
+    };
+    /* All of the step is done but S of the next. */
+    auto leave_step = [&](int stage) {
+        named_barrier_arrive(DS_READ + me->number, CONSUMERS * WARPGROUP);
+        leave(me, at::Q_EMPTY + stage);
+        leave(me, at::DO_EMPTY + me->steps % at::DO_STAGES);
+        pass_on<DIM>(me, dq);
+    };
+
+#pragma unroll
+    for (int i = 0; i < DIM / 2; i++)
+        dk[i] = dv[i] = 0;
+    hold(dk); /* here, not between products that are under way */
+    hold(dv);
+    int query = item->begin * QUERIES;
+    barrier_wait(me->barriers + 8 * at::K_FULL, me->items & 1, "K");
+    ask_scores();
+    barrier_wait(me->barriers + 8 * at::V_FULL, me->items & 1, "V");
+    begin_step(query);
+    for (int step = item->steps; step > 1; step--) {
+        end_step();
+        int stage = me->q.stage;
+        step_ring<at::Q_STAGES>(&me->q);
+        ask_scores();
+        query += QUERIES;
+        if (query >= call.queries) /* the next head that shares these keys */
+            query = item->begin * QUERIES;
+        products_wait<1>(); /* all but S */
+        hold(dq);
+        leave_step(stage);
+        begin_step(query);
+    }
+    leave(me, at::V_EMPTY);
+    end_step();
+    products_wait<0>();
+    hold(dq);
+    hold(dk);
+    hold(dv);
+    leave(me, at::K_EMPTY);
+    leave_step(me->q.stage);
+    step_ring<at::Q_STAGES>(&me->q);
+    float scale[2] = {call.scale, call.scale}, one[2] = {1, 1};
+    store_accumulator<TYPE>(dv, one, rows_of<uint16_t>(call.d_v, item->batch, item->head),
+                            call.d_v.row, key, call.keys, call.head_dim);
+    store_accumulator<TYPE>(dk, scale, rows_of<uint16_t>(call.d_k, item->batch, item->head),
+                            call.d_k.row, key, call.keys, call.head_dim);
+}
+
+template <int TYPE, int DIM>
+__device__ __forceinline__ void consume_once(const attention_call &call, unsigned char *base,
+                                             int consumer) {
+    typedef once_storage<DIM> at;
+    once_state me = {
+        base,  shared_address(base) + at::BARRIERS_AT, consumer, (int)threadIdx.x % WARPGROUP, 0, 0,
+        {0, 0}};
+    named_barrier_arrive(DS_READ + consumer, CONSUMERS * WARPGROUP);
+    for (;; me.items++) {
+        const gradient_item *item = wait_for_item<at>(base, me.items);
+        if (item->kind == NO_MORE)
+            return;
+        differentiate<TYPE, DIM>(call, item, &me);
+        __syncwarp();
+        leave(&me, at::ITEM_EMPTY + me.items % ITEM_PLACES);
+    }
+}
+
+#endif
+
+template <int TYPE, int DIM>
+static __global__ void __launch_bounds__((CONSUMERS + 1) * WARPGROUP, 1)
+    backward_once(const __grid_constant__ attention_call call,
+                  const __grid_constant__ gradient_order order,
+                  const __grid_constant__ row_sums sums,
+                  const __grid_constant__ gradient_maps maps) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+    typedef once_storage<DIM> at;
+    extern __shared__ unsigned char storage[];
+    unsigned char *base = storage + (0u - shared_address(storage)) % 1024;
+    if (threadIdx.x == 0) {
+        for (int i = 0; i < 2; i++) {
+            prefetch_map(&maps.of_queries[i]);
+            prefetch_map(&maps.of_keys[i]);
+        }
+        init_barriers<DIM>(shared_address(base) + at::BARRIERS_AT);
+    }
+    __syncthreads();
+    wait_for_kernel_before();
+    let_next_kernel_begin(); /* as soon as blocks leave */
+    /* The same in all lanes, and known to be: kept in a uniform register. */
+    int group = __shfl_sync(0xffffffffu, (int)(threadIdx.x / WARPGROUP), 0);
+    if (group == 0) {
+        registers_give_back<24>();
+        if (threadIdx.x == 0)
+            copy_tiles<DIM>(call, sums, maps, base);
+        else if (threadIdx.x == 32)
+            hand_out<at, true>(call, order, sums, base);
+        else if (threadIdx.x == 64 || threadIdx.x == 96)
+            add_in_turns<DIM>(call, sums, base, threadIdx.x == 96);
+    } else {
+        registers_take<240>();
+        consume_once<TYPE, DIM>(call, base, group - 1);
+    }
+#endif
+}
+
+/* ---- dQ from its sums ---- */
+
+/* A block for each step of queries. */
+template <int TYPE, int DIM>
+static __global__ void __launch_bounds__(CONSUMERS *WARPGROUP)
+    round_sums(const __grid_constant__ attention_call call, const __grid_constant__ row_sums sums) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+    constexpr int QUERIES = once_storage<DIM>::QUERY_STEP;
+    wait_for_kernel_before();
+    int64_t row = (int64_t)blockIdx.x * QUERIES;
+    int head = (int)(row / sums.pitch), query = (int)(row % sums.pitch);
+    int half = (int)threadIdx.x / WARPGROUP, thread = (int)threadIdx.x % WARPGROUP;
+    bool is_seen = query >= first_query(call, 0) / QUERIES * QUERIES; /* else nobody added */
+    const float4 *from =
+        (const float4 *)(sums.dq + row * DIM) + half * (QUERIES * DIM / 8) + thread;
+    float dq[32], scale[2] = {call.scale, call.scale};
+#pragma unroll
+    for (int i = 0; i < 8; i++) {
+        float4 x = is_seen ? __ldcs(from + i * WARPGROUP) : make_float4(0, 0, 0, 0);
+        dq[4 * i] = x.x;
+        dq[4 * i + 1] = x.y;
+        dq[4 * i + 2] = x.z;
+        dq[4 * i + 3] = x.w;
+    }
+    int column = QUERIES == 128 ? 0 : half * 64;
+    query += thread / 32 * 16 + thread % 32 / 4 + (QUERIES == 128 ? half * 64 : 0);
+    store_accumulator<TYPE>(
+        dq, scale, rows_of<uint16_t>(call.d_q, head / call.heads, head % call.heads) + column,
+        call.d_q.row, query, call.queries, call.head_dim - column);
+#endif
+}
+
+/* ---- launching ---- */
+
+template <typename... PARAMETERS>
+static void launch_early(void (*kernel)(PARAMETERS...), int64_t blocks, int threads, int shared,
+                         cudaStream_t stream, PARAMETERS... parameters) {
+    cudaLaunchAttribute early = {};
+    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    early.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t config = {};
+    config.gridDim = dim3((unsigned)blocks);
+    config.blockDim = dim3((unsigned)threads);
+    config.dynamicSmemBytes = (size_t)shared;
+    config.stream = stream;
+    config.attrs = &early;
+    config.numAttrs = 1;
+    cudaLaunchKernelEx(&config, kernel, parameters...);
+}
+
+/* Key tiles of a head that run at the same time read and add to the same queries one shortly after
+ * the other, so that these come from the L2 cache; but they wait for one another at first. */
+static gradient_order order_items(const attention_call *call, int blocks) {
+    enum { TILES_AT_ONCE = 4 };
+    gradient_order order = {};
+    order.key_tiles = (call->keys + ROWS - 1) / ROWS;
+    order.kv_heads = call->batch * call->kv_heads;
+    order.items = order.kv_heads * order.key_tiles;
+    int64_t bytes = (int64_t)call->queries * call->group * call->head_dim * 8; /* Q, dO, dQ */
+#ifdef ATTENTION_TUNE
+    if (getenv("BUNDLE")) {
+        order.bundle = atoi(getenv("BUNDLE"));
+        order.bundle = order.bundle < order.kv_heads ? order.bundle : order.kv_heads;
+        return order;
+    }
+#endif
+    int fit = hopper_heads_at_once(bytes, order.kv_heads), few = blocks / TILES_AT_ONCE + 1;
+    int most = fit > few ? fit : few, bundles = (order.kv_heads + most - 1) / most;
+    order.bundle = (order.kv_heads + bundles - 1) / bundles;
+    return order;
+}
+
+template <int TYPE, int DIM> static int is_ready(void) {
+    static int answer; /* 1 yes, -1 no */
+    auto kernel = backward_once<TYPE, DIM>;
+    if (!answer)
+        answer = is_compiled(kernel) &&
+                         cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                              once_storage<DIM>::ASKED) == cudaSuccess
+                     ? 1
+                     : -1;
+    return answer > 0;
+}
+
+template <int TYPE, int DIM> static int launch(const attention_call *call, cudaStream_t stream) {
+    typedef once_storage<DIM> at;
+    gradient_maps maps;
+    CUtensorMap *q = maps.of_queries, *k = maps.of_keys;
+    if (!is_ready<TYPE, DIM>() ||
+        !hopper_describe_rows(&q[0], &call->q, call, call->heads, call->queries, at::QUERY_STEP) ||
+        !hopper_describe_rows(&q[1], &call->d_o, call, call->heads, call->queries,
+                              at::QUERY_STEP) ||
+        !hopper_describe_rows(&k[0], &call->k, call, call->kv_heads, call->keys, ROWS) ||
+        !hopper_describe_rows(&k[1], &call->v, call, call->kv_heads, call->keys, ROWS))
+        return 0;
+    row_sums sums = hopper_row_sums(call, DIM);
+    int blocks = hopper_multiprocessors();
+    gradient_order order = order_items(call, blocks);
+    hopper_sum_rows(call, &sums, stream);
+    launch_early(backward_once<TYPE, DIM>, order.items < blocks ? order.items : blocks,
+                 (CONSUMERS + 1) * WARPGROUP, at::ASKED, stream, *call, order, sums, maps);
+    launch_early(round_sums<TYPE, DIM>, call->batch * call->heads * sums.pitch / at::QUERY_STEP,
+                 CONSUMERS * WARPGROUP, 0, stream, *call, sums);
+    return 1;
+}
+
+int attention_backward_hopper_once(const attention_call *call, cudaStream_t stream) {
+    int dim = attention_sum_columns(call->head_dim);
+    if (!dim || !hopper_takes(call) || (uintptr_t)call->workspace % 16)
+        return 0;
+    if (call->type == CUDA_DTYPE_BF16)
+        return dim == 64 ? launch<CUDA_DTYPE_BF16, 64>(call, stream)
+                         : launch<CUDA_DTYPE_BF16, 128>(call, stream);
+    return dim == 64 ? launch<CUDA_DTYPE_F16, 64>(call, stream)
+                     : launch<CUDA_DTYPE_F16, 128>(call, stream);
+}

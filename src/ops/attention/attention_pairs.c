@@ -1,0 +1,421 @@
+/* attention_pairs.c - the algorithm of attention_tiled.c for bf16, in products of pairs.
+ *
+ * First all keys and values are packed, once, into the workspace: K as it lies and V transposed, a
+ * tile of keys at a time. Then up to four panels of 32 queries go over the tiles together:
+ *   S^T = K Q^T                 P^T = 2^(c S^T - c largest), c = scale log2(e)
+ *   O^T = O^T shrink + V^T P^T
+ * A panel and a tile go through this in three stages, each beside two other encounters'.
+ * P is rounded to bf16 for the second product and not for the sum of a row, as others do.
+ *
+ * Workspace, for each key/value head and tile: K [keys][depth], V^T [depth][keys], whether V has
+ * infinities or NaNs. */
+#include "ops/attention/attention_pairs.h"
+
+#include <math.h>
+
+#include "base/threads.h"
+#include "ops/scalar_math.h"
+
+const char *attention_reject_pairs(const kernel_args *args, gemm_method method) {
+    if (args->inputs[ATTENTION_Q].type != DTYPE_BF16)
+        return "takes bf16";
+    gemm_problem like = {.m = 1,
+                         .n = 1,
+                         .k = 1,
+                         .a = {.type = DTYPE_BF16},
+                         .b = {.type = DTYPE_BF16},
+                         .c_type = DTYPE_F32};
+    const char *why = gemm_reject(method, &like);
+    if (!why)
+        why = gemm_pass_over(method);
+    if (!why && !(attribute_real(args->attributes, "scale") > 0))
+        why = "the scale must be above 0";
+    return why ? why : attention_reject_layout(args);
+}
+
+#if defined(__x86_64__)
+
+int pairs_list_tiles(const kernel_args *args, int most_queries, kernel_tile *out) {
+    enum { MOST = 4 };
+    int64_t depth = attention_round_up(args->inputs[ATTENTION_Q].shape.dim[3], PAIRS_DEPTH);
+    int most_keys = (int)attention_smaller(TILE_KEYS, TILE_FLOATS / depth);
+    int queries[MOST], keys[MOST], query_count = 0, key_count = 0;
+    for (int q = most_queries; q >= PANEL && query_count < MOST; q = q / 2 / PANEL * PANEL)
+        queries[query_count++] = q;
+    for (int k = most_keys / PAIRS_LINES * PAIRS_LINES; k >= PAIRS_LINES && key_count < MOST;
+         k = k / 2 / PAIRS_LINES * PAIRS_LINES)
+        keys[key_count++] = k;
+    return attention_list_tiles(queries, query_count, keys, key_count, out);
+}
+
+kernel_tile pairs_tile(const kernel_args *args, int most_queries) {
+    kernel_tile tile = kernel_tile_asked(args->attributes), own[KERNEL_MOST_TILES];
+    if (!kernel_tile_is_open(tile))
+        return tile;
+    pairs_list_tiles(args, most_queries, own);
+    return own[0];
+}
+
+enum { STAGES = 3, MOST_PANELS = 4 }; /* of queries that go together; half as many of large heads */
+
+typedef struct work {
+    const kernel_args *args;
+    const gemm_engine *engine;
+    attention_problem p;
+    int64_t depth; /* the head size, rounded up */
+    int64_t tile_keys, tiles, panels, query_tiles;
+    uint16_t *keys, *values;
+    unsigned char *is_wild;
+} work;
+
+static int64_t tile_count(const work *w) { return w->p.batch * w->p.kv_heads * w->tiles; }
+
+static int most_queries(const kernel_args *args) {
+    int64_t head_dim = args->inputs[ATTENTION_Q].shape.dim[3];
+    return (head_dim > 128 ? MOST_PANELS / 2 : MOST_PANELS) * PANEL;
+}
+
+static int list_tiles(const kernel_args *args, kernel_tile *out) {
+    return pairs_list_tiles(args, most_queries(args), out);
+}
+
+static work describe(const kernel_args *args, const gemm_engine *engine) {
+    work w = {.args = args, .engine = engine, .p = attention_describe(args)};
+    w.depth = attention_round_up(w.p.head_dim, PAIRS_DEPTH);
+    kernel_tile tile = pairs_tile(args, most_queries(args));
+    w.tile_keys = tile.keys;
+    w.tiles = (w.p.keys + w.tile_keys - 1) / w.tile_keys;
+    w.panels = tile.queries / PANEL;
+    w.query_tiles = (w.p.queries + w.panels * PANEL - 1) / (w.panels * PANEL);
+    if (args->workspace) {
+        int64_t packed = tile_count(&w) * w.tile_keys * w.depth;
+        w.keys = pairs_aligned(args->workspace);
+        w.values = w.keys + packed;
+        w.is_wild = (unsigned char *)(w.values + packed);
+    }
+    return w;
+}
+
+static size_t workspace_bytes(const kernel_args *args) {
+    work w = describe(args, NULL);
+    size_t packed = (size_t)(tile_count(&w) * w.tile_keys * w.depth) * sizeof *w.keys;
+    return PAIRS_ALIGNMENT + 2 * packed + (size_t)tile_count(&w);
+}
+
+static void pack_tiles(void *context, int64_t begin, int64_t end) {
+    const work *w = context;
+    const tensor *k = &w->args->inputs[ATTENTION_K], *v = &w->args->inputs[ATTENTION_V];
+    for (int64_t tile = begin; tile < end; tile++) {
+        int64_t head = tile / w->tiles, first = tile % w->tiles * w->tile_keys;
+        int64_t b = head / w->p.kv_heads, kv = head % w->p.kv_heads;
+        int64_t count = attention_smaller(w->tile_keys, w->p.keys - first);
+        gemm_lines keys = pairs_rows(k, b, kv, first), values = pairs_columns(v, b, kv, first);
+        int64_t at = tile * w->tile_keys * w->depth;
+        gemm_pack_pairs_a(&keys, count, w->p.head_dim, w->keys + at);
+        gemm_pack_pairs_a(&values, w->p.head_dim, count, w->values + at);
+        w->is_wild[tile] = pairs_are_wild(v, b, kv, first, count);
+    }
+}
+
+/* A panel's queries and what is known of them so far. */
+typedef struct panel {
+    const uint16_t *q; /* B' [depth][32] */
+    float *o;          /* [depth][32], columns as pairs_query says */
+    float *largest, *sum;
+    int64_t query;
+} panel;
+
+/* A panel and a tile of keys. */
+typedef struct encounter {
+    const panel *at;
+    int64_t b, kv, first, count;
+    int64_t rows;  /* that some query sees, in whole strips; 0: there is no encounter */
+    int64_t clear; /* that all see, from the first */
+    const uint16_t *k, *v;
+    bool is_wild;
+    float *s;    /* scores [rows][32] */
+    uint16_t *p; /* P, a strip of B' */
+    _Alignas(64) float reference[PANEL], shrink[PANEL];
+} encounter;
+
+/* ---- first stage: scores ---- */
+
+static void score_strip(const work *w, const encounter *e, int64_t j) {
+    w->engine->multiply(w->depth, e->k + j * w->depth, e->at->q, NULL, 0, e->s + j * PANEL, PANEL);
+}
+
+/* ---- second stage: P ---- */
+
+LANES_INLINE void hide_scores(const work *w, const encounter *e) {
+    __m512i limit[2];
+    panel_limits(&w->p, e->at->query, e->first, limit);
+    for (int64_t j = e->clear; j < e->rows; j++)
+        for (int i = 0; i < 2; i++)
+            _mm512_mask_storeu_ps(e->s + j * PANEL + i * LANES,
+                                  (__mmask16)~lanes_that_see(limit[i], j),
+                                  _mm512_set1_ps(-INFINITY));
+}
+
+LANES_INLINE void join_largest(const encounter *e, __m512 largest[2]) {
+    __m512 top[4][2];
+    for (int r = 0; r < 4; r++)
+        for (int i = 0; i < 2; i++)
+            top[r][i] = _mm512_loadu_ps(e->at->largest + i * LANES);
+    for (int64_t j = 0; j < e->rows; j += 4)
+        for (int r = 0; r < 4; r++)
+            for (int i = 0; i < 2; i++)
+                top[r][i] =
+                    _mm512_max_ps(top[r][i], _mm512_loadu_ps(e->s + (j + r) * PANEL + i * LANES));
+    for (int i = 0; i < 2; i++)
+        largest[i] =
+            _mm512_max_ps(_mm512_max_ps(top[0][i], top[1][i]), _mm512_max_ps(top[2][i], top[3][i]));
+}
+
+/* The largest scores so far, and how sums so far shrink. */
+LANES_TARGET static void begin_weights(const work *w, encounter *e) {
+    const __m512 factor = _mm512_set1_ps(w->p.scale * LOG2_E);
+    __m512 largest[2];
+    if (e->clear < e->rows)
+        hide_scores(w, e);
+    join_largest(e, largest);
+    for (int i = 0; i < 2; i++) {
+        /* While all scores are -infinity, any finite reference keeps them out of the sums. */
+        __mmask16 is_none = _mm512_cmp_ps_mask(largest[i], _mm512_set1_ps(-INFINITY), _CMP_EQ_OQ);
+        __m512 reference =
+            _mm512_mul_ps(factor, _mm512_mask_mov_ps(largest[i], is_none, _mm512_setzero_ps()));
+        __m512 before = _mm512_loadu_ps(e->at->largest + i * LANES);
+        __m512 shrink = exp2_lanes(_mm512_fmsub_ps(before, factor, reference));
+        /* Exactly 1 where nothing changes, which the product's rounding may miss. */
+        __mmask16 is_same = _mm512_cmp_ps_mask(before, largest[i], _CMP_EQ_OQ);
+        shrink = _mm512_mask_mov_ps(shrink, is_same & (__mmask16)~is_none, _mm512_set1_ps(1));
+        float *sum = e->at->sum + i * LANES;
+        _mm512_storeu_ps(sum, _mm512_mul_ps(_mm512_loadu_ps(sum), shrink));
+        _mm512_storeu_ps(e->at->largest + i * LANES, largest[i]);
+        _mm512_store_ps(e->reference + i * LANES, reference);
+        _mm512_store_ps(e->shrink + i * LANES, shrink);
+    }
+}
+
+PAIRS_TARGET static void weigh_strip(const work *w, const encounter *e, int64_t j) {
+    const __m512 factor = _mm512_set1_ps(w->p.scale * LOG2_E);
+    const __m512 reference[2] = {_mm512_load_ps(e->reference),
+                                 _mm512_load_ps(e->reference + LANES)};
+    const float *s = e->s + j * PANEL;
+    uint16_t *to = e->p + pairs_b_at(0, j);
+    __m512 total[2][2];
+    for (int i = 0; i < 2; i++)
+        total[0][i] = total[1][i] = _mm512_setzero_ps();
+    for (int pair = 0; pair < PAIRS_HALF; pair++, s += 2 * PANEL, to += PAIRS_DEPTH) {
+        pairs_of_rows x;
+        for (int odd = 0; odd < 2; odd++) {
+            __m512 weight[2];
+            for (int i = 0; i < 2; i++) {
+                weight[i] = _mm512_loadu_ps(s + odd * PANEL + i * LANES);
+                weight[i] = exp2_lanes_rough(_mm512_fmsub_ps(weight[i], factor, reference[i]));
+                total[odd][i] = _mm512_add_ps(total[odd][i], weight[i]);
+            }
+            x.row[odd] = pairs_round(weight[0], weight[1]);
+        }
+        pairs_interleave(&x);
+        _mm512_store_si512((void *)to, x.half[0]);
+        _mm512_store_si512((void *)(to + PAIRS_TILE), x.half[1]);
+    }
+    for (int i = 0; i < 2; i++) {
+        float *sum = e->at->sum + i * LANES;
+        _mm512_storeu_ps(
+            sum, _mm512_add_ps(_mm512_loadu_ps(sum), _mm512_add_ps(total[0][i], total[1][i])));
+    }
+}
+
+/* ---- third stage: O ---- */
+
+LANES_TARGET static void shrink_values(const work *w, const encounter *e) {
+    const __m512 one = _mm512_set1_ps(1);
+    __m512 shrink[2] = {_mm512_load_ps(e->shrink), _mm512_load_ps(e->shrink + LANES)}, factor[2];
+    if (!(_mm512_cmp_ps_mask(shrink[0], one, _CMP_NEQ_UQ) |
+          _mm512_cmp_ps_mask(shrink[1], one, _CMP_NEQ_UQ)))
+        return;
+    int32_t query[PANEL];
+    for (int c = 0; c < PANEL; c++)
+        query[c] = (int32_t)pairs_query(c);
+    for (int i = 0; i < 2; i++)
+        factor[i] =
+            _mm512_permutex2var_ps(shrink[0], _mm512_loadu_si512(query + i * LANES), shrink[1]);
+    for (int64_t d = 0; d < w->p.head_dim; d++)
+        for (int i = 0; i < 2; i++) {
+            float *x = e->at->o + d * PANEL + i * LANES;
+            _mm512_storeu_ps(x, _mm512_mul_ps(factor[i], _mm512_loadu_ps(x)));
+        }
+}
+
+/* What products would do, without the hidden values: one of them is no number. */
+static void add_visible_values(const work *w, const encounter *e) {
+    float v[ATTENTION_MAX_HEAD_DIM];
+    for (int64_t j = 0; j < e->count; j++) {
+        attention_load_row(&w->args->inputs[ATTENTION_V], e->b, e->kv, e->first + j, v);
+        for (int64_t c = 0; c < PANEL; c++) {
+            int64_t query = e->at->query + pairs_query(c);
+            if (query >= w->p.queries || attention_visible_keys(&w->p, query) <= e->first + j)
+                continue;
+            float weight = pairs_float(e->p[pairs_b_at(c, j)]);
+            for (int64_t d = 0; d < w->p.head_dim; d++)
+                e->at->o[d * PANEL + c] += weight * v[d];
+        }
+    }
+}
+
+/* 32 columns of V from d on; the first of them take care of all that is not a product. */
+static void add_values(const work *w, const encounter *e, int64_t d) {
+    bool hides = e->is_wild && e->clear < e->rows;
+    if (d == 0)
+        shrink_values(w, e);
+    if (d == 0 && hides)
+        add_visible_values(w, e);
+    if (hides)
+        return;
+    float *o = e->at->o + d * PANEL;
+    w->engine->multiply(e->rows, e->v + d * attention_round_up(e->count, PAIRS_DEPTH), e->p, o,
+                        PANEL, o, PANEL);
+}
+
+/* ---- all stages ---- */
+
+/* Tiles' products run beside vectors' exponentials where the code alternates between them, which
+ * a CPU sees only so far ahead of. So three encounters are under way at a time, each a stage behind
+ * the one before it, and take turns, a strip of keys or of O's rows each. */
+static void advance(const work *w, const encounter *next, encounter *now, const encounter *before) {
+    int64_t scores = next->rows, weights = now->rows, values = before->rows > 0 ? w->depth : 0;
+    if (weights > 0)
+        begin_weights(w, now);
+    for (int64_t i = 0; i < scores || i < weights || i < values; i += PAIRS_LINES) {
+        if (i < scores)
+            score_strip(w, next, i);
+        if (i < values)
+            add_values(w, before, i);
+        if (i < weights)
+            weigh_strip(w, now, i);
+    }
+}
+
+LANES_TARGET static void finish(const work *w, int64_t b, int64_t h, const panel *at) {
+    const tensor *out = w->args->outputs;
+    _Alignas(64) float rows[PANEL * ATTENTION_MAX_HEAD_DIM];
+    float inverse[PANEL], *lse = attention_lse(&out[1], b, h) + at->query;
+    int64_t count = attention_smaller(PANEL, w->p.queries - at->query);
+    for (int64_t c = 0; c < PANEL; c++) {
+        float sum = at->sum[pairs_query(c)];
+        inverse[c] = sum == 0 ? 0 : 1 / sum;
+    }
+    panel_to_tile(at->o, w->p.head_dim, inverse, rows, w->depth);
+    for (int64_t c = 0; c < PANEL; c++) {
+        int64_t i = pairs_query(c);
+        if (i >= count)
+            continue;
+        attention_store_row(&out[0], b, h, at->query + i, rows + c * w->depth);
+        lse[i] = at->sum[i] == 0
+                     ? -INFINITY
+                     : at->largest[i] * (w->p.scale * LOG2_E) * LN_2 + log_f32(at->sum[i]);
+    }
+}
+
+static void meet(const work *w, int64_t head, const panel *at, int64_t tile, encounter *e) {
+    int64_t b = head / w->p.heads, kv = head % w->p.heads / w->p.group;
+    int64_t key_tile = (b * w->p.kv_heads + kv) * w->tiles + tile, first = tile * w->tile_keys;
+    int64_t count = attention_smaller(w->tile_keys, w->p.keys - first);
+    *e = (encounter){.at = at,
+                     .b = b,
+                     .kv = kv,
+                     .first = first,
+                     .count = count,
+                     .rows = pairs_seen_rows(&w->p, at->query, first, count),
+                     .clear = panel_clear_rows(&w->p, at->query, first, count),
+                     .k = w->keys + key_tile * w->tile_keys * w->depth,
+                     .v = w->values + key_tile * w->tile_keys * w->depth,
+                     .is_wild = w->is_wild[key_tile]};
+}
+
+static void attend(const work *w, int64_t unit) {
+    const attention_problem *p = &w->p;
+    /* Of a head, the tiles with most keys first: the short ones even out the threads. */
+    int64_t head = unit / w->query_tiles, tile = w->query_tiles - 1 - unit % w->query_tiles;
+    int64_t b = head / p->heads, h = head % p->heads;
+    int64_t begin = tile * w->panels * PANEL, panel_count = 0;
+    _Alignas(64) uint16_t q[TILE_FLOATS], weights[2][TILE_KEYS * PANEL];
+    _Alignas(64) float o[TILE_FLOATS], s[2][TILE_KEYS * PANEL];
+    _Alignas(64) float largest[MOST_PANELS * PANEL], sum[MOST_PANELS * PANEL];
+    panel panels[MOST_PANELS];
+    for (; panel_count < w->panels && begin + panel_count * PANEL < p->queries; panel_count++) {
+        panel *at = &panels[panel_count];
+        int64_t i = panel_count * PANEL;
+        *at = (panel){q + i * w->depth, o + i * w->depth, largest + i, sum + i, begin + i};
+        gemm_lines rows = pairs_rows(&w->args->inputs[ATTENTION_Q], b, h, at->query);
+        gemm_pack_pairs_b(&rows, attention_smaller(PANEL, p->queries - at->query), p->head_dim,
+                          q + i * w->depth);
+        memset(at->o, 0, (size_t)(PANEL * w->depth) * sizeof *o);
+        for (int j = 0; j < PANEL; j++) {
+            at->largest[j] = -INFINITY;
+            at->sum[j] = 0;
+        }
+    }
+    int64_t last = attention_smaller(begin + panel_count * PANEL, p->queries) - 1;
+    int64_t tiles = (attention_visible_keys(p, last) + w->tile_keys - 1) / w->tile_keys;
+    encounter under_way[STAGES] = {0};
+    int64_t turn = 0;
+    for (int64_t i = 0; i < tiles * panel_count; i++) {
+        encounter *next = &under_way[turn % STAGES];
+        meet(w, head, &panels[i % panel_count], i / panel_count, next);
+        if (next->rows == 0)
+            continue;
+        next->s = s[turn % 2];
+        next->p = weights[turn % 2];
+        advance(w, next, &under_way[(turn + 2) % STAGES], &under_way[(turn + 1) % STAGES]);
+        turn++;
+    }
+    for (int64_t drained = 0; drained < 2; drained++, turn++) {
+        under_way[turn % STAGES].rows = 0;
+        advance(w, &under_way[turn % STAGES], &under_way[(turn + 2) % STAGES],
+                &under_way[(turn + 1) % STAGES]);
+    }
+    for (int64_t i = 0; i < panel_count; i++)
+        finish(w, b, h, &panels[i]);
+}
+
+static void attend_units(void *context, int64_t begin, int64_t end) {
+    const work *w = context;
+    if (w->engine->begin)
+        w->engine->begin();
+    for (int64_t unit = begin; unit < end; unit++)
+        attend(w, unit);
+    if (w->engine->end)
+        w->engine->end();
+}
+
+static void run(const kernel_args *args, const gemm_engine *engine) {
+    work w = describe(args, engine);
+    threads_for_each(tile_count(&w), pack_tiles, &w);
+    threads_for_each(w.p.batch * w.p.heads * w.query_tiles, attend_units, &w);
+}
+
+static void run_amx(const kernel_args *args) { run(args, &gemm_amx); }
+static void run_dot(const kernel_args *args) { run(args, &gemm_avx512_bf16); }
+#define RUN_BY(FUNCTION)                                                                           \
+    .workspace_bytes = workspace_bytes, .run = FUNCTION, .tiles = list_tiles, .is_tiled = true,
+#else
+#define RUN_BY(FUNCTION)
+#endif
+
+static const char *reject_amx(const kernel_args *args) {
+    return attention_reject_pairs(args, GEMM_AMX);
+}
+static const char *reject_dot(const kernel_args *args) {
+    return attention_reject_pairs(args, GEMM_AVX512_BF16);
+}
+
+const kernel attention_bf16_amx = {.name = "attention_bf16_amx",
+                                   .backend = BACKEND_CPU,
+                                   .reject = reject_amx,
+                                   RUN_BY(run_amx).writes_strided = true};
+const kernel attention_bf16_dot = {.name = "attention_bf16_dot",
+                                   .backend = BACKEND_CPU,
+                                   .reject = reject_dot,
+                                   RUN_BY(run_dot).writes_strided = true};

@@ -1,0 +1,40 @@
+/* attention_workspace.h - what attention's gradient on a GPU asks of the plan, for the library that
+ * plans and the module that runs: read by C and by C++.
+ *
+ * f32 numbers, the queries of a head counted up to a multiple of ATTENTION_ROWS_PADDED:
+ *   D        one for each query      rowsum(O dO)
+ *   LSE      one for each query
+ *   dQ       ATTENTION_SUM_COLUMNS for each query, where key tiles add to it in turns
+ *   turns    one for every ATTENTION_ROWS_PER_TURN queries, then a few counters */
+#ifndef OPS_ATTENTION_ATTENTION_WORKSPACE_H
+#define OPS_ATTENTION_ATTENTION_WORKSPACE_H
+
+#include <stdint.h>
+
+enum { ATTENTION_ROWS_PADDED = 128, ATTENTION_ROWS_PER_TURN = 64, ATTENTION_COUNTER_BYTES = 16 };
+
+/* The head size that kernels with sums in turns compute with; 0 where there are none. */
+static inline int attention_sum_columns(int64_t head_dim) {
+    return head_dim > 32 && head_dim <= 64 ? 64 : head_dim > 96 && head_dim <= 128 ? 128 : 0;
+}
+
+/* Whether P is computed once for all three gradients, and dQ is a sum in memory: where contexts are
+ * long enough for the sums to cost less than computing P again, and enough heads take turns with
+ * one another for key tiles not to wait. heads: of keys, in all batches. */
+static inline int attention_sums_in_turns(int64_t heads, int64_t queries, int64_t keys,
+                                          int64_t head_dim) {
+    return attention_sum_columns(head_dim) > 0 && queries >= 2048 && keys >= 2048 && heads >= 8;
+}
+
+static inline int64_t attention_padded_rows(int64_t queries) {
+    return (queries + ATTENTION_ROWS_PADDED - 1) / ATTENTION_ROWS_PADDED * ATTENTION_ROWS_PADDED;
+}
+
+/* heads: of queries, in all batches; columns: of the sums, 0 without. */
+static inline int64_t attention_workspace_bytes(int64_t heads, int64_t queries, int columns) {
+    int64_t rows = heads * attention_padded_rows(queries);
+    int64_t turns = columns > 0 ? rows / ATTENTION_ROWS_PER_TURN : 0;
+    return (rows * (2 + columns) + turns) * 4 + ATTENTION_COUNTER_BYTES;
+}
+
+#endif

@@ -1,0 +1,28 @@
+/* clear_kernel.h - a kernel that sets memory, as a node of a graph; for C and C++ alike. */
+#ifndef RUNTIME_CUDA_CLEAR_KERNEL_H
+#define RUNTIME_CUDA_CLEAR_KERNEL_H
+
+#include <cuda_runtime.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Memory to be set to a word, over and over. */
+typedef struct cuda_clear {
+    void *to;
+    unsigned word;
+    int64_t words;
+} cuda_clear;
+
+/* Adds the node, to come after others. */
+cudaError_t cuda_clear_add_node(cudaGraphNode_t *made, cudaGraph_t graph,
+                                const cudaGraphNode_t *after, size_t after_count,
+                                const cuda_clear *clear);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
