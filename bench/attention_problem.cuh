@@ -22,6 +22,7 @@ cuda_list_tiles dyno_attention_cuda_f32_tiles, dyno_attention_gradient_cuda_f32_
 struct attributes {
     int is_causal;
     double scale;
+    int is_tf32;
     int tile_number; /* 0: as the kernel thinks best; else that one of its tiles, round and round */
     cuda_tile tile;
 };
@@ -32,6 +33,7 @@ extern "C" int64_t cuda_integer_or(const cuda_args *args, const char *name, int6
     const cuda_tile *tile = &args->attributes->tile;
     return strcmp(name, "tile_queries") == 0 ? tile->queries
            : strcmp(name, "tile_keys") == 0  ? tile->keys
+           : strcmp(name, "tf32") == 0       ? args->attributes->is_tf32
                                              : otherwise;
 }
 extern "C" double cuda_real(const cuda_args *args, const char *) { return args->attributes->scale; }
@@ -171,6 +173,7 @@ typedef struct problem {
     int B, H, K, T, T2, S, is_causal, type;
     enum layout layout;
     double size; /* of the numbers in Q and K; large ones give large scores */
+    int is_tf32;
 } problem;
 
 enum { Q, K, V, O, DO, DQ, DK, DV, OPERANDS };
@@ -195,6 +198,7 @@ static instance make_instance(const problem *p) {
     instance in = {};
     in.p = *p;
     in.attributes.is_causal = p->is_causal;
+    in.attributes.is_tf32 = p->is_tf32;
     in.attributes.scale = 1 / sqrt((double)p->S);
     for (int i = 0; i < OPERANDS; i++) {
         bool is_of_keys = i == K || i == V || i == DK || i == DV;
@@ -246,10 +250,9 @@ static void run_backward(const instance *in, cudaStream_t stream) {
     struct attributes own = in->attributes;
     cuda_args args = {6, 3, inputs, outputs, &own, in->workspace};
     bool is_f32 = in->p.type == CUDA_DTYPE_F32;
-    choose_tile(&args,
-                is_f32 ? dyno_attention_gradient_cuda_f32_tiles
-                       : dyno_attention_gradient_cuda_tiles,
-                &own);
+    choose_tile(
+        &args, is_f32 ? dyno_attention_gradient_cuda_f32_tiles : dyno_attention_gradient_cuda_tiles,
+        &own);
     if (is_f32)
         dyno_attention_gradient_cuda_f32(&args, stream);
     else

@@ -115,7 +115,8 @@ dyno_status precision_apply(graph *g, precision kind) {
 void precision_allow_tf32(graph *g, precision kind) {
     for (int i = 0; kind == PRECISION_TF32 && i < g->node_count; i++) {
         node *n = g->nodes[i];
-        if (n->op == &op_matmul || n->op == &op_loss_head || n->op == &op_loss_head_forward)
+        if (n->op == &op_matmul || n->op == &op_loss_head || n->op == &op_loss_head_forward ||
+            n->op == &op_attention || n->op == &op_attention_gradient)
             rewrite_set_attribute(g, n, ATTR_INTEGER("tf32", 1));
     }
 }

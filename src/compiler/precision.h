@@ -35,8 +35,8 @@ NODISCARD dyno_status precision_check(precision p, backend target);
  * insert nothing. */
 NODISCARD dyno_status precision_apply(graph *g, precision p);
 
-/* For tf32, gives every product, alone or in a loss head, the attribute "tf32": 1. Comes when all
- * products are there. */
+/* For tf32, gives every product, alone, in a loss head or in attention, the attribute "tf32": 1.
+ * Comes when all products are there. */
 void precision_allow_tf32(graph *g, precision p);
 
 #endif

@@ -23,6 +23,7 @@
 #include "graph/graph_text.h"
 #include "graph/verify.h"
 #include "model/parameters.h"
+#include "ops/attention/attention.h"
 #include "ops/adamw/split_weight.h"
 #include "ops/exp/exp.h"
 #include "ops/op_list.h"
@@ -305,6 +306,26 @@ static void tf32_marks_every_product_and_changes_nothing_else(void **state) {
     graph_destroy(plain);
 }
 
+static void tf32_marks_attention_and_its_gradient(void **state) {
+    (void)state;
+    graph *g = graph_create("attention");
+    shape size = SHAPE(1, 2, 4, 8);
+    value *x[3];
+    for (int i = 0; i < 3; i++)
+        x[i] = graph_add_leaf(g, ROLE_INPUT, DTYPE_F32, &size, NULL);
+    const node *n = build_attention_node(g, x[0], x[1], x[2], true, 0.5)->producer;
+    build_attention_gradient(g, n, x[0]);
+    precision_allow_tf32(g, PRECISION_FP32);
+    for (int i = 0; i < g->node_count; i++)
+        assert_null(attribute_find(&g->nodes[i]->attributes, "tf32"));
+    precision_allow_tf32(g, PRECISION_TF32);
+    assert_int_equal(g->node_count, 2);
+    for (int i = 0; i < g->node_count; i++)
+        assert_int_equal(attribute_integer(&g->nodes[i]->attributes, "tf32"), 1);
+    assert_int_equal(graph_verify(g), DYNO_OK);
+    graph_destroy(g);
+}
+
 static void tf32_is_refused_where_there_is_none(void **state) {
     (void)state;
     expect_failure(precision_check(PRECISION_TF32, BACKEND_CPU), DYNO_UNSUPPORTED,
@@ -494,6 +515,7 @@ int main(void) {
         cmocka_unit_test(only_pairs_of_casts_that_change_nothing_are_folded),
         cmocka_unit_test(low_copies_take_the_place_of_the_weights_casts),
         cmocka_unit_test(tf32_marks_every_product_and_changes_nothing_else),
+        cmocka_unit_test(tf32_marks_attention_and_its_gradient),
         cmocka_unit_test(tf32_is_refused_where_there_is_none),
         cmocka_unit_test(weights_that_only_products_read_are_split),
         cmocka_unit_test(names_are_parsed_back),

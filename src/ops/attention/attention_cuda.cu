@@ -30,6 +30,7 @@ static attention_call describe(const cuda_args *args) {
     call.head_dim = (int)q->shape.dim[3];
     call.is_causal = cuda_integer(args, "causal") != 0;
     call.scale = (float)cuda_real(args, "scale");
+    call.is_tf32 = cuda_integer_or(args, "tf32", 0) != 0;
     call.tile.queries = (int)cuda_integer_or(args, "tile_queries", 0);
     call.tile.keys = (int)cuda_integer_or(args, "tile_keys", 0);
     call.q = rows_of_tensor(&in[0]);
@@ -107,10 +108,11 @@ extern "C" void dyno_attention_cuda(const cuda_args *args, cudaStream_t stream) 
 
 extern "C" void dyno_attention_gradient_cuda(const cuda_args *args, cudaStream_t stream) {
     attention_call call = describe_backward(args);
-    bool is_once = attention_way == ATTENTION_BEST
-                       ? attention_sums_in_turns((int64_t)call.batch * call.kv_heads, call.queries,
-                                                 call.keys, call.head_dim)
-                       : attention_way == ATTENTION_ONCE;
+    bool is_once =
+        attention_way == ATTENTION_BEST
+            ? attention_is_once((int64_t)call.batch * call.kv_heads, call.queries, call.keys,
+                                call.head_dim, call.tile.queries, call.tile.keys)
+            : attention_way == ATTENTION_ONCE;
     bool is_for_mma = backward_is_for_mma(&call);
     if (!is_for_mma && is_once && attention_backward_hopper_once(&call, stream))
         return;
@@ -127,11 +129,11 @@ extern "C" int dyno_attention_gradient_cuda_f32_tiles(const cuda_args *, cuda_ti
 
 extern "C" void dyno_attention_cuda_f32(const cuda_args *args, cudaStream_t stream) {
     attention_call call = describe_forward(args);
-    attention_forward_fma(&call, stream);
+    attention_forward_f32(&call, stream);
 }
 
 extern "C" void dyno_attention_gradient_cuda_f32(const cuda_args *args, cudaStream_t stream) {
     attention_call call = describe_backward(args);
     attention_backward_means(&call, stream);
-    attention_backward_fma(&call, stream);
+    attention_backward_f32(&call, stream);
 }

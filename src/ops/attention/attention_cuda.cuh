@@ -20,6 +20,7 @@ typedef struct attention_call {
     void *workspace;    /* of the gradient: attention_workspace.h */
     float *mean;        /* its beginning: f32 [B, H, T], D = rowsum(O dO) */
     int type;           /* enum cuda_dtype */
+    int is_tf32;        /* f32 operands of products may be rounded to tf32 */
     int batch, heads, kv_heads, group;
     int queries, keys, head_dim;
     int is_causal;
@@ -37,8 +38,9 @@ extern enum attention_way attention_way;
 
 void attention_forward_mma(const attention_call *call, cudaStream_t stream);
 void attention_backward_mma(const attention_call *call, cudaStream_t stream);
-void attention_forward_fma(const attention_call *call, cudaStream_t stream);
-void attention_backward_fma(const attention_call *call, cudaStream_t stream);
+/* f32, or products of operands rounded to tf32 where the call allows it. */
+void attention_forward_f32(const attention_call *call, cudaStream_t stream);
+void attention_backward_f32(const attention_call *call, cudaStream_t stream);
 /* For sm_90; 0: not for this device, head size or layout, and nothing was enqueued. */
 int attention_forward_hopper(const attention_call *call, cudaStream_t stream);
 int attention_backward_hopper(const attention_call *call, cudaStream_t stream);

@@ -366,6 +366,8 @@ template <int TYPE, int DIM> static int is_ready(void) {
 
 template <int TYPE, int DIM> static int launch(const attention_call *call, cudaStream_t stream) {
     typedef once_storage<DIM> at;
+    static_assert(at::QUERY_STEP == (DIM == 64 ? 128 : 64) && (int)ROWS == (int)ATTENTION_ONCE_KEYS,
+                  "attention_once_queries says otherwise");
     gradient_maps maps;
     CUtensorMap *q = maps.of_queries, *k = maps.of_keys;
     if (!is_ready<TYPE, DIM>() ||

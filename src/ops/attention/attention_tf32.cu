@@ -1,0 +1,180 @@
+/* attention_tf32.cu - attention of f32 on the tensor cores of sm_80 and up.
+ *
+ * Both --precision tf32, products of operands rounded to tf32, and fp32, each product in three of
+ * tf32 (tf32_tile.cuh; docs/decisions/0017 has the errors of both). The way of attention_mma.cu: a
+ * block has a tile of queries, 16 ROWS for each warp, and goes over the keys it sees, a tile at a
+ * time. K and V have one buffer each: V's tile arrives under the product with K, the next tile of K
+ * under the product with V. */
+#include "ops/attention/attention_cuda.cuh"
+#include "ops/attention/tf32_tile.cuh"
+
+/* What a lane knows of its two rows, g and g+8 of 16. */
+typedef struct row_state {
+    float largest[2]; /* of the scores so far, not yet scaled */
+    float sum[2];     /* of this lane's columns */
+} row_state;
+
+/* Hides what a lane's rows do not see: keys from `limit` on. */
+template <int KEYS>
+__device__ __forceinline__ void hide(float (*s)[4], int first_key, const int *limit) {
+    int column = first_key + (int)threadIdx.x % 4 * 2;
+#pragma unroll
+    for (int j = 0; j < KEYS / 8; j++)
+#pragma unroll
+        for (int e = 0; e < 4; e++)
+            if (column + j * 8 + (e & 1) >= limit[e >> 1])
+                s[j][e] = -INFINITY;
+}
+
+/* Scores to weights; shrink: what sums up to here have to be multiplied by. Scores of thousands are
+ * exact only when the maximum is subtracted before anything is multiplied. */
+template <int KEYS>
+__device__ __forceinline__ void take_scores(float (*s)[4], float factor, row_state *state,
+                                            float *shrink) {
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+        float top = state->largest[r], total = 0;
+#pragma unroll
+        for (int j = 0; j < KEYS / 8; j++)
+            top = fmaxf(top, fmaxf(s[j][2 * r], s[j][2 * r + 1]));
+        top = row_max(top);
+        /* While nothing is seen, any finite reference keeps it out of the sums. */
+        float reference = top == -INFINITY ? 0 : top;
+        shrink[r] = exp2_fast((state->largest[r] - reference) * factor);
+#pragma unroll
+        for (int j = 0; j < KEYS / 8; j++)
+#pragma unroll
+            for (int e = 2 * r; e < 2 * r + 2; e++) {
+                s[j][e] = exp2_fast((s[j][e] - reference) * factor);
+                total += s[j][e];
+            }
+        state->sum[r] = state->sum[r] * shrink[r] + total;
+        state->largest[r] = top;
+    }
+}
+
+template <int MATH, int DIM, int WARPS, int ROWS, int KEYS, int BLOCKS>
+static __global__ void __launch_bounds__(WARPS * 32, BLOCKS) attend_f32(const attention_call call) {
+    constexpr int MINE = ROWS * TILE_ROWS, QUERIES = WARPS * MINE, THREADS = WARPS * 32;
+    extern __shared__ __align__(16) unsigned char shared[];
+    float *q_tile = (float *)shared, *k_tile = q_tile + tile_floats<DIM>(QUERIES);
+    float *v_tile = k_tile + tile_floats<DIM>(KEYS);
+    block_place at = find_queries<QUERIES>(call, (int)blockIdx.x);
+    int lane = (int)threadIdx.x % 32, mine = (int)threadIdx.x / 32 * MINE;
+    const float *k = rows_of<float>(call.k, at.b, at.head / call.group);
+    const float *v = rows_of<float>(call.v, at.b, at.head / call.group);
+    int last = at.first + QUERIES < call.queries ? at.first + QUERIES - 1 : call.queries - 1;
+    int tiles = (visible_keys(call, last) + KEYS - 1) / KEYS;
+    int seen_by_all = visible_keys(call, at.first);
+
+    float o[ROWS][DIM / 8][4] = {}, factor = call.scale * LOG2_E;
+    row_state state[ROWS];
+#pragma unroll
+    for (int m = 0; m < ROWS; m++)
+        state[m] = {{-INFINITY, -INFINITY}, {0, 0}};
+    load_tile<QUERIES, DIM, THREADS>(q_tile, rows_of<float>(call.q, at.b, at.head), call.q.row,
+                                     at.first, call.queries, call.head_dim, call.is_aligned);
+    load_tile<KEYS, DIM, THREADS>(k_tile, k, call.k.row, (tiles - 1) * KEYS, tiles ? call.keys : 0,
+                                  call.head_dim, call.is_aligned);
+    copy_async_commit();
+    for (int tile = tiles - 1; tile >= 0; tile--) {
+        float s[ROWS][KEYS / 8][4], shrink[ROWS][2];
+        copy_async_wait<0>();
+        __syncthreads(); /* K is there; nobody reads V any more */
+        load_tile<KEYS, DIM, THREADS>(v_tile, v, call.v.row, tile * KEYS, call.keys, call.head_dim,
+                                      call.is_aligned);
+        copy_async_commit();
+        multiply_rows<MATH, DIM, ROWS, KEYS>(s, q_tile + tile_floats<DIM>(mine), k_tile);
+        if ((tile + 1) * KEYS > seen_by_all)
+#pragma unroll
+            for (int m = 0; m < ROWS; m++) {
+                int row = at.first + mine + lane / 4 + m * TILE_ROWS;
+                int limit[2] = {visible_keys(call, row), visible_keys(call, row + 8)};
+                hide<KEYS>(s[m], tile * KEYS, limit);
+            }
+#pragma unroll
+        for (int m = 0; m < ROWS; m++)
+            take_scores<KEYS>(s[m], factor, &state[m], shrink[m]);
+        copy_async_wait<0>();
+        __syncthreads(); /* V is there; nobody reads K any more */
+        if (tile > 0)
+            load_tile<KEYS, DIM, THREADS>(k_tile, k, call.k.row, (tile - 1) * KEYS, call.keys,
+                                          call.head_dim, call.is_aligned);
+        copy_async_commit();
+        multiply_columns<MATH, DIM, ROWS, KEYS>(o, s, v_tile, shrink);
+    }
+
+    copy_async_wait<0>();
+    at = find_queries<QUERIES>(call, read_block());
+    int row = at.first + read_thread() / 32 * MINE + read_thread() % 32 / 4;
+#pragma unroll
+    for (int i = 0; i < 2 * ROWS; i++, row += 8) {
+        float sum = row_sum(state[i / 2].sum[i % 2]), largest = state[i / 2].largest[i % 2];
+        if (row >= call.queries)
+            continue;
+        store_row<MATH, DIM>(rows_of<float>(call.o, at.b, at.head) + row * call.o.row, o[i / 2],
+                             i % 2, sum == 0 ? 0 : 1 / sum, call.head_dim, call.is_aligned);
+        if (read_thread() % 4 == 0)
+            rows_of<float>(call.lse, at.b, at.head)[row] =
+                sum == 0 ? -INFINITY : largest * call.scale + logf(sum);
+    }
+}
+
+template <int MATH, int DIM, int WARPS, int ROWS, int KEYS, int BLOCKS>
+static void launch(const attention_call *call, cudaStream_t stream) {
+    constexpr int QUERIES = WARPS * ROWS * TILE_ROWS;
+    int bytes = tile_floats<DIM>(QUERIES + 2 * KEYS) * (int)sizeof(float);
+    int tiles = (call->queries + QUERIES - 1) / QUERIES;
+    auto function = attend_f32<MATH, DIM, WARPS, ROWS, KEYS, BLOCKS>;
+    cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+    cudaLaunchConfig_t config = {};
+    config.gridDim = dim3((unsigned)(tiles * call->batch * call->heads));
+    config.blockDim = dim3(WARPS * 32);
+    config.dynamicSmemBytes = (size_t)bytes;
+    config.stream = stream;
+    cudaLaunchKernelEx(&config, function, *call);
+}
+
+/* Shared memory stays within 99 KiB, which every GPU since sm_86 has. */
+static void launch_3tf32(const attention_call *call, cudaStream_t stream) {
+    int dim = call->head_dim;
+    if (dim <= 32)
+        launch<MATH_3TF32, 32, 4, 2, 64, 2>(call, stream);
+    else if (dim <= 64)
+        launch<MATH_3TF32, 64, 4, 1, 64, 3>(call, stream);
+    else if (dim <= 80)
+        launch<MATH_3TF32, 80, 4, 1, 64, 2>(call, stream);
+    else if (dim <= 96)
+        launch<MATH_3TF32, 96, 4, 1, 32, 2>(call, stream);
+    else if (dim <= 128)
+        launch<MATH_3TF32, 128, 4, 1, 32, 2>(call, stream);
+    else if (dim <= 192)
+        launch<MATH_3TF32, 192, 4, 1, 32, 1>(call, stream);
+    else
+        launch<MATH_3TF32, 256, 4, 1, 16, 1>(call, stream);
+}
+
+static void launch_tf32(const attention_call *call, cudaStream_t stream) {
+    int dim = call->head_dim;
+    if (dim <= 32)
+        launch<MATH_TF32, 32, 4, 2, 64, 2>(call, stream);
+    else if (dim <= 64)
+        launch<MATH_TF32, 64, 4, 2, 64, 2>(call, stream);
+    else if (dim <= 80)
+        launch<MATH_TF32, 80, 4, 2, 32, 2>(call, stream);
+    else if (dim <= 96)
+        launch<MATH_TF32, 96, 4, 1, 64, 2>(call, stream);
+    else if (dim <= 128)
+        launch<MATH_TF32, 128, 4, 1, 64, 2>(call, stream);
+    else if (dim <= 192)
+        launch<MATH_TF32, 192, 4, 1, 32, 1>(call, stream);
+    else
+        launch<MATH_TF32, 256, 4, 1, 16, 1>(call, stream);
+}
+
+void attention_forward_f32(const attention_call *call, cudaStream_t stream) {
+    if (call->is_tf32)
+        launch_tf32(call, stream);
+    else
+        launch_3tf32(call, stream);
+}
