@@ -16,7 +16,8 @@
 
 #if defined(__x86_64__)
 
-enum { BLOCK_PANELS = 2, BLOCK = BLOCK_PANELS * PANEL, LEAST_UNITS = 16 };
+enum { BLOCK_PANELS = 4, BLOCK = BLOCK_PANELS * PANEL, MOST_KEYS = 256, LEAST_UNITS = 16 };
+static const kernel_tile MOST = {BLOCK, MOST_KEYS};
 
 typedef struct work {
     const kernel_args *args;
@@ -32,13 +33,13 @@ typedef struct work {
 } work;
 
 static int list_tiles(const kernel_args *args, kernel_tile *out) {
-    return pairs_list_tiles(args, BLOCK, out);
+    return pairs_list_tiles(args, MOST, out);
 }
 
 static work describe(const kernel_args *args, const gemm_engine *engine) {
     work w = {.args = args, .engine = engine, .p = attention_describe(args)};
     w.depth = attention_round_up(w.p.head_dim, PAIRS_DEPTH);
-    kernel_tile tile = pairs_tile(args, BLOCK);
+    kernel_tile tile = pairs_tile(args, MOST);
     w.tile_keys = tile.keys;
     w.block = tile.queries;
     w.blocks = (w.p.queries + w.block - 1) / w.block;
@@ -326,7 +327,7 @@ static void meet(const work *w, const key_tile *t, int64_t block, encounter *e) 
  * and what the encounter before left to multiply goes in between. `before` may be NULL. */
 static void take_block(const work *w, const encounter *e, const encounter *before) {
     _Alignas(64) float s[2][PAIRS_LINES * PANEL], dp[2][PAIRS_LINES * PANEL];
-    strip strips[BLOCK_PANELS * TILE_KEYS / PAIRS_LINES];
+    strip strips[BLOCK_PANELS * MOST_KEYS / PAIRS_LINES];
     int64_t count = 0, multiplied = 0, products = before ? product_count(w, before) : 0;
     for (int panel = 0; panel < e->q.panels; panel++)
         for (int64_t j = 0; j < e->rows[panel]; j += PAIRS_LINES, count++)
@@ -348,7 +349,7 @@ static void take_tile(const work *w, key_tile *t) {
     const tensor *in = w->args->inputs, *out = w->args->outputs;
     _Alignas(64) uint16_t k[TILE_FLOATS], v[TILE_FLOATS], k_columns[TILE_FLOATS];
     _Alignas(64) float dk[TILE_FLOATS], dv[TILE_FLOATS];
-    _Alignas(64) uint16_t low[2][3][TILE_KEYS * BLOCK]; /* two encounters' P and dS */
+    _Alignas(64) uint16_t low[2][3][MOST_KEYS * BLOCK]; /* two encounters' P and dS */
     gemm_lines keys = pairs_rows(&in[ATTENTION_K], t->b, t->kv, t->first);
     gemm_lines values = pairs_rows(&in[ATTENTION_V], t->b, t->kv, t->first);
     gemm_lines columns = pairs_columns(&in[ATTENTION_K], t->b, t->kv, t->first);
