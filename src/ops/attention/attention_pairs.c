@@ -4,7 +4,6 @@
  * tile of keys at a time. Then up to four panels of 32 queries go over the tiles together:
  *   S^T = K Q^T                 P^T = 2^(c S^T - c largest), c = scale log2(e)
  *   O^T = O^T shrink + V^T P^T
- * A panel and a tile go through this in three stages, each beside two other encounters'.
  * P is rounded to bf16 for the second product and not for the sum of a row, as others do.
  *
  * Workspace, for each key/value head and tile: K [keys][depth], V^T [depth][keys], whether V has
@@ -56,7 +55,7 @@ kernel_tile pairs_tile(const kernel_args *args, kernel_tile most) {
     return own[0];
 }
 
-enum { STAGES = 3, MOST_PANELS = 4, MOST_KEYS = 128 }; /* panels: of queries that go together */
+enum { MOST_PANELS = 4, MOST_KEYS = 256 }; /* panels: of queries that go together */
 
 typedef struct work {
     const kernel_args *args;
@@ -139,13 +138,7 @@ typedef struct encounter {
     _Alignas(64) float reference[PANEL], shrink[PANEL];
 } encounter;
 
-/* ---- first stage: scores ---- */
-
-static void score_strip(const work *w, const encounter *e, int64_t j) {
-    w->engine->multiply(w->depth, e->k + j * w->depth, e->at->q, NULL, 0, e->s + j * PANEL, PANEL);
-}
-
-/* ---- second stage: P ---- */
+/* ---- P ---- */
 
 LANES_INLINE void hide_scores(const work *w, const encounter *e) {
     __m512i limit[2];
@@ -228,7 +221,7 @@ PAIRS_TARGET static void weigh_strip(const work *w, const encounter *e, int64_t 
     }
 }
 
-/* ---- third stage: O ---- */
+/* ---- O ---- */
 
 LANES_TARGET static void shrink_values(const work *w, const encounter *e) {
     const __m512 one = _mm512_set1_ps(1);
@@ -265,37 +258,30 @@ static void add_visible_values(const work *w, const encounter *e) {
     }
 }
 
-/* 32 columns of V from d on; the first of them take care of all that is not a product. */
-static void add_values(const work *w, const encounter *e, int64_t d) {
-    bool hides = e->is_wild && e->clear < e->rows;
-    if (d == 0)
-        shrink_values(w, e);
-    if (d == 0 && hides)
-        add_visible_values(w, e);
-    if (hides)
-        return;
-    float *o = e->at->o + d * PANEL;
-    w->engine->multiply(e->rows, e->v + d * attention_round_up(e->count, PAIRS_DEPTH), e->p, o,
-                        PANEL, o, PANEL);
+static void add_values(const work *w, const encounter *e) {
+    int64_t padded = attention_round_up(e->count, PAIRS_DEPTH);
+    for (int64_t d = 0; d < w->depth; d += PAIRS_LINES) {
+        float *o = e->at->o + d * PANEL;
+        w->engine->multiply(e->rows, e->v + d * padded, e->p, o, PANEL, o, PANEL);
+    }
 }
 
-/* ---- all stages ---- */
+/* ---- an encounter ---- */
 
-/* Tiles' products run beside vectors' exponentials where the code alternates between them, which
- * a CPU sees only so far ahead of. So three encounters are under way at a time, each a stage behind
- * the one before it, and take turns, a strip of keys or of O's rows each. */
-static void advance(const work *w, const encounter *next, encounter *now, const encounter *before) {
-    int64_t scores = next->rows, weights = now->rows, values = before->rows > 0 ? w->depth : 0;
-    if (weights > 0)
-        begin_weights(w, now);
-    for (int64_t i = 0; i < scores || i < weights || i < values; i += PAIRS_LINES) {
-        if (i < scores)
-            score_strip(w, next, i);
-        if (i < values)
-            add_values(w, before, i);
-        if (i < weights)
-            weigh_strip(w, now, i);
-    }
+/* One stage after the other: to mix products with another encounter's exponentials was no faster,
+ * measured. */
+static void attend_keys(const work *w, encounter *e) {
+    for (int64_t j = 0; j < e->rows; j += PAIRS_LINES)
+        w->engine->multiply(w->depth, e->k + j * w->depth, e->at->q, NULL, 0, e->s + j * PANEL,
+                            PANEL);
+    begin_weights(w, e);
+    for (int64_t j = 0; j < e->rows; j += PAIRS_LINES)
+        weigh_strip(w, e, j);
+    shrink_values(w, e);
+    if (e->is_wild && e->clear < e->rows)
+        add_visible_values(w, e);
+    else
+        add_values(w, e);
 }
 
 LANES_TARGET static void finish(const work *w, int64_t b, int64_t h, const panel *at) {
@@ -323,16 +309,16 @@ static void meet(const work *w, int64_t head, const panel *at, int64_t tile, enc
     int64_t b = head / w->p.heads, kv = head % w->p.heads / w->p.group;
     int64_t key_tile = (b * w->p.kv_heads + kv) * w->tiles + tile, first = tile * w->tile_keys;
     int64_t count = attention_smaller(w->tile_keys, w->p.keys - first);
-    *e = (encounter){.at = at,
-                     .b = b,
-                     .kv = kv,
-                     .first = first,
-                     .count = count,
-                     .rows = pairs_seen_rows(&w->p, at->query, first, count),
-                     .clear = panel_clear_rows(&w->p, at->query, first, count),
-                     .k = w->keys + key_tile * w->tile_keys * w->depth,
-                     .v = w->values + key_tile * w->tile_keys * w->depth,
-                     .is_wild = w->is_wild[key_tile]};
+    e->at = at;
+    e->b = b;
+    e->kv = kv;
+    e->first = first;
+    e->count = count;
+    e->rows = pairs_seen_rows(&w->p, at->query, first, count);
+    e->clear = panel_clear_rows(&w->p, at->query, first, count);
+    e->k = w->keys + key_tile * w->tile_keys * w->depth;
+    e->v = w->values + key_tile * w->tile_keys * w->depth;
+    e->is_wild = w->is_wild[key_tile];
 }
 
 static void attend(const work *w, int64_t unit) {
@@ -341,8 +327,8 @@ static void attend(const work *w, int64_t unit) {
     int64_t head = unit / w->query_tiles, tile = w->query_tiles - 1 - unit % w->query_tiles;
     int64_t b = head / p->heads, h = head % p->heads;
     int64_t begin = tile * w->panels * PANEL, panel_count = 0;
-    _Alignas(64) uint16_t q[TILE_FLOATS], weights[2][MOST_KEYS * PANEL];
-    _Alignas(64) float o[TILE_FLOATS], s[2][MOST_KEYS * PANEL];
+    _Alignas(64) uint16_t q[TILE_FLOATS], weights[MOST_KEYS * PANEL];
+    _Alignas(64) float o[TILE_FLOATS], s[MOST_KEYS * PANEL];
     _Alignas(64) float largest[MOST_PANELS * PANEL], sum[MOST_PANELS * PANEL];
     panel panels[MOST_PANELS];
     for (; panel_count < w->panels && begin + panel_count * PANEL < p->queries; panel_count++) {
@@ -360,22 +346,11 @@ static void attend(const work *w, int64_t unit) {
     }
     int64_t last = attention_smaller(begin + panel_count * PANEL, p->queries) - 1;
     int64_t tiles = (attention_visible_keys(p, last) + w->tile_keys - 1) / w->tile_keys;
-    encounter under_way[STAGES] = {0};
-    int64_t turn = 0;
+    encounter e = {.s = s, .p = weights};
     for (int64_t i = 0; i < tiles * panel_count; i++) {
-        encounter *next = &under_way[turn % STAGES];
-        meet(w, head, &panels[i % panel_count], i / panel_count, next);
-        if (next->rows == 0)
-            continue;
-        next->s = s[turn % 2];
-        next->p = weights[turn % 2];
-        advance(w, next, &under_way[(turn + 2) % STAGES], &under_way[(turn + 1) % STAGES]);
-        turn++;
-    }
-    for (int64_t drained = 0; drained < 2; drained++, turn++) {
-        under_way[turn % STAGES].rows = 0;
-        advance(w, &under_way[turn % STAGES], &under_way[(turn + 2) % STAGES],
-                &under_way[(turn + 1) % STAGES]);
+        meet(w, head, &panels[i % panel_count], i / panel_count, &e);
+        if (e.rows > 0)
+            attend_keys(w, &e);
     }
     for (int64_t i = 0; i < panel_count; i++)
         finish(w, b, h, &panels[i]);
