@@ -19,11 +19,12 @@ static inline int attention_sum_columns(int64_t head_dim) {
 }
 
 /* Whether P is computed once for all three gradients, and dQ is a sum in memory: where contexts are
- * long enough for the sums to cost less than computing P again, and enough heads take turns with
- * one another for key tiles not to wait. heads: of keys, in all batches. */
+ * long, and enough key tiles of enough heads run beside one another for none to wait long for its
+ * turn. heads: of keys, in all batches. */
 static inline int attention_sums_in_turns(int64_t heads, int64_t queries, int64_t keys,
                                           int64_t head_dim) {
-    return attention_sum_columns(head_dim) > 0 && queries >= 2048 && keys >= 2048 && heads >= 8;
+    return attention_sum_columns(head_dim) > 0 && queries >= 2048 && keys >= 2048 && heads >= 4 &&
+           heads * keys >= 4 * 8192;
 }
 
 /* The tile of those kernels: so many queries by ATTENTION_ONCE_KEYS keys. */

@@ -1,0 +1,71 @@
+/* hopper_sums.cu - the first kernel of attention's gradients on sm_90a, and where its sums lie. */
+#include "ops/attention/hopper_gradient.cuh"
+
+enum { SUM_THREADS = 128 };
+
+/* LANES lanes for each row, 8 numbers each. */
+template <int TYPE, int LANES>
+static __global__ void __launch_bounds__(SUM_THREADS)
+    sum_rows(const __grid_constant__ attention_call call, const __grid_constant__ row_sums sums) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+    let_next_kernel_begin();
+    int64_t at = (int64_t)blockIdx.x * (SUM_THREADS / LANES) + threadIdx.x / LANES;
+    int query = (int)(at % sums.pitch), head = (int)(at / sums.pitch);
+    int column = (int)threadIdx.x % LANES * 8;
+    if (at == 0 && column == 0)
+        sums.counter[0] = sums.counter[1] = 0;
+    if (sums.turns && head < call.batch * call.heads && column == 0 &&
+        query % ATTENTION_ROWS_PER_TURN == 0)
+        sums.turns[at / ATTENTION_ROWS_PER_TURN] = 0;
+    bool is_there = head < call.batch * call.heads && query < call.queries;
+    int b = head / call.heads, h = head % call.heads;
+    float sum = 0;
+    if (is_there && column < call.head_dim) {
+        uint4 o = *(const uint4 *)(rows_of<uint16_t>(call.o, b, h) + query * call.o.row + column);
+        uint4 d_o =
+            *(const uint4 *)(rows_of<uint16_t>(call.d_o, b, h) + query * call.d_o.row + column);
+        uint32_t x[4] = {o.x, o.y, o.z, o.w}, y[4] = {d_o.x, d_o.y, d_o.z, d_o.w};
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            sum += unpack<TYPE>((uint16_t)x[i]) * unpack<TYPE>((uint16_t)y[i]) +
+                   unpack<TYPE>((uint16_t)(x[i] >> 16)) * unpack<TYPE>((uint16_t)(y[i] >> 16));
+    }
+#pragma unroll
+    for (int apart = LANES / 2; apart; apart /= 2)
+        sum += __shfl_xor_sync(0xffffffffu, sum, apart);
+    if (head >= call.batch * call.heads || column != 0)
+        return;
+    float log_sum = is_there ? rows_of<float>(call.lse, b, h)[query] : -INFINITY;
+    sums.lse[at] = log_sum == -INFINITY ? INFINITY : log_sum * LOG2_E;
+    sums.mean[at] = sum;
+#endif
+}
+
+template <int TYPE, int LANES>
+static void launch_sums(const attention_call *call, const row_sums *sums, cudaStream_t stream) {
+    int64_t rows = call->batch * call->heads * sums->pitch, at_once = SUM_THREADS / LANES;
+    dim3 blocks((unsigned)((rows + at_once - 1) / at_once));
+    sum_rows<TYPE, LANES><<<blocks, SUM_THREADS, 0, stream>>>(*call, *sums);
+}
+
+void hopper_sum_rows(const attention_call *call, const row_sums *sums, cudaStream_t stream) {
+    bool is_bf16 = call->type == CUDA_DTYPE_BF16;
+    if (call->head_dim <= 64)
+        is_bf16 ? launch_sums<CUDA_DTYPE_BF16, 8>(call, sums, stream)
+                : launch_sums<CUDA_DTYPE_F16, 8>(call, sums, stream);
+    else
+        is_bf16 ? launch_sums<CUDA_DTYPE_BF16, 16>(call, sums, stream)
+                : launch_sums<CUDA_DTYPE_F16, 16>(call, sums, stream);
+}
+
+row_sums hopper_row_sums(const attention_call *call, int columns) {
+    row_sums sums;
+    sums.pitch = attention_padded_rows(call->queries);
+    int64_t rows = call->batch * call->heads * sums.pitch;
+    sums.mean = (float *)call->workspace;
+    sums.lse = sums.mean + rows;
+    sums.dq = columns ? sums.lse + rows : NULL;
+    sums.turns = columns ? (int *)(sums.dq + rows * columns) : NULL;
+    sums.counter = columns ? sums.turns + rows / ATTENTION_ROWS_PER_TURN : (int *)(sums.lse + rows);
+    return sums;
+}
