@@ -23,8 +23,8 @@
 #include "graph/graph_text.h"
 #include "graph/verify.h"
 #include "model/parameters.h"
-#include "ops/attention/attention.h"
 #include "ops/adamw/split_weight.h"
+#include "ops/attention/attention.h"
 #include "ops/exp/exp.h"
 #include "ops/op_list.h"
 #include "support/graph_pass.h"
@@ -312,7 +312,7 @@ static void tf32_marks_attention_and_its_gradient(void **state) {
     shape size = SHAPE(1, 2, 4, 8);
     value *x[3];
     for (int i = 0; i < 3; i++)
-        x[i] = graph_add_leaf(g, ROLE_INPUT, DTYPE_F32, &size, NULL);
+        x[i] = graph_add_leaf(g, ROLE_INPUT, DTYPE_F32, &size, (const char *[]){"q", "k", "v"}[i]);
     const node *n = build_attention_node(g, x[0], x[1], x[2], true, 0.5)->producer;
     build_attention_gradient(g, n, x[0]);
     precision_allow_tf32(g, PRECISION_FP32);

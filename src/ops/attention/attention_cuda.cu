@@ -122,9 +122,12 @@ extern "C" void dyno_attention_gradient_cuda(const cuda_args *args, cudaStream_t
     attention_backward_mma(&call, stream);
 }
 
-/* ---- f32: one tile for each head size ---- */
+/* ---- f32; of gradients one tile for each head size ---- */
 
-extern "C" int dyno_attention_cuda_f32_tiles(const cuda_args *, cuda_tile *) { return 0; }
+extern "C" int dyno_attention_cuda_f32_tiles(const cuda_args *args, cuda_tile *out) {
+    attention_call call = describe_forward(args);
+    return attention_forward_f32_tiles(&call, out);
+}
 extern "C" int dyno_attention_gradient_cuda_f32_tiles(const cuda_args *, cuda_tile *) { return 0; }
 
 extern "C" void dyno_attention_cuda_f32(const cuda_args *args, cudaStream_t stream) {
