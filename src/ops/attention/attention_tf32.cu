@@ -139,7 +139,7 @@ static void launch(const attention_call *call, cudaStream_t stream) {
 static void launch_3tf32(const attention_call *call, cudaStream_t stream) {
     int dim = call->head_dim;
     if (dim <= 32)
-        launch<MATH_3TF32, 32, 4, 2, 64, 2>(call, stream);
+        launch<MATH_3TF32, 32, 4, 1, 64, 3>(call, stream);
     else if (dim <= 64)
         launch<MATH_3TF32, 64, 4, 1, 64, 3>(call, stream);
     else if (dim <= 80)
