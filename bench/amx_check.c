@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "base/clock.h"
 #include "base/isa.h"
@@ -31,12 +32,17 @@ static uint64_t next_random(void) {
 static int64_t below(int64_t limit) { return (int64_t)(next_random() % (uint64_t)limit); }
 static double uniform(void) { return (double)(next_random() >> 11) * 0x1p-52 - 1; }
 
+/* In huge pages where they are to be had, as dyno's own memory is. */
 static void *take(size_t bytes) {
-    void *block = aligned_alloc(64, (bytes + 127) / 64 * 64);
+    enum { HUGE_PAGE = 2 << 20 };
+    size_t alignment = bytes < HUGE_PAGE ? 64 : HUGE_PAGE;
+    void *block = aligned_alloc(alignment, (bytes + 64 + alignment - 1) / alignment * alignment);
     if (!block) {
         fprintf(stderr, "amx_check: no memory for %zu bytes\n", bytes);
         exit(1);
     }
+    if (alignment == HUGE_PAGE)
+        madvise(block, bytes, MADV_HUGEPAGE);
     return block;
 }
 

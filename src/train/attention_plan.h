@@ -23,7 +23,7 @@ NODISCARD dyno_status attention_plan_naive(const attention_plan_options *options
 NODISCARD dyno_status attention_plan_flash(const attention_plan_options *options, plan **out);
 
 /* Draws Q, K, V and, where the plan has it, dO: normal numbers, the same for a seed whatever the
- * plan. */
+ * plan; about a million of each, repeated where there are more. */
 NODISCARD dyno_status attention_fill(executor *e, uint64_t seed);
 
 #endif

@@ -59,7 +59,8 @@ static activity_times analyse(const plan *p, const activity *records) {
 static void every_launch_of_every_step_is_recorded(void **state) {
     device *d = device_bench_open(state);
     for (int mode = 0; mode < STEP_MODE_COUNT; mode++)
-        for (int p = PRECISION_FP32; p <= PRECISION_BF16; p++) {
+        for (int p = device_bench_rounds(PRECISION_FP32, PRECISION_BF16); p <= PRECISION_BF16;
+             p++) {
             step_options options = options_of((step_mode)mode, (precision)p);
             step_bench b = step_bench_create_on(d, &options, 1);
             activity records = observe(&b);
@@ -86,7 +87,8 @@ static void every_launch_of_every_step_is_recorded(void **state) {
 
 static void looking_on_changes_no_bit_before_or_after(void **state) {
     device *d = device_bench_open(state);
-    for (int mode = 0; mode < STEP_MODE_COUNT; mode++) {
+    for (int mode = device_bench_rounds(STEP_EAGER, STEP_COMPILED); mode < STEP_MODE_COUNT;
+         mode++) {
         step_options options = options_of((step_mode)mode, PRECISION_BF16);
         step_bench seen = step_bench_create_on(d, &options, 1);
         step_bench plain = step_bench_create_on(d, &options, 1);

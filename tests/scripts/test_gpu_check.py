@@ -38,7 +38,13 @@ while [[ $1 == -* ]]; do shift 2; done
 "$@"
 status=$?
 case "$tool ${1##*/}" in
-"racecheck test_cuda_model") echo '========= RACECHECK SUMMARY: 2 hazards displayed (2 errors)'; exit 9 ;;
+"racecheck test_cuda_kernels" | "racecheck test_cuda_model")
+    echo '========= Error: Race reported between Write access at nvjet_sm90_tst+0x10'
+    echo '=========     and Read access at nvjet_sm90_tst+0x20 [16 hazards]'
+    [[ $1 == *_kernels ]] || echo '========= Error: Race reported between Write access at backward+0x30'
+    echo '========= RACECHECK SUMMARY: 2 hazards displayed (2 errors)'
+    exit 9
+    ;;
 "synccheck test_cuda_model") exec sleep 100 ;;
 "memcheck test_cuda_products") echo 'cannot attach'; exit 1 ;;
 *) echo '========= ERROR SUMMARY: 0 errors' ;;
@@ -113,6 +119,7 @@ def sanitizers_are_clean_find_errors_or_do_not_end():
     rows = {line[10:54].strip(): line[55:] for line in lines_with(result, "sanitize  ")}
     assert len(rows) == 3 * (2 + 5), rows
     assert rows["test_cuda_model, racecheck"].startswith("FAILED  errors: 2 hazards"), rows
+    assert rows["test_cuda_kernels, racecheck"].startswith("ok      clean but for cuBLASLt"), rows
     assert rows["test_cuda_model, synccheck"].startswith("did not end in 2 s"), rows
     assert rows["test_cuda_products, memcheck"].startswith("does not work here: cannot"), rows
     clean = [name for name, row in rows.items() if row.startswith("ok      clean")]

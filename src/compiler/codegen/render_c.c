@@ -42,7 +42,11 @@ const char *fused_kernel_c_prelude(void) {
            "#define load_bool(x) (x)\n#define store_bool(x) ((uint8_t)(x))\n"
            "#define round_f32(x) (x)\n#define round_i32(x) (x)\n#define round_bool(x) ((x) != 0)\n"
            "#define round_bf16(x) load_bf16(store_bf16(x))\n"
-           "#define round_f16(x) load_f16(store_f16(x))\n\n";
+           "#define round_f16(x) load_f16(store_f16(x))\n"
+           /* What has been rounded already is stored as it is. */
+           "#define keep_f32(x) (x)\n#define keep_i32(x) (x)\n#define keep_bool(x) ((uint8_t)(x))\n"
+           "#define keep_bf16(x) ((uint16_t)(bits_from_float(x) >> 16))\n"
+           "#define keep_f16(x) store_f16(x)\n\n";
 }
 
 /* In memory and in registers. */
@@ -153,8 +157,8 @@ static void render_column(const fused_kernel *k, int stage, const char *indent, 
     for (int i = 0; i < k->member_count; i++) {
         const fused_member *m = &k->members[i];
         if (m->stage == stage && !m->is_row && m->kind == FUSION_ELEMENTWISE && m->output >= 0)
-            text_format(out, "%sout%d[c] = store_%s(v%d);\n", indent, m->output,
-                        dtype_name(m->type), i);
+            text_format(out, "%sout%d[c] = keep_%s(v%d);\n", indent, m->output, dtype_name(m->type),
+                        i);
     }
 }
 

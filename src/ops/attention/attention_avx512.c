@@ -1,6 +1,6 @@
 /* attention_avx512.c - the algorithm of attention_tiled.c in panels of 32 queries.
  *
- * Up to four panels go over the keys together, a tile at a time. For each:
+ * Up to eight panels go over the keys together, a tile at a time. For each:
  *   S^T = K Q'^T            Q' = Q scale log2(e), so that P = 2^(S - largest)
  *   O^T = O^T shrink + V^T P^T
  * All of it is vertical: a lane is a query. What no query of a panel sees is not computed, and
@@ -30,19 +30,22 @@ const char *attention_reject_avx512(const kernel_args *args) {
 
 #if defined(__x86_64__)
 
-int attention_list_panels(const kernel_args *args, int most_queries, kernel_tile *out) {
+int attention_list_panels(const kernel_args *args, int most_queries, int most_keys,
+                          kernel_tile *out) {
     enum { MOST = 4 };
-    int most_keys =
-        (int)attention_tile_keys(attention_round_up(args->inputs[ATTENTION_Q].shape.dim[3], LANES));
+    int64_t pitch = attention_round_up(args->inputs[ATTENTION_Q].shape.dim[3], LANES);
+    most_keys = (int)attention_smaller(most_keys, attention_tile_keys(pitch));
     int queries[MOST], keys[MOST], query_count = 0, key_count = 0;
-    for (int q = most_queries; q >= PANEL && query_count < MOST; q /= 2)
+    for (int q = most_queries; q >= PANEL && query_count < MOST; q = q / 2 / PANEL * PANEL)
         queries[query_count++] = q;
     for (int k = most_keys; k >= 32 && key_count < MOST; k = k / 2 / STEP * STEP)
         keys[key_count++] = k;
     return attention_list_tiles(queries, query_count, keys, key_count, out);
 }
 
-enum { MOST_PANELS = 4 }; /* of queries that go together; half as many of large heads */
+/* A tile of K, a panel of Q and their scores are in L1 together, and so are V, P and O; the other
+ * panels that share the tile wait in L2. */
+enum { MOST_PANELS = 8, MOST_KEYS = 64 };
 
 typedef struct work {
     const kernel_args *args;
@@ -156,7 +159,7 @@ LANES_TARGET static void attend(const work *w, int64_t unit) {
     int64_t b = head / p->heads, h = head % p->heads, kv = h / p->group;
     int64_t begin = tile * w->panels * PANEL, panel_count = 0;
     _Alignas(64) float q[TILE_FLOATS], o[TILE_FLOATS], k[TILE_FLOATS], v[TILE_FLOATS];
-    _Alignas(64) float s[TILE_KEYS * PANEL];
+    _Alignas(64) float s[MOST_KEYS * PANEL];
     _Alignas(64) float largest[MOST_PANELS * PANEL], sum[MOST_PANELS * PANEL];
     panel panels[MOST_PANELS];
     for (; panel_count < w->panels && begin + panel_count * PANEL < p->queries; panel_count++) {
@@ -193,9 +196,9 @@ static void attend_units(void *context, int64_t begin, int64_t end) {
 }
 
 static int list_tiles(const kernel_args *args, kernel_tile *out) {
-    int64_t head_dim = args->inputs[ATTENTION_Q].shape.dim[3];
-    return attention_list_panels(args, (head_dim > 128 ? MOST_PANELS / 2 : MOST_PANELS) * PANEL,
-                                 out);
+    int64_t pitch = attention_round_up(args->inputs[ATTENTION_Q].shape.dim[3], LANES);
+    int64_t panels = attention_smaller(MOST_PANELS, TILE_FLOATS / (PANEL * pitch));
+    return attention_list_panels(args, (int)panels * PANEL, MOST_KEYS, out);
 }
 
 static void run(const kernel_args *args) {

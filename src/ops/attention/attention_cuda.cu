@@ -108,10 +108,11 @@ extern "C" void dyno_attention_cuda(const cuda_args *args, cudaStream_t stream) 
 
 extern "C" void dyno_attention_gradient_cuda(const cuda_args *args, cudaStream_t stream) {
     attention_call call = describe_backward(args);
-    bool is_once = attention_way == ATTENTION_BEST
-                       ? attention_sums_in_turns((int64_t)call.batch * call.kv_heads, call.queries,
-                                                 call.keys, call.head_dim)
-                       : attention_way == ATTENTION_ONCE;
+    bool is_once =
+        attention_way == ATTENTION_BEST
+            ? attention_is_once((int64_t)call.batch * call.kv_heads, call.queries, call.keys,
+                                call.head_dim, call.tile.queries, call.tile.keys)
+            : attention_way == ATTENTION_ONCE;
     bool is_for_mma = backward_is_for_mma(&call);
     if (!is_for_mma && is_once && attention_backward_hopper_once(&call, stream))
         return;
@@ -121,9 +122,12 @@ extern "C" void dyno_attention_gradient_cuda(const cuda_args *args, cudaStream_t
     attention_backward_mma(&call, stream);
 }
 
-/* ---- f32: one tile for each head size ---- */
+/* ---- f32; of gradients one tile for each head size ---- */
 
-extern "C" int dyno_attention_cuda_f32_tiles(const cuda_args *, cuda_tile *) { return 0; }
+extern "C" int dyno_attention_cuda_f32_tiles(const cuda_args *args, cuda_tile *out) {
+    attention_call call = describe_forward(args);
+    return attention_forward_f32_tiles(&call, out);
+}
 extern "C" int dyno_attention_gradient_cuda_f32_tiles(const cuda_args *, cuda_tile *) { return 0; }
 
 extern "C" void dyno_attention_cuda_f32(const cuda_args *args, cudaStream_t stream) {

@@ -51,6 +51,7 @@ void attention_backward_means(const attention_call *call, cudaStream_t stream);
 /* The tiles of each, its own choice first; of hopper 0 where it is not for this call. */
 int attention_forward_mma_tiles(const attention_call *call, cuda_tile *out);
 int attention_backward_mma_tiles(const attention_call *call, cuda_tile *out);
+int attention_forward_f32_tiles(const attention_call *call, cuda_tile *out);
 int attention_forward_hopper_tiles(const attention_call *call, cuda_tile *out);
 int attention_backward_hopper_tiles(const attention_call *call, cuda_tile *out);
 

@@ -31,7 +31,7 @@ typedef struct work {
 } work;
 
 static int list_tiles(const kernel_args *args, kernel_tile *out) {
-    return attention_list_panels(args, PAIR, out);
+    return attention_list_panels(args, PAIR, TILE_KEYS, out);
 }
 
 static work describe(const kernel_args *args) {

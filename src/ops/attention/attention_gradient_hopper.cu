@@ -375,7 +375,7 @@ static __global__ void __launch_bounds__((CONSUMERS + 1) * WARPGROUP, 1)
         if (threadIdx.x == 0)
             produce<DIM>(call, sums, maps, base);
         else if (threadIdx.x == 32)
-            hand_out<at, false>(call, order, sums, base);
+            hand_out<at, true>(call, order, sums, base);
     } else {
         registers_take<240>();
         consume<TYPE, DIM, KINDS>(call, sums, base, group - 1);
@@ -527,9 +527,15 @@ static int takes(const attention_call *call) {
 }
 
 int attention_backward_hopper_tiles(const attention_call *call, cuda_tile *out) {
-    out->queries = STEP; /* of dQ: keys and queries the other way round */
-    out->keys = ROWS;
-    return takes(call);
+    if (!takes(call))
+        return 0;
+    cuda_tile twice = {ROWS, STEP}; /* for dQ; for dK and dV the other way round */
+    cuda_tile once = {attention_once_queries(call->head_dim), ATTENTION_ONCE_KEYS};
+    int is_once = attention_sums_in_turns((int64_t)call->batch * call->kv_heads, call->queries,
+                                          call->keys, call->head_dim);
+    out[0] = is_once ? once : twice;
+    out[1] = is_once ? twice : once;
+    return attention_sum_columns(call->head_dim) > 0 ? 2 : 1;
 }
 
 int attention_backward_hopper(const attention_call *call, cudaStream_t stream) {

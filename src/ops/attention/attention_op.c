@@ -152,8 +152,8 @@ static size_t gradient_workspace_f32(const kernel_args *args) {
 }
 static size_t gradient_workspace(const kernel_args *args) {
     attention_problem p = attention_describe(args);
-    bool is_summed =
-        attention_sums_in_turns(p.batch * p.kv_heads, p.queries, p.keys, p.head_dim) != 0;
+    bool is_summed = attention_is_once(p.batch * p.kv_heads, p.queries, p.keys, p.head_dim,
+                                       p.tile.queries, p.tile.keys) != 0;
     return (size_t)attention_workspace_bytes(p.batch * p.heads, p.queries,
                                              is_summed ? attention_sum_columns(p.head_dim) : 0);
 }

@@ -35,12 +35,12 @@ const char *attention_reject_pairs(const kernel_args *args, gemm_method method) 
 
 #if defined(__x86_64__)
 
-int pairs_list_tiles(const kernel_args *args, int most_queries, kernel_tile *out) {
+int pairs_list_tiles(const kernel_args *args, kernel_tile most, kernel_tile *out) {
     enum { MOST = 4 };
     int64_t depth = attention_round_up(args->inputs[ATTENTION_Q].shape.dim[3], PAIRS_DEPTH);
-    int most_keys = (int)attention_smaller(TILE_KEYS, TILE_FLOATS / depth);
+    int most_keys = (int)attention_smaller(most.keys, TILE_FLOATS / depth);
     int queries[MOST], keys[MOST], query_count = 0, key_count = 0;
-    for (int q = most_queries; q >= PANEL && query_count < MOST; q = q / 2 / PANEL * PANEL)
+    for (int q = most.queries; q >= PANEL && query_count < MOST; q = q / 2 / PANEL * PANEL)
         queries[query_count++] = q;
     for (int k = most_keys / PAIRS_LINES * PAIRS_LINES; k >= PAIRS_LINES && key_count < MOST;
          k = k / 2 / PAIRS_LINES * PAIRS_LINES)
@@ -48,15 +48,15 @@ int pairs_list_tiles(const kernel_args *args, int most_queries, kernel_tile *out
     return attention_list_tiles(queries, query_count, keys, key_count, out);
 }
 
-kernel_tile pairs_tile(const kernel_args *args, int most_queries) {
+kernel_tile pairs_tile(const kernel_args *args, kernel_tile most) {
     kernel_tile tile = kernel_tile_asked(args->attributes), own[KERNEL_MOST_TILES];
     if (!kernel_tile_is_open(tile))
         return tile;
-    pairs_list_tiles(args, most_queries, own);
+    pairs_list_tiles(args, most, own);
     return own[0];
 }
 
-enum { STAGES = 3, MOST_PANELS = 4 }; /* of queries that go together; half as many of large heads */
+enum { STAGES = 3, MOST_PANELS = 4, MOST_KEYS = 128 }; /* panels: of queries that go together */
 
 typedef struct work {
     const kernel_args *args;
@@ -70,19 +70,20 @@ typedef struct work {
 
 static int64_t tile_count(const work *w) { return w->p.batch * w->p.kv_heads * w->tiles; }
 
-static int most_queries(const kernel_args *args) {
-    int64_t head_dim = args->inputs[ATTENTION_Q].shape.dim[3];
-    return (head_dim > 128 ? MOST_PANELS / 2 : MOST_PANELS) * PANEL;
+static kernel_tile most(const kernel_args *args) {
+    int64_t depth = attention_round_up(args->inputs[ATTENTION_Q].shape.dim[3], PAIRS_DEPTH);
+    int64_t panels = attention_smaller(MOST_PANELS, TILE_FLOATS / (PANEL * depth));
+    return (kernel_tile){(int)panels * PANEL, MOST_KEYS};
 }
 
 static int list_tiles(const kernel_args *args, kernel_tile *out) {
-    return pairs_list_tiles(args, most_queries(args), out);
+    return pairs_list_tiles(args, most(args), out);
 }
 
 static work describe(const kernel_args *args, const gemm_engine *engine) {
     work w = {.args = args, .engine = engine, .p = attention_describe(args)};
     w.depth = attention_round_up(w.p.head_dim, PAIRS_DEPTH);
-    kernel_tile tile = pairs_tile(args, most_queries(args));
+    kernel_tile tile = pairs_tile(args, most(args));
     w.tile_keys = tile.keys;
     w.tiles = (w.p.keys + w.tile_keys - 1) / w.tile_keys;
     w.panels = tile.queries / PANEL;
@@ -340,8 +341,8 @@ static void attend(const work *w, int64_t unit) {
     int64_t head = unit / w->query_tiles, tile = w->query_tiles - 1 - unit % w->query_tiles;
     int64_t b = head / p->heads, h = head % p->heads;
     int64_t begin = tile * w->panels * PANEL, panel_count = 0;
-    _Alignas(64) uint16_t q[TILE_FLOATS], weights[2][TILE_KEYS * PANEL];
-    _Alignas(64) float o[TILE_FLOATS], s[2][TILE_KEYS * PANEL];
+    _Alignas(64) uint16_t q[TILE_FLOATS], weights[2][MOST_KEYS * PANEL];
+    _Alignas(64) float o[TILE_FLOATS], s[2][MOST_KEYS * PANEL];
     _Alignas(64) float largest[MOST_PANELS * PANEL], sum[MOST_PANELS * PANEL];
     panel panels[MOST_PANELS];
     for (; panel_count < w->panels && begin + panel_count * PANEL < p->queries; panel_count++) {

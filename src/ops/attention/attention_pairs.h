@@ -28,11 +28,11 @@ static inline void *pairs_aligned(void *workspace) {
     return (char *)workspace + (-(uintptr_t)workspace & (PAIRS_ALIGNMENT - 1));
 }
 
-/* For kernel.tiles: queries from `most_queries` down and keys from what a tile holds down, by
- * halves, in whole panels and strips. */
-int pairs_list_tiles(const kernel_args *args, int most_queries, kernel_tile *out);
+/* For kernel.tiles: queries from most.queries down and keys from most.keys or what a tile holds
+ * down, by halves, in whole panels and strips. */
+int pairs_list_tiles(const kernel_args *args, kernel_tile most, kernel_tile *out);
 /* What the launch asks for, else the first of those. */
-kernel_tile pairs_tile(const kernel_args *args, int most_queries);
+kernel_tile pairs_tile(const kernel_args *args, kernel_tile most);
 
 /* The query in column c of a panel's B'. */
 static inline int64_t pairs_query(int64_t c) {

@@ -5,7 +5,7 @@
  * block has a tile of queries, 16 ROWS for each warp, and goes over the keys it sees, a tile at a
  * time. K and V have one buffer each: V's tile arrives under the product with K, the next tile of K
  * under the product with V. */
-#include "ops/attention/attention_cuda.cuh"
+#include "ops/attention/attention_choices.cuh"
 #include "ops/attention/tf32_tile.cuh"
 
 /* What a lane knows of its two rows, g and g+8 of 16. */
@@ -121,7 +121,7 @@ static __global__ void __launch_bounds__(WARPS * 32, BLOCKS) attend_f32(const at
 }
 
 template <int MATH, int DIM, int WARPS, int ROWS, int KEYS, int BLOCKS>
-static void launch(const attention_call *call, cudaStream_t stream) {
+static int launch(const attention_call *call, cudaStream_t stream) {
     constexpr int QUERIES = WARPS * ROWS * TILE_ROWS;
     int bytes = tile_floats<DIM>(QUERIES + 2 * KEYS) * (int)sizeof(float);
     int tiles = (call->queries + QUERIES - 1) / QUERIES;
@@ -133,48 +133,51 @@ static void launch(const attention_call *call, cudaStream_t stream) {
     config.dynamicSmemBytes = (size_t)bytes;
     config.stream = stream;
     cudaLaunchKernelEx(&config, function, *call);
+    return 1;
+}
+
+/* Up to head size 128 also half as many keys at a time. */
+template <int MATH, int DIM, int WARPS, int ROWS, int KEYS, int BLOCKS>
+static attention_choices choices_of(void) {
+    constexpr int QUERIES = WARPS * ROWS * TILE_ROWS, FEWER = DIM <= 128 ? KEYS / 2 : KEYS;
+    attention_choices choices = {
+        {{{QUERIES, KEYS}, launch<MATH, DIM, WARPS, ROWS, KEYS, BLOCKS>},
+         {{QUERIES, FEWER}, launch<MATH, DIM, WARPS, ROWS, FEWER, BLOCKS>}},
+        FEWER < KEYS ? 2 : 1};
+    return choices;
 }
 
 /* Shared memory stays within 99 KiB, which every GPU since sm_86 has. */
-static void launch_3tf32(const attention_call *call, cudaStream_t stream) {
-    int dim = call->head_dim;
-    if (dim <= 32)
-        launch<MATH_3TF32, 32, 4, 1, 64, 3>(call, stream);
-    else if (dim <= 64)
-        launch<MATH_3TF32, 64, 4, 1, 64, 3>(call, stream);
-    else if (dim <= 80)
-        launch<MATH_3TF32, 80, 4, 1, 64, 2>(call, stream);
-    else if (dim <= 96)
-        launch<MATH_3TF32, 96, 4, 1, 32, 2>(call, stream);
-    else if (dim <= 128)
-        launch<MATH_3TF32, 128, 4, 1, 32, 2>(call, stream);
-    else if (dim <= 192)
-        launch<MATH_3TF32, 192, 4, 1, 32, 1>(call, stream);
-    else
-        launch<MATH_3TF32, 256, 4, 1, 16, 1>(call, stream);
+static attention_choices choices_3tf32(int dim) {
+    return dim <= 32    ? choices_of<MATH_3TF32, 32, 4, 1, 64, 3>()
+           : dim <= 64  ? choices_of<MATH_3TF32, 64, 4, 1, 64, 3>()
+           : dim <= 80  ? choices_of<MATH_3TF32, 80, 4, 1, 64, 2>()
+           : dim <= 96  ? choices_of<MATH_3TF32, 96, 4, 1, 32, 2>()
+           : dim <= 128 ? choices_of<MATH_3TF32, 128, 4, 1, 32, 2>()
+           : dim <= 192 ? choices_of<MATH_3TF32, 192, 4, 1, 32, 1>()
+                        : choices_of<MATH_3TF32, 256, 4, 1, 16, 1>();
 }
 
-static void launch_tf32(const attention_call *call, cudaStream_t stream) {
-    int dim = call->head_dim;
-    if (dim <= 32)
-        launch<MATH_TF32, 32, 4, 2, 64, 2>(call, stream);
-    else if (dim <= 64)
-        launch<MATH_TF32, 64, 4, 2, 64, 2>(call, stream);
-    else if (dim <= 80)
-        launch<MATH_TF32, 80, 4, 2, 32, 2>(call, stream);
-    else if (dim <= 96)
-        launch<MATH_TF32, 96, 4, 1, 64, 2>(call, stream);
-    else if (dim <= 128)
-        launch<MATH_TF32, 128, 4, 1, 64, 2>(call, stream);
-    else if (dim <= 192)
-        launch<MATH_TF32, 192, 4, 1, 32, 1>(call, stream);
-    else
-        launch<MATH_TF32, 256, 4, 1, 16, 1>(call, stream);
+static attention_choices choices_tf32(int dim) {
+    return dim <= 32    ? choices_of<MATH_TF32, 32, 4, 2, 64, 2>()
+           : dim <= 64  ? choices_of<MATH_TF32, 64, 4, 2, 64, 2>()
+           : dim <= 80  ? choices_of<MATH_TF32, 80, 4, 2, 32, 2>()
+           : dim <= 96  ? choices_of<MATH_TF32, 96, 4, 1, 64, 2>()
+           : dim <= 128 ? choices_of<MATH_TF32, 128, 4, 1, 64, 2>()
+           : dim <= 192 ? choices_of<MATH_TF32, 192, 4, 1, 32, 1>()
+                        : choices_of<MATH_TF32, 256, 4, 1, 16, 1>();
+}
+
+static attention_choices choices_for(const attention_call *call) {
+    return call->is_tf32 ? choices_tf32(call->head_dim) : choices_3tf32(call->head_dim);
+}
+
+int attention_forward_f32_tiles(const attention_call *call, cuda_tile *out) {
+    attention_choices choices = choices_for(call);
+    return list_choices(&choices, out);
 }
 
 void attention_forward_f32(const attention_call *call, cudaStream_t stream) {
-    if (call->is_tf32)
-        launch_tf32(call, stream);
-    else
-        launch_3tf32(call, stream);
+    attention_choices choices = choices_for(call);
+    launch_choice(&choices, call, stream);
 }

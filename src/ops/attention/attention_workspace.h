@@ -26,6 +26,21 @@ static inline int attention_sums_in_turns(int64_t heads, int64_t queries, int64_
     return attention_sum_columns(head_dim) > 0 && queries >= 2048 && keys >= 2048 && heads >= 8;
 }
 
+/* The tile of those kernels: so many queries by ATTENTION_ONCE_KEYS keys. */
+enum { ATTENTION_ONCE_KEYS = 128 };
+static inline int attention_once_queries(int64_t head_dim) {
+    return attention_sum_columns(head_dim) == 64 ? 128 : 64;
+}
+
+/* Whether a call goes to them: for the tile that is asked for, else (0 x 0) for its sizes. */
+static inline int attention_is_once(int64_t heads, int64_t queries, int64_t keys, int64_t head_dim,
+                                    int tile_queries, int tile_keys) {
+    if (tile_queries == 0)
+        return attention_sums_in_turns(heads, queries, keys, head_dim);
+    return attention_sum_columns(head_dim) > 0 && tile_keys == ATTENTION_ONCE_KEYS &&
+           tile_queries == attention_once_queries(head_dim);
+}
+
 static inline int64_t attention_padded_rows(int64_t queries) {
     return (queries + ATTENTION_ROWS_PADDED - 1) / ATTENTION_ROWS_PADDED * ATTENTION_ROWS_PADDED;
 }

@@ -253,32 +253,32 @@ __device__ __forceinline__ void compute_before_wait(float x, uint32_t somewhere)
         16, 17, 18, 19, 20, 21, 22, 23) ", " NAMES_8(24, 25, 26, 27, 28, 29, 30, 31)
 #define NAMES_40 NAMES_32 ", " NAMES_8(32, 33, 34, 35, 36, 37, 38, 39)
 #define NAMES_48 NAMES_40 ", " NAMES_8(40, 41, 42, 43, 44, 45, 46, 47)
+#define NAMES_56 NAMES_48 ", " NAMES_8(48, 49, 50, 51, 52, 53, 54, 55)
 #define NAMES_64                                                                                   \
     NAMES_48                                                                                       \
     ", " NAMES_8(48, 49, 50, 51, 52, 53, 54, 55) ", " NAMES_8(56, 57, 58, 59, 60, 61, 62, 63)
 #define NAMES_88                                                                                   \
     NAMES_64 ", " NAMES_8(64, 65, 66, 67, 68, 69, 70, 71) ", " NAMES_8(                            \
         72, 73, 74, 75, 76, 77, 78, 79) ", " NAMES_8(80, 81, 82, 83, 84, 85, 86, 87)
-
+#define NAMES_96 NAMES_88 ", " NAMES_8(88, 89, 90, 91, 92, 93, 94, 95)
+#define NAMES_112                                                                                  \
+    NAMES_96 ", " NAMES_8(96, 97, 98, 99, 100, 101, 102, 103) ", " NAMES_8(104, 105, 106, 107,     \
+                                                                           108, 109, 110, 111)
 #define NAMES_128                                                                                  \
-    NAMES_88                                                                                       \
-    ", " NAMES_8(88, 89, 90, 91, 92, 93, 94, 95) ", " NAMES_8(                                     \
-        96, 97, 98, 99, 100, 101, 102,                                                             \
-        103) ", " NAMES_8(104, 105, 106, 107, 108, 109, 110,                                       \
-                          111) ", " NAMES_8(112, 113, 114, 115, 116, 117, 118,                     \
-                                            119) ", " NAMES_8(120, 121, 122, 123, 124, 125, 126,   \
-                                                              127)
+    NAMES_112 ", " NAMES_8(112, 113, 114, 115, 116, 117, 118,                                      \
+                           119) ", " NAMES_8(120, 121, 122, 123, 124, 125, 126, 127)
 
 #define FLOATS_4(c, i) c(d[i]), c(d[i + 1]), c(d[i + 2]), c(d[i + 3])
 #define FLOATS_8(c, i) FLOATS_4(c, i), FLOATS_4(c, i + 4)
 #define FLOATS_32(c) FLOATS_8(c, 0), FLOATS_8(c, 8), FLOATS_8(c, 16), FLOATS_8(c, 24)
 #define FLOATS_40(c) FLOATS_32(c), FLOATS_8(c, 32)
 #define FLOATS_48(c) FLOATS_40(c), FLOATS_8(c, 40)
+#define FLOATS_56(c) FLOATS_48(c), FLOATS_8(c, 48)
 #define FLOATS_64(c) FLOATS_48(c), FLOATS_8(c, 48), FLOATS_8(c, 56)
 #define FLOATS_88(c) FLOATS_64(c), FLOATS_8(c, 64), FLOATS_8(c, 72), FLOATS_8(c, 80)
+#define FLOATS_96(c) FLOATS_88(c), FLOATS_8(c, 88)
 #define FLOATS_128(c)                                                                              \
-    FLOATS_88(c), FLOATS_8(c, 88), FLOATS_8(c, 96), FLOATS_8(c, 104), FLOATS_8(c, 112),            \
-        FLOATS_8(c, 120)
+    FLOATS_96(c), FLOATS_8(c, 96), FLOATS_8(c, 104), FLOATS_8(c, 112), FLOATS_8(c, 120)
 
 /* d = a b, or += when IS_ADDED; 64 x N, 16 numbers deep. Of shared tiles *_IS_COLUMNS says how they
  * are read. What is not added to is an output only: were it taken for an input, the assembler would
@@ -324,8 +324,10 @@ __device__ __forceinline__ void compute_before_wait(float x, uint32_t somewhere)
 DEFINE_PRODUCTS(64, NAMES_32, FLOATS_32, "%32", "%33", "%34", "%35", "%36", "%37")
 DEFINE_PRODUCTS(80, NAMES_40, FLOATS_40, "%40", "%41", "%42", "%43", "%44", "%45")
 DEFINE_PRODUCTS(96, NAMES_48, FLOATS_48, "%48", "%49", "%50", "%51", "%52", "%53")
+DEFINE_PRODUCTS(112, NAMES_56, FLOATS_56, "%56", "%57", "%58", "%59", "%60", "%61")
 DEFINE_PRODUCTS(128, NAMES_64, FLOATS_64, "%64", "%65", "%66", "%67", "%68", "%69")
 DEFINE_PRODUCTS(176, NAMES_88, FLOATS_88, "%88", "%89", "%90", "%91", "%92", "%93")
+DEFINE_PRODUCTS(192, NAMES_96, FLOATS_96, "%96", "%97", "%98", "%99", "%100", "%101")
 DEFINE_PRODUCTS(256, NAMES_128, FLOATS_128, "%128", "%129", "%130", "%131", "%132", "%133")
 
 /* d[64][N] = a b^T, summed over DIM; a and b are tiles of A_ROWS and B_ROWS rows, descriptors of

@@ -20,6 +20,7 @@
 
 enum {
     ALIGNMENT = 64,
+    CACHE_LINE = 64,
     MAX_BLOCK = 32 * 32,
     MAX_OWN_BYTES = 224 * 256 * 4,
     MAX_TILE = 768 * 256,
@@ -118,6 +119,16 @@ static void pack_shared(void *context, int64_t begin, int64_t end) {
     }
 }
 
+/* Asks for a block's memory while its sums are computed: a result is rarely in a cache, and stores
+ * to lines that are not wait for them. */
+static void ask_for_block(const gemm_target *to, int64_t rows, int64_t columns) {
+    const char *row = to->data;
+    int64_t bytes = columns * dtype_bytes(to->type), stride = to->ld * dtype_bytes(to->type);
+    for (int64_t i = 0; i < rows; i++, row += stride)
+        for (int64_t at = 0; at < bytes; at += CACHE_LINE)
+            __builtin_prefetch(row + at, 0, 2);
+}
+
 /* A block's sums of the last panel: straight to C where C takes them as they are. */
 static void write_block(const blocking *b, const gemm_target *c, int64_t row, int64_t column,
                         int64_t depth, const void *left, const void *right, const float *start) {
@@ -126,6 +137,7 @@ static void write_block(const blocking *b, const gemm_target *c, int64_t row, in
     to.data = (char *)c->data + (row * c->ld + column) * dtype_bytes(c->type);
     int64_t rows = b->p->m - row < e->rows ? b->p->m - row : e->rows;
     int64_t columns = b->p->n - column < e->columns ? b->p->n - column : e->columns;
+    ask_for_block(&to, rows, columns);
     if (to.type == DTYPE_F32 && to.alpha == 1 && !to.accumulates && rows == e->rows &&
         columns == e->columns) {
         e->multiply(depth, left, right, start, e->columns, to.data, to.ld);

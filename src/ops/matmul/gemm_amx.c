@@ -1,14 +1,14 @@
 /* gemm_amx.c - blocks of 32 x 32 sums, in two passes of 16 x 32.
  *
- * Four tiles of the eight are used: two of sums, one of A', one of B'. Four more sums would save a
- * third of the loads, and are slower where it matters: while a core's other hyperthread is busy, a
- * write to a tile waits for one of ten physical tiles that no register holds. Measured on a Xeon,
- * operands in L1: 2814 GFLOP/s a core this way and 2841 with all eight; beside a busy hyperthread
- * 1243 and 655. A product added to its own last result needs no wait between the two.
+ * Four tiles of the eight are used: two of sums, one of A', one of B'. All eight would save a
+ * third of the loads, and are slower where it matters: while a core's other hyperthread is busy, it
+ * behaves as if it had ten physical tiles, and a write to a tile waits for one that no register
+ * holds. Measured on a Xeon, operands in L1: 2814 GFLOP/s a core this way and 2841 with all eight;
+ * in that state 1243 and 655. A product added to the last one's result need not wait for it.
  *
- * The strip of B' stays in L1 from block to block (gemm.c), that of A' comes from L2: it is asked
- * for some steps ahead. The tiles' shape is palette 1 of every AMX there is; the CPUID leaf that
- * describes it is not read, since hypervisors exist that hide it.
+ * The strip of B' stays in L1 from block to block (gemm.c), that of A' comes from L2; to ask for it
+ * ahead costs more than it gives. The tiles' shape is palette 1 of every AMX there is; the CPUID
+ * leaf that describes it is not read, since hypervisors exist that hide it.
  *
  * Subnormal numbers count as zero here, as in all bf16 products of the hardware. */
 #include "ops/matmul/gemm_engine.h"
@@ -41,7 +41,7 @@ TARGET static void begin(void) {
 
 TARGET static void end(void) { _tile_release(); }
 
-enum { TILE_BYTES = TILE_ROWS * TILE_ROW_BYTES, STEP_BYTES = 2 * TILE_BYTES, AHEAD = 4 };
+enum { TILE_BYTES = TILE_ROWS * TILE_ROW_BYTES, STEP_BYTES = 2 * TILE_BYTES };
 
 /* Sums of 16 rows: a tile of A' in each step, two of B'. */
 TARGET static void multiply_half(int64_t depth, const char *a, const char *b, const float *start,
@@ -54,8 +54,6 @@ TARGET static void multiply_half(int64_t depth, const char *a, const char *b, co
         _tile_zero(1);
     }
     for (int64_t k = 0; k < depth; k += PAIRS_DEPTH) {
-        for (int i = 0; i < TILE_BYTES; i += TILE_ROW_BYTES)
-            _mm_prefetch(a + AHEAD * STEP_BYTES + i, _MM_HINT_T0);
         _tile_loadd(2, a, TILE_ROW_BYTES);
         _tile_loadd(3, b, TILE_ROW_BYTES);
         _tile_dpbf16ps(0, 2, 3);
