@@ -1,7 +1,7 @@
 /* attention_tf32.cu - attention of f32 on the tensor cores of sm_80 and up.
  *
  * Both --precision tf32, products of operands rounded to tf32, and fp32, each product in three of
- * tf32 (tf32_tile.cuh; docs/decisions/0017 has the errors of both). The way of attention_mma.cu: a
+ * tf32 (tf32_tile.cuh; docs/decisions/0018 has the errors of both). The way of attention_mma.cu: a
  * block has a tile of queries, 16 ROWS for each warp, and goes over the keys it sees, a tile at a
  * time. K and V have one buffer each: V's tile arrives under the product with K, the next tile of K
  * under the product with V. */
@@ -149,7 +149,7 @@ static attention_choices choices_of(void) {
 
 /* Shared memory stays within 99 KiB, which every GPU since sm_86 has. */
 static attention_choices choices_3tf32(int dim) {
-    return dim <= 32    ? choices_of<MATH_3TF32, 32, 4, 2, 64, 2>()
+    return dim <= 32    ? choices_of<MATH_3TF32, 32, 4, 1, 64, 3>()
            : dim <= 64  ? choices_of<MATH_3TF32, 64, 4, 1, 64, 3>()
            : dim <= 80  ? choices_of<MATH_3TF32, 80, 4, 1, 64, 2>()
            : dim <= 96  ? choices_of<MATH_3TF32, 96, 4, 1, 32, 2>()

@@ -81,14 +81,14 @@ template <int MATH, int COUNT> struct operand_parts {
     uint32_t small[MATH == MATH_TF32 ? 1 : COUNT];
 };
 
-/* A, of 8 numbers, is rounded when it is cut; B only cut, for it is taken apart more often. So what
- * is left out, small times small and what small loses, is 0 on average, but for the part that B's
- * small loses: 2^-22 of a number at most. */
-template <int MATH, int COUNT>
+/* A is rounded when it is cut; B, which is taken apart more often, only where a product has few
+ * terms (IS_ROUNDED), whose errors do not even out: what is lost is 2^-22 of a number on average,
+ * not 0. */
+template <bool IS_ROUNDED, int MATH, int COUNT>
 __device__ __forceinline__ void take_apart(operand_parts<MATH, COUNT> *to, const float *x) {
 #pragma unroll
     for (int i = 0; i < COUNT; i++) {
-        float big = MATH == MATH_TF32 || COUNT == 8 ? nudge(x[i]) : x[i];
+        float big = MATH == MATH_TF32 || IS_ROUNDED ? nudge(x[i]) : x[i];
         if (MATH == MATH_3TF32) {
             big = cut(big);
             to->small[i] = __float_as_uint(x[i] - big);
@@ -96,6 +96,8 @@ __device__ __forceinline__ void take_apart(operand_parts<MATH, COUNT> *to, const
         to->big[i] = __float_as_uint(big);
     }
 }
+/* The heads of which B is rounded too. */
+template <int DIM> __device__ constexpr bool has_few_terms(void) { return DIM <= 32; }
 
 /* C += A B */
 __device__ __forceinline__ void mma_16x8x8(float *c, const uint32_t *a, const uint32_t *b) {
@@ -201,7 +203,7 @@ __device__ __forceinline__ void load_left(operand_parts<MATH, 8> *to, const floa
 #pragma unroll
     for (int i = 0; i < 8; i++)
         x[i] = __uint_as_float(bits[i]);
-    take_apart(to, x);
+    take_apart<true>(to, x);
 }
 
 /* Tiles of C that are worked on together, so that instructions need not wait for each other. */
@@ -237,7 +239,7 @@ __device__ __forceinline__ void multiply_rows(float (*c)[COLUMNS / 8][4], const 
                     ldmatrix_x4(bits, b + tile_floats<DIM>((part * TOGETHER + n) * 8) + d);
                     float x[4] = {__uint_as_float(bits[0]), __uint_as_float(bits[1]),
                                   __uint_as_float(bits[2]), __uint_as_float(bits[3])};
-                    take_apart(&right[n], x);
+                    take_apart<has_few_terms<DIM>()>(&right[n], x);
                 }
                 multiply<MATH, ROWS, TOGETHER>(sums[part], left, right);
             }
@@ -276,7 +278,7 @@ __device__ __forceinline__ void multiply_columns(float (*c)[DIM / 8][4],
         for (int k = 0; k < DEPTH / 16; k++) {
             const float *low = a[m][2 * k], *high = a[m][2 * k + 1];
             float x[8] = {low[0], low[2], low[1], low[3], high[0], high[2], high[1], high[3]};
-            take_apart(&left[k][m], x);
+            take_apart<true>(&left[k][m], x);
         }
 #pragma unroll
     for (int part = 0; part < DIM / 8; part += TOGETHER) {
@@ -302,7 +304,7 @@ __device__ __forceinline__ void multiply_columns(float (*c)[DIM / 8][4],
                 }
 #pragma unroll
                 for (int i = 0; i < WIDE; i++)
-                    take_apart(&right[n + i], x[i]);
+                    take_apart<has_few_terms<DIM>()>(&right[n + i], x[i]);
             }
             multiply<MATH, ROWS, TOGETHER>(sums, left[k], right);
         }
