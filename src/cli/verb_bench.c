@@ -65,6 +65,10 @@ typedef struct grid {
     step_pass *passes;
     step_variant *variants;
     int model_count, context_count, warmup_count, pass_count, variant_count;
+    /* All cells are timed before the first is traced: a GPU whose work was recorded once (CUPTI) is
+     * slower from then on, by 3 % of a small step on an H200. */
+    bool is_tracing;
+    int64_t next_cell; /* to be traced */
     progress *line;
     double work_done, work_total, cell_work; /* in FLOPs */
     int64_t cell_steps;
@@ -177,9 +181,10 @@ static void show_progress(void *context, int64_t steps_done) {
 
 /* Weights are drawn once per model. All else that the cell before left goes back first, so that
  * each cell's memory is its own. */
-static dyno_status prepare_cell(bench_model *m, const plan *p, uint64_t seed, results_cell *cell,
+static dyno_status prepare_cell(bench_model *m, const plan *p, uint64_t seed, int64_t *setup_ns,
                                 executor **out) {
     *out = NULL;
+    *setup_ns = 0;
     held_weights *held = NULL;
     if (m->has_weights)
         RETURN_IF_FAILED(weights_hold(m->shared, m->config, p, &held));
@@ -189,7 +194,7 @@ static dyno_status prepare_cell(bench_model *m, const plan *p, uint64_t seed, re
     bool has_copies = weights_have_copies(m->shared, p);
     int64_t begin = clock_now_ns();
     dyno_status status = executor_create(p, m->pool, m->shared, out);
-    cell_set_metric(cell, "setup_ns", "ns", clock_now_ns() - begin);
+    *setup_ns = clock_now_ns() - begin;
     if (status == DYNO_OK && held)
         status = weights_restore(m->shared, held);
     else if (status == DYNO_OK && !m->has_weights)
@@ -213,22 +218,41 @@ static dyno_status time_cell(grid *g, executor *e, const plan *p, int64_t warmup
                               .should_stop = interrupt_requested,
                               .on_step = show_progress,
                               .context = g};
+    if (g->is_tracing)
+        return timing_break_down(e, p, &options, cell);
     dyno_status status = timing_run(e, p, &options, cell);
     dyno_status recorded = sweep_record_memory(&g->sweep, cell, pool);
-    RETURN_IF_FAILED(status == DYNO_OK ? recorded : status);
-    return flags_switch(g->given, "breakdown") ? timing_break_down(e, p, &options, cell) : DYNO_OK;
+    return status == DYNO_OK ? recorded : status;
 }
 
 static dyno_status run_cell(grid *g, bench_model *m, const plan *p, int64_t warmup,
                             results_cell *cell) {
     uint64_t seed = (uint64_t)flags_integer(g->given, "seed");
+    int64_t setup_ns;
     executor *e;
-    RETURN_IF_FAILED(prepare_cell(m, p, seed, cell, &e));
-    dyno_status status = fill_inputs(e, m->config, seed);
+    dyno_status status = prepare_cell(m, p, seed, &setup_ns, &e);
+    if (!g->is_tracing)
+        cell_set_metric(cell, "setup_ns", "ns", setup_ns);
+    RETURN_IF_FAILED(status);
+    status = fill_inputs(e, m->config, seed);
     if (status == DYNO_OK)
         status = time_cell(g, e, p, warmup, cell, m->pool);
     executor_destroy(e);
     return status;
+}
+
+/* A cell that was timed, once more. */
+static dyno_status trace_cell(grid *g, bench_model *m, const point *at) {
+    results_cell *cell = g->sweep.run->cells[g->next_cell++];
+    if (cell->status != RESULTS_OK)
+        return DYNO_OK;
+    plan *p;
+    dyno_status status = make_plan(g, m->config, at, &p);
+    if (status == DYNO_OK) {
+        status = run_cell(g, m, p, at->warmup, cell);
+        plan_destroy(p);
+    }
+    return sweep_settle(cell, status);
 }
 
 /* Fails only when the sweep is to end; what happens to one cell is that cell's status. */
@@ -260,7 +284,7 @@ static dyno_status measure_model(grid *g, const model_config *config) {
     dyno_status status = DYNO_OK;
     for (int64_t i = 0; i < point_count(g) && status == DYNO_OK; i++) {
         point at = point_at(g, i);
-        status = measure_cell(g, &m, &at);
+        status = g->is_tracing ? trace_cell(g, &m, &at) : measure_cell(g, &m, &at);
     }
     storage_destroy(m.shared);
     memory_pool_destroy(m.pool);
@@ -273,6 +297,10 @@ static dyno_status measure_grid(grid *g) {
     dyno_status status = DYNO_OK;
     for (int m = 0; m < g->model_count && status == DYNO_OK; m++)
         status = measure_model(g, &g->models[m]);
+    g->is_tracing = true;
+    for (int m = 0; flags_switch(g->given, "breakdown") && m < g->model_count; m++)
+        if (status == DYNO_OK)
+            status = measure_model(g, &g->models[m]);
     progress_destroy(g->line);
     return status;
 }

@@ -201,7 +201,7 @@ static dyno_status trace_steps(executor *e, const plan *p, const timing_options 
                                results_cell *cell, traced_step *traced) {
     int64_t steps = options->steps, total_ns = 0, in_launches_ns = 0;
     trace *t = trace_create(p->launch_count);
-    dyno_status status = DYNO_OK;
+    dyno_status status = executor_run(e, t, NULL); /* pages and libraries, met for the first time */
     for (int64_t step = 0; step < steps && status == DYNO_OK; step++) {
         status = check_stop(options, step, steps);
         if (status == DYNO_OK)

@@ -375,7 +375,7 @@ static __global__ void __launch_bounds__((CONSUMERS + 1) * WARPGROUP, 1)
         if (threadIdx.x == 0)
             produce<DIM>(call, sums, maps, base);
         else if (threadIdx.x == 32)
-            hand_out<at, false>(call, order, sums, base);
+            hand_out<at, true>(call, order, sums, base);
     } else {
         registers_take<240>();
         consume<TYPE, DIM, KINDS>(call, sums, base, group - 1);

@@ -4,18 +4,22 @@
  * An item is 128 keys, going over the queries that see them; two consumers have 64 keys each.
  * Scores are computed transposed, so that P^T and dS^T are in registers the way dV += P^T dO and
  * dK += dS^T Q want their left operand. dS also goes through shared memory, for dQ = dS K sums over
- * the keys of both consumers; each computes half of it. What a key tile gives to dQ is added in
- * memory (hopper_once.cuh), and a last kernel makes dQ of the sums.
+ * the keys of both consumers; each computes half of it, a step later, so that neither waits for the
+ * other. What a key tile gives to dQ is added in memory (hopper_once.cuh), and a last kernel makes
+ * dQ of the sums.
  *
- * A consumer asks for products in this order, and computes what is below while those above it are
+ * A consumer asks for products in this order, and computes what is beside it while that product is
  * under way:
- *   S of the next step, dK and dQ of the last one    P of this step
- *   dV                                               dQ of the last step to shared memory
- *   dP, S of the next step                           dS
- * To have registers for S of the next step, P is kept as its 16-bit numbers only, and dS computed
- * from those. */
+ *   dK, dQ of the step before
+ *   S of the next step           dQ to shared memory
+ *   dP                           P
+ *   dV                           dS
+ * P is kept as its 16-bit numbers only, and dS computed from those: with S, P and dP of a step in
+ * registers beside dK and dV there would be too many.
+ *
+ * In the loop no product but dV is under way from one turn to the next: of others that are, the
+ * assembler does not find out when they are done, and lets every product wait for the last. */
 #include <limits.h>
-#include <stdlib.h>
 
 #include "ops/attention/hopper_host.cuh"
 #include "ops/attention/hopper_once.cuh"
@@ -28,22 +32,34 @@ typedef struct once_state {
     uint32_t barriers;
     int number, thread; /* consumer, and its thread */
     int items, steps;   /* so many are behind us */
-    ring_place q;       /* of this step */
 } once_state;
 
-/* Barriers of the hardware. */
-enum { DS_WRITTEN = 1, DS_READ = 2 /* by consumer 0; then by consumer 1 */ };
+/* Consumers compute P by turns, so that one does while the other's products are under way: barriers
+ * of the hardware, at which each waits for its turn and gives it to the other. */
+__device__ __forceinline__ void wait_to_weigh(int consumer) {
+    if (consumer == 0) /* barriers known when compiled take no registers */
+        named_barrier_sync(1, CONSUMERS * WARPGROUP);
+    else
+        named_barrier_sync(2, CONSUMERS * WARPGROUP);
+}
+__device__ __forceinline__ void let_weigh(int consumer) {
+    if (consumer == 0)
+        named_barrier_arrive(1, CONSUMERS * WARPGROUP);
+    else
+        named_barrier_arrive(2, CONSUMERS * WARPGROUP);
+}
 
 __device__ __forceinline__ void leave(const once_state *me, int barrier) {
     if (me->thread % 32 == 0)
         barrier_arrive(me->barriers + 8 * barrier);
 }
 
-/* dQ's accumulator to shared memory, where nobody reads that place any more. */
-template <int DIM> __device__ __forceinline__ void pass_on(once_state *me, const float (&dq)[32]) {
+/* dQ's accumulator of a step to shared memory, once that place is free; then that it is there. */
+template <int DIM>
+__device__ __forceinline__ void store_dq(const once_state *me, const float (&dq)[32], int step) {
     typedef once_storage<DIM> at;
-    int stage = me->steps % at::DQ_STAGES;
-    barrier_wait(me->barriers + 8 * (at::DQ_EMPTY + stage), ~(me->steps / at::DQ_STAGES) & 1,
+    int stage = step % at::DQ_STAGES;
+    barrier_wait(me->barriers + 8 * (at::DQ_EMPTY + stage), ~(step / at::DQ_STAGES) & 1,
                  "a free place for dQ");
     float4 *to =
         (float4 *)(me->base + at::DQ_AT + stage * at::DQ_BYTES + me->number * (at::DQ_BYTES / 2)) +
@@ -51,10 +67,12 @@ template <int DIM> __device__ __forceinline__ void pass_on(once_state *me, const
 #pragma unroll
     for (int i = 0; i < 8; i++)
         to[i * WARPGROUP] = make_float4(dq[4 * i], dq[4 * i + 1], dq[4 * i + 2], dq[4 * i + 3]);
+}
+template <int DIM> __device__ __forceinline__ void pass_dq_on(const once_state *me, int step) {
+    typedef once_storage<DIM> at;
     fence_shared_for_copies();
     __syncwarp();
-    leave(me, at::DQ_FULL + stage);
-    me->steps++;
+    leave(me, at::DQ_FULL + step % at::DQ_STAGES);
 }
 
 /* A consumer's rows of dS^T to shared memory. */
@@ -62,13 +80,13 @@ template <int DIM, int COUNT>
 __device__ __forceinline__ void store_ds(const once_state *me, const uint32_t (&ds)[COUNT]) {
     typedef once_storage<DIM> at;
     int lane = me->thread % 32, row = me->number * 64 + me->thread / 32 * 16 + lane % 16;
-    uint32_t to = shared_address(me->base) + at::DS_AT + row * SLAB_ROW_BYTES;
+    uint32_t to = shared_address(me->base) + at::DS_AT + me->steps % at::DS_STAGES * at::DS_BYTES +
+                  row * SLAB_ROW_BYTES;
 #pragma unroll
     for (int i = 0; i < COUNT / 4; i++) { /* 16 queries */
         int piece = i % 4 * 2 + lane / 16;
         stmatrix_x4(to + i / 4 * ROWS * SLAB_ROW_BYTES + (piece ^ row % 8) * 16, ds + 4 * i);
     }
-    fence_shared_for_copies();
 }
 
 /* Scores of keys that queries do not see, of a step that begins with `query`. */
@@ -107,6 +125,7 @@ __device__ __forceinline__ void differentiate(const attention_call &call, const 
     uint64_t k_columns =
         tile_descriptor(shared + at::K_AT + (QUERIES == 128 ? 0 : me->number * SLAB), SLAB);
     float factor = call.scale * LOG2_E;
+    int other = 1 - me->number;
     int column = me->thread % 4 * 2, first = item->first + me->number * 64;
     int key = first + me->thread / 32 * 16 + me->thread % 32 / 4;
     /* From this query on, all keys of this consumer are seen. */
@@ -116,25 +135,26 @@ __device__ __forceinline__ void differentiate(const attention_call &call, const 
     float dk[DIM / 2], dv[DIM / 2], s[QUERIES / 2], dp[QUERIES / 2], dq[32];
     uint32_t p[QUERIES / 4], ds[QUERIES / 4];
 
-    auto ask_scores = [&]() {
-        barrier_wait(me->barriers + 8 * (at::Q_FULL + me->q.stage), me->q.phase, "Q of a step");
+    auto along = [&](int step) { return (uint32_t)(step % at::STAGES * (at::STEP_BYTES >> 4)); };
+    auto ask_scores = [&](int step) {
+        barrier_wait(me->barriers + 8 * (at::STEP_FULL + step % at::STAGES), step / at::STAGES & 1,
+                     "tiles of a step");
         products_begin();
-        ask_rows_by_rows<TYPE, DIM, ROWS, QUERIES>(
-            s, k_rows, q_rows + (uint32_t)(me->q.stage * (at::STEP_BYTES >> 4)));
+        ask_rows_by_rows<TYPE, DIM, ROWS, QUERIES>(s, k_rows, q_rows + along(step));
         products_commit();
     };
-    /* dP, P from S and dV. */
-    auto begin_step = [&](int query) {
-        const float *lse = (const float *)(me->base + at::LSE_AT) + me->q.stage * QUERIES + column;
-        int stage = me->steps % at::DO_STAGES;
-        uint32_t along = (uint32_t)(stage * (at::STEP_BYTES >> 4));
-        barrier_wait(me->barriers + 8 * (at::DO_FULL + stage), me->steps / at::DO_STAGES & 1,
-                     "dO of a step");
+    /* dP, P from S, and dV; of_before: dQ of a step before is to be passed on. */
+    auto begin_step = [&](int query, bool of_before) {
+        const float *lse =
+            (const float *)(me->base + at::LSE_AT) + me->steps % at::STAGES * QUERIES + column;
         products_begin();
-        ask_rows_by_rows<TYPE, DIM, ROWS, QUERIES>(dp, v_rows, do_rows + along);
+        ask_rows_by_rows<TYPE, DIM, ROWS, QUERIES>(dp, v_rows, do_rows + along(me->steps));
         products_commit();
+        if (of_before)
+            pass_dq_on<DIM>(me, me->steps - 2);
         products_wait<1>(); /* S */
         hold(s);
+        wait_to_weigh(me->number);
         if (query < all)
             hide(s, call, key, query + column);
 #pragma unroll
@@ -147,15 +167,17 @@ __device__ __forceinline__ void differentiate(const attention_call &call, const 
         }
         pack_all<TYPE>(p, s);
         products_begin();
-        ask_registers_by_columns<TYPE, QUERIES>(dv, p, do_columns + along);
+        ask_registers_by_columns<TYPE, QUERIES>(dv, p, do_columns + along(me->steps));
         products_commit();
+        let_weigh(other);
         products_wait<1>(); /* dP */
         hold(dp);
     };
-    /* dS from P and dP, dK and dQ. */
+    /* dS from P and dP, and dK. */
     auto end_step = [&]() {
+        int buffer = me->steps % at::DS_STAGES;
         const float *mean =
-            (const float *)(me->base + at::MEAN_AT) + me->q.stage * QUERIES + column;
+            (const float *)(me->base + at::MEAN_AT) + me->steps % at::STAGES * QUERIES + column;
 #pragma unroll
         for (int i = 0; i < QUERIES / 2; i += 4) {
             float2 sum = *(const float2 *)(mean + 2 * i);
@@ -164,24 +186,30 @@ __device__ __forceinline__ void differentiate(const attention_call &call, const 
             ds[i / 2 + 1] =
                 pack<TYPE>(lower.x * (dp[i + 2] - sum.x), lower.y * (dp[i + 3] - sum.y));
         }
-        named_barrier_sync(DS_READ + 1 - me->number, CONSUMERS * WARPGROUP);
+        barrier_wait(me->barriers + 8 * (at::DS_EMPTY + other * at::DS_STAGES + buffer),
+                     ~(me->steps / at::DS_STAGES) & 1, "dS to be read");
         store_ds<DIM>(me, ds);
         products_begin();
-        ask_registers_by_columns<TYPE, QUERIES>(
-            dk, ds, q_columns + (uint32_t)(me->q.stage * (at::STEP_BYTES >> 4)));
+        ask_registers_by_columns<TYPE, QUERIES>(dk, ds, q_columns + along(me->steps));
         products_commit();
+        fence_shared_for_copies();
+        __syncwarp();
+        leave(me, at::DS_FULL + me->number * at::DS_STAGES + buffer);
         products_wait<1>(); /* dV: what it took is room for S */
-        named_barrier_sync(DS_WRITTEN, CONSUMERS * WARPGROUP);
+    };
+    auto wait_for_ds = [&](int step) {
+        barrier_wait(me->barriers +
+                         8 * (at::DS_FULL + other * at::DS_STAGES + step % at::DS_STAGES),
+                     step / at::DS_STAGES & 1, "dS of the other consumer");
+    };
+    auto ask_dq = [&](int buffer) {
         products_begin();
-        ask_columns_by_columns<TYPE, ROWS>(dq, ds_columns, k_columns);
+        ask_columns_by_columns<TYPE, ROWS>(
+            dq, ds_columns + (uint32_t)(buffer * (at::DS_BYTES >> 4)), k_columns);
         products_commit();
     };
-    /* All of the step is done but S of the next. */
-    auto leave_step = [&](int stage) {
-        named_barrier_arrive(DS_READ + me->number, CONSUMERS * WARPGROUP);
-        leave(me, at::Q_EMPTY + stage);
-        leave(me, at::DO_EMPTY + me->steps % at::DO_STAGES);
-        pass_on<DIM>(me, dq);
+    auto leave_ds = [&](int step) {
+        leave(me, at::DS_EMPTY + me->number * at::DS_STAGES + step % at::DS_STAGES);
     };
 
 #pragma unroll
@@ -189,33 +217,53 @@ __device__ __forceinline__ void differentiate(const attention_call &call, const 
         dk[i] = dv[i] = 0;
     hold(dk); /* here, not between products that are under way */
     hold(dv);
-    int query = item->begin * QUERIES;
+    int query = item->last;
+    bool is_first = true;
     barrier_wait(me->barriers + 8 * at::K_FULL, me->items & 1, "K");
-    ask_scores();
+    ask_scores(me->steps);
     barrier_wait(me->barriers + 8 * at::V_FULL, me->items & 1, "V");
-    begin_step(query);
+    begin_step(query, false);
     for (int step = item->steps; step > 1; step--) {
         end_step();
-        int stage = me->q.stage;
-        step_ring<at::Q_STAGES>(&me->q);
-        ask_scores();
-        query += QUERIES;
-        if (query >= call.queries) /* the next head that shares these keys */
-            query = item->begin * QUERIES;
+        if (!is_first)
+            wait_for_ds(me->steps - 1);
+        ask_dq((me->steps + 1) % at::DS_STAGES); /* after the first, of nothing, and for nobody */
+        ask_scores(me->steps + 1);
+        go_up<QUERIES>(item, &query);
         products_wait<1>(); /* all but S */
         hold(dq);
-        leave_step(stage);
-        begin_step(query);
+        leave(me, at::STEP_EMPTY + me->steps % at::STAGES);
+        if (!is_first) {
+            leave_ds(me->steps - 1);
+            store_dq<DIM>(me, dq, me->steps - 1);
+        }
+        me->steps++;
+        begin_step(query, !is_first);
+        is_first = false;
     }
     leave(me, at::V_EMPTY);
     end_step();
+    if (!is_first) {
+        wait_for_ds(me->steps - 1);
+        ask_dq((me->steps + 1) % at::DS_STAGES);
+        products_wait<0>();
+        hold(dq);
+        leave_ds(me->steps - 1);
+        store_dq<DIM>(me, dq, me->steps - 1);
+        pass_dq_on<DIM>(me, me->steps - 1);
+    }
+    wait_for_ds(me->steps);
+    ask_dq(me->steps % at::DS_STAGES);
     products_wait<0>();
     hold(dq);
     hold(dk);
     hold(dv);
+    leave_ds(me->steps);
     leave(me, at::K_EMPTY);
-    leave_step(me->q.stage);
-    step_ring<at::Q_STAGES>(&me->q);
+    leave(me, at::STEP_EMPTY + me->steps % at::STAGES);
+    store_dq<DIM>(me, dq, me->steps);
+    pass_dq_on<DIM>(me, me->steps);
+    me->steps++;
     float scale[2] = {call.scale, call.scale}, one[2] = {1, 1};
     store_accumulator<TYPE>(dv, one, rows_of<uint16_t>(call.d_v, item->batch, item->head),
                             call.d_v.row, key, call.keys, call.head_dim);
@@ -228,9 +276,9 @@ __device__ __forceinline__ void consume_once(const attention_call &call, unsigne
                                              int consumer) {
     typedef once_storage<DIM> at;
     once_state me = {
-        base,  shared_address(base) + at::BARRIERS_AT, consumer, (int)threadIdx.x % WARPGROUP, 0, 0,
-        {0, 0}};
-    named_barrier_arrive(DS_READ + consumer, CONSUMERS * WARPGROUP);
+        base, shared_address(base) + at::BARRIERS_AT, consumer, (int)threadIdx.x % WARPGROUP, 0, 0};
+    if (consumer == 1)
+        let_weigh(0);
     for (;; me.items++) {
         const gradient_item *item = wait_for_item<at>(base, me.items);
         if (item->kind == NO_MORE)
@@ -251,8 +299,8 @@ static __global__ void __launch_bounds__((CONSUMERS + 1) * WARPGROUP, 1)
                   const __grid_constant__ gradient_maps maps) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
     typedef once_storage<DIM> at;
-    extern __shared__ unsigned char storage[];
-    unsigned char *base = storage + (0u - shared_address(storage)) % 1024;
+    extern __shared__ __align__(1024) unsigned char slabs[];
+    unsigned char *base = slabs;
     if (threadIdx.x == 0) {
         for (int i = 0; i < 2; i++) {
             prefetch_map(&maps.of_queries[i]);
@@ -270,7 +318,7 @@ static __global__ void __launch_bounds__((CONSUMERS + 1) * WARPGROUP, 1)
         if (threadIdx.x == 0)
             copy_tiles<DIM>(call, sums, maps, base);
         else if (threadIdx.x == 32)
-            hand_out<at, true>(call, order, sums, base);
+            hand_out<at, false>(call, order, sums, base);
         else if (threadIdx.x == 64 || threadIdx.x == 96)
             add_in_turns<DIM>(call, sums, base, threadIdx.x == 96);
     } else {
@@ -333,20 +381,13 @@ static void launch_early(void (*kernel)(PARAMETERS...), int64_t blocks, int thre
 /* Key tiles of a head that run at the same time read and add to the same queries one shortly after
  * the other, so that these come from the L2 cache; but they wait for one another at first. */
 static gradient_order order_items(const attention_call *call, int blocks) {
-    enum { TILES_AT_ONCE = 4 };
+    int tiles_at_once = call->is_causal ? 4 : 8; /* measured */
     gradient_order order = {};
     order.key_tiles = (call->keys + ROWS - 1) / ROWS;
     order.kv_heads = call->batch * call->kv_heads;
     order.items = order.kv_heads * order.key_tiles;
     int64_t bytes = (int64_t)call->queries * call->group * call->head_dim * 8; /* Q, dO, dQ */
-#ifdef ATTENTION_TUNE
-    if (getenv("BUNDLE")) {
-        order.bundle = atoi(getenv("BUNDLE"));
-        order.bundle = order.bundle < order.kv_heads ? order.bundle : order.kv_heads;
-        return order;
-    }
-#endif
-    int fit = hopper_heads_at_once(bytes, order.kv_heads), few = blocks / TILES_AT_ONCE + 1;
+    int fit = hopper_heads_at_once(bytes, order.kv_heads), few = blocks / tiles_at_once + 1;
     int most = fit > few ? fit : few, bundles = (order.kv_heads + most - 1) / most;
     order.bundle = (order.kv_heads + bundles - 1) / bundles;
     return order;
@@ -358,7 +399,7 @@ template <int TYPE, int DIM> static int is_ready(void) {
     if (!answer)
         answer = is_compiled(kernel) &&
                          cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                              once_storage<DIM>::ASKED) == cudaSuccess
+                                              once_storage<DIM>::BYTES) == cudaSuccess
                      ? 1
                      : -1;
     return answer > 0;
@@ -382,7 +423,7 @@ template <int TYPE, int DIM> static int launch(const attention_call *call, cudaS
     gradient_order order = order_items(call, blocks);
     hopper_sum_rows(call, &sums, stream);
     launch_early(backward_once<TYPE, DIM>, order.items < blocks ? order.items : blocks,
-                 (CONSUMERS + 1) * WARPGROUP, at::ASKED, stream, *call, order, sums, maps);
+                 (CONSUMERS + 1) * WARPGROUP, at::BYTES, stream, *call, order, sums, maps);
     launch_early(round_sums<TYPE, DIM>, call->batch * call->heads * sums.pitch / at::QUERY_STEP,
                  CONSUMERS * WARPGROUP, 0, stream, *call, sums);
     return 1;

@@ -214,27 +214,34 @@ PAIRS_TARGET static void take_strip(const work *w, const encounter *e, const str
 
 /* ---- products of P and dS ---- */
 
-/* A block of to[keys][depth] += x y, where y is Q or dO as columns. Queries of later panels see all
- * that those of earlier ones see. */
-static void add_to_keys(const work *w, const encounter *e, int64_t j, int64_t d, const uint16_t *x,
-                        const uint16_t *y, float *to) {
+/* to[keys][depth] += x y, where y is Q or dO as columns. Queries of later panels see all that those
+ * of earlier ones see. */
+static void add_to_keys(const work *w, const encounter *e, const uint16_t *x, const uint16_t *y,
+                        float *to) {
     int64_t queries = e->q.panels * PANEL, from = 0;
-    while (e->rows[from / PANEL] <= j)
-        from += PANEL;
-    float *sums = to + j * w->depth + d;
-    w->engine->multiply(queries - from, x + pairs_a_at(queries, j, from),
-                        y + d * queries + from * PAIRS_LINES, sums, w->depth, sums, w->depth);
+    for (int64_t j = 0; j < e->rows[e->q.panels - 1]; j += PAIRS_LINES) {
+        while (e->rows[from / PANEL] <= j)
+            from += PANEL;
+        for (int64_t d = 0; d < w->depth; d += PAIRS_LINES) {
+            float *sums = to + j * w->depth + d;
+            w->engine->multiply(queries - from, x + pairs_a_at(queries, j, from),
+                                y + d * queries + from * PAIRS_LINES, sums, w->depth, sums,
+                                w->depth);
+        }
+    }
 }
 
 static float *query_gradient(const work *w, const encounter *e, int64_t panel) {
     return piece_gradient(w, e->t->piece, e->q.index) + panel * PANEL * w->depth;
 }
 
-static void add_to_queries(const work *w, const encounter *e, int64_t panel, int64_t d) {
-    float *sums = query_gradient(w, e, panel) + d * PANEL;
-    w->engine->multiply(e->rows[panel], e->t->k_columns + d * e->t->padded,
-                        e->ds_pairs + panel * pairs_strip(e->t->padded),
-                        e->t->is_first ? NULL : sums, PANEL, sums, PANEL);
+static void add_to_queries(const work *w, const encounter *e, int64_t panel) {
+    const uint16_t *right = e->ds_pairs + panel * pairs_strip(e->t->padded);
+    for (int64_t d = 0; d < w->depth; d += PAIRS_LINES) {
+        float *sums = query_gradient(w, e, panel) + d * PANEL;
+        w->engine->multiply(e->rows[panel], e->t->k_columns + d * e->t->padded, right,
+                            e->t->is_first ? NULL : sums, PANEL, sums, PANEL);
+    }
 }
 
 /* ---- the same where a hidden row holds what is no number ---- */
@@ -277,39 +284,6 @@ static void add_visible_to_queries(const work *w, const encounter *e, int64_t pa
 
 /* ---- an encounter ---- */
 
-/* Of one kind, in blocks of 32 x 32. */
-static int64_t products_for_keys(const work *w, const encounter *e) {
-    return e->rows[e->q.panels - 1] / PAIRS_LINES * (w->depth / PAIRS_LINES);
-}
-static int64_t product_count(const work *w, const encounter *e) {
-    return 2 * products_for_keys(w, e) + e->q.panels * (w->depth / PAIRS_LINES);
-}
-
-/* Product i of those for dV, dK and dQ. What is done row by row instead is done with the first. */
-static void multiply_one(const work *w, const encounter *e, int64_t i) {
-    const tensor *in = w->args->inputs;
-    int64_t for_keys = products_for_keys(w, e), columns = w->depth / PAIRS_LINES;
-    if (i < 2 * for_keys) {
-        bool is_value = i < for_keys;
-        const uint16_t *x = is_value ? e->p : e->ds,
-                       *y = is_value ? e->q.dy_columns : e->q.q_columns;
-        float *to = is_value ? e->t->dv : e->t->dk;
-        i %= for_keys;
-        if (!e->is_masked || !e->q.is_wild[is_value])
-            add_to_keys(w, e, i / columns * PAIRS_LINES, i % columns * PAIRS_LINES, x, y, to);
-        else if (i == 0)
-            add_visible_to_keys(w, e, x, &in[is_value ? ATTENTION_DO : ATTENTION_Q], to);
-        return;
-    }
-    int64_t panel = (i - 2 * for_keys) / columns, column = (i - 2 * for_keys) % columns;
-    if (e->rows[panel] == 0)
-        return;
-    if (!e->is_masked || !e->t->is_wild)
-        add_to_queries(w, e, panel, column * PAIRS_LINES);
-    else if (column == 0)
-        add_visible_to_queries(w, e, panel);
-}
-
 static void meet(const work *w, const key_tile *t, int64_t block, encounter *e) {
     e->q = block_at(w, block);
     e->t = t;
@@ -322,34 +296,36 @@ static void meet(const work *w, const key_tile *t, int64_t block, encounter *e) 
     }
 }
 
-/* Tiles' products run beside vectors' exponentials where the code alternates between them, which
- * a CPU sees only so far ahead of. So scores are computed a strip ahead of where they are needed,
- * and what the encounter before left to multiply goes in between. `before` may be NULL. */
-static void take_block(const work *w, const encounter *e, const encounter *before) {
-    _Alignas(64) float s[2][PAIRS_LINES * PANEL], dp[2][PAIRS_LINES * PANEL];
-    strip strips[BLOCK_PANELS * MOST_KEYS / PAIRS_LINES];
-    int64_t count = 0, multiplied = 0, products = before ? product_count(w, before) : 0;
+/* Products are not mixed with exponentials: that made them slower, measured. */
+static void take_block(const work *w, const encounter *e) {
+    _Alignas(64) float s[PAIRS_LINES * PANEL], dp[PAIRS_LINES * PANEL];
+    const tensor *in = w->args->inputs;
     for (int panel = 0; panel < e->q.panels; panel++)
-        for (int64_t j = 0; j < e->rows[panel]; j += PAIRS_LINES, count++)
-            strips[count] = (strip){panel, j, s[count % 2], dp[count % 2]};
-    if (count > 0)
-        score_strip(w, e, &strips[0]);
-    for (int64_t i = 0; i < count; i++) {
-        if (i + 1 < count)
-            score_strip(w, e, &strips[i + 1]);
-        for (; multiplied < products * (i + 1) / count; multiplied++)
-            multiply_one(w, before, multiplied);
-        take_strip(w, e, &strips[i]);
-    }
-    for (; multiplied < products; multiplied++)
-        multiply_one(w, before, multiplied);
+        for (int64_t j = 0; j < e->rows[panel]; j += PAIRS_LINES) {
+            strip at = {panel, j, s, dp};
+            score_strip(w, e, &at);
+            take_strip(w, e, &at);
+        }
+    if (e->is_masked && e->q.is_wild[1])
+        add_visible_to_keys(w, e, e->p, &in[ATTENTION_DO], e->t->dv);
+    else
+        add_to_keys(w, e, e->p, e->q.dy_columns, e->t->dv);
+    if (e->is_masked && e->q.is_wild[0])
+        add_visible_to_keys(w, e, e->ds, &in[ATTENTION_Q], e->t->dk);
+    else
+        add_to_keys(w, e, e->ds, e->q.q_columns, e->t->dk);
+    for (int64_t panel = 0; panel < e->q.panels; panel++)
+        if (e->rows[panel] > 0 && e->is_masked && e->t->is_wild)
+            add_visible_to_queries(w, e, panel);
+        else if (e->rows[panel] > 0)
+            add_to_queries(w, e, panel);
 }
 
 static void take_tile(const work *w, key_tile *t) {
     const tensor *in = w->args->inputs, *out = w->args->outputs;
     _Alignas(64) uint16_t k[TILE_FLOATS], v[TILE_FLOATS], k_columns[TILE_FLOATS];
     _Alignas(64) float dk[TILE_FLOATS], dv[TILE_FLOATS];
-    _Alignas(64) uint16_t low[2][3][MOST_KEYS * BLOCK]; /* two encounters' P and dS */
+    _Alignas(64) uint16_t low[3][MOST_KEYS * BLOCK]; /* P and dS */
     gemm_lines keys = pairs_rows(&in[ATTENTION_K], t->b, t->kv, t->first);
     gemm_lines values = pairs_rows(&in[ATTENTION_V], t->b, t->kv, t->first);
     gemm_lines columns = pairs_columns(&in[ATTENTION_K], t->b, t->kv, t->first);
@@ -365,19 +341,13 @@ static void take_tile(const work *w, key_tile *t) {
     t->k_columns = k_columns;
     t->dk = dk;
     t->dv = dv;
-    int64_t begin = attention_first_query(&w->p, t->first) / w->block, turn = 0;
-    encounter under_way[2], *before = NULL;
-    for (int i = 0; i < 2; i++)
-        under_way[i] = (encounter){.p = low[i][0], .ds = low[i][1], .ds_pairs = low[i][2]};
+    encounter e = {.p = low[0], .ds = low[1], .ds_pairs = low[2]};
+    int64_t begin = attention_first_query(&w->p, t->first) / w->block;
     for (int64_t h = t->kv * w->p.group; h < (t->kv + 1) * w->p.group; h++)
         for (int64_t i = begin; i < w->blocks; i++) {
-            encounter *e = &under_way[turn++ % 2];
-            meet(w, t, (t->b * w->p.heads + h) * w->blocks + i, e);
-            take_block(w, e, before);
-            before = e;
+            meet(w, t, (t->b * w->p.heads + h) * w->blocks + i, &e);
+            take_block(w, &e);
         }
-    for (int64_t i = 0; before && i < product_count(w, before); i++)
-        multiply_one(w, before, i);
     for (int64_t j = 0; j < t->count; j++) {
         float *row = dk + j * w->depth;
         for (int64_t d = 0; d < w->p.head_dim; d++)

@@ -41,6 +41,7 @@ typedef struct gradient_maps {
 template <int DIM> struct gradient_storage {
     enum {
         QUERY_STEP = STEP, /* queries that go by at a time */
+        ITEM_COPIED = 0,   /* a barrier that it does not have */
         /* Small heads' own tiles are free again as soon as their rows are in registers; where they
          * are not, and contexts are short, the next item's must be on their way before. */
         BUFFERS = DIM == 80 || DIM == 96 ? 2 : 1,
@@ -76,6 +77,7 @@ typedef struct gradient_item {
     int begin;       /* the first tile of the other side */
     int steps;       /* tiles from there on; of keys: in all heads that share them */
     int other_head;  /* of the other side, the first */
+    int last;        /* row of queries at which the last step begins */
 } gradient_item;
 
 template <int QUERY_STEP>
@@ -107,7 +109,8 @@ __device__ __forceinline__ gradient_item find_item(const attention_call &call,
         item.other_head = item.head * call.group;
         item.first = rank * ROWS;
         item.begin = first_query(call, item.first) / QUERY_STEP;
-        item.steps = ((call.queries + QUERY_STEP - 1) / QUERY_STEP - item.begin) * call.group;
+        item.last = (call.queries - 1) / QUERY_STEP * QUERY_STEP;
+        item.steps = (item.last / QUERY_STEP + 1 - item.begin) * call.group;
     } else {
         head += begin * call.group;
         item.batch = head / call.heads;
@@ -121,14 +124,20 @@ __device__ __forceinline__ gradient_item find_item(const attention_call &call,
     return item;
 }
 
-/* One thread takes items, the first of them too where TAKES_FIRST, and tells the block. */
-template <typename at, bool TAKES_FIRST>
+/* One thread takes items and tells the block. Eagerly: a block has its first by its number, and
+ * takes more while there are places for them. Else it takes each of them when the one before has
+ * been copied: among items that wait for earlier ones, none is held back by a block at work on
+ * another. */
+template <typename at, bool IS_EAGER>
 __device__ __forceinline__ void hand_out(const attention_call &call, const gradient_order &order,
                                          const row_sums &sums, unsigned char *base) {
     uint32_t barriers = shared_address(base) + at::BARRIERS_AT;
     ring_place place = {0, 1}; /* empty at first: nothing to wait for */
-    int given = TAKES_FIRST ? 0 : (int)gridDim.x;
-    for (int number = TAKES_FIRST ? atomicAdd(sums.counter, 1) : (int)blockIdx.x;;) {
+    int given = IS_EAGER ? (int)gridDim.x : 0;
+    for (int items = 0;; items++) {
+        if (!IS_EAGER && items > 0)
+            barrier_wait(barriers + 8 * at::ITEM_COPIED, ~items & 1, "an item to be copied");
+        int number = IS_EAGER && items == 0 ? (int)blockIdx.x : given + atomicAdd(sums.counter, 1);
         bool is_last = number >= order.items;
         gradient_item item = find_item<at::QUERY_STEP>(call, order, is_last ? 0 : number);
         item.kind = is_last ? (int)NO_MORE : item.kind;
@@ -139,7 +148,6 @@ __device__ __forceinline__ void hand_out(const attention_call &call, const gradi
         step_ring<ITEM_PLACES>(&place);
         if (is_last)
             return;
-        number = given + atomicAdd(sums.counter, 1);
     }
 }
 

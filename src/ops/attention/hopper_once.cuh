@@ -4,8 +4,10 @@
  * Key tile n adds to a step of queries after key tiles 0 to n - 1: sums have one order. No block
  * waits for ever. Items are handed out by ascending key tile (all heads of a bundle taking turns)
  * to blocks that run, and a block works on its items in that order; so the first item not yet done
- * is always being worked on, and all it can wait for is done. Since key tiles begin one after the
- * other and go over the queries at the same speed, they wait at the very beginning only.
+ * is always being worked on, and all it can wait for is done.
+ *
+ * Nor do they wait long. All key tiles begin with the last queries and go up to the first that see
+ * them: one that begins a step after its predecessor stays behind it.
  *
  * A step's sums lie as accumulators do: consumer, block of 8 columns, thread, 4 numbers. Consumer
  * c has of a step of 128 queries (head size 64) rows 64 c and on, of one of 64 queries (head size
@@ -18,8 +20,8 @@
 template <int DIM> struct once_storage {
     enum {
         QUERY_STEP = DIM == 64 ? 128 : 64,
-        Q_STAGES = 3, /* Q is read by the first product of a step and by the last but one */
-        DO_STAGES = 2,
+        STAGES = 2,    /* of Q and dO */
+        DS_STAGES = 2, /* a consumer writes one while the other may still read the one before */
         DQ_STAGES = 2,
         TILE_BYTES = slab_tile_bytes(ROWS, DIM),       /* of K or V */
         STEP_BYTES = slab_tile_bytes(QUERY_STEP, DIM), /* of Q or dO */
@@ -28,44 +30,56 @@ template <int DIM> struct once_storage {
         K_AT = 0,
         V_AT = K_AT + TILE_BYTES,
         Q_AT = V_AT + TILE_BYTES,
-        DO_AT = Q_AT + Q_STAGES * STEP_BYTES,
-        DS_AT = DO_AT + DO_STAGES * STEP_BYTES,
-        DQ_AT = DS_AT + DS_BYTES,
+        DO_AT = Q_AT + STAGES * STEP_BYTES,
+        DS_AT = DO_AT + STAGES * STEP_BYTES,
+        DQ_AT = DS_AT + DS_STAGES * DS_BYTES,
         LSE_AT = DQ_AT + DQ_STAGES * DQ_BYTES,
-        MEAN_AT = LSE_AT + Q_STAGES * QUERY_STEP * 4,
-        ITEMS_AT = MEAN_AT + Q_STAGES * QUERY_STEP * 4,
+        MEAN_AT = LSE_AT + STAGES * QUERY_STEP * 4,
+        ITEMS_AT = MEAN_AT + STAGES * QUERY_STEP * 4,
         BARRIERS_AT = ITEMS_AT + ITEM_PLACES * 32,
         /* Barriers, by number. */
         K_FULL = 0,
         V_FULL = K_FULL + 1,
-        Q_FULL = V_FULL + 1,
-        DO_FULL = Q_FULL + Q_STAGES,
-        ITEM_FULL = DO_FULL + DO_STAGES,
-        DQ_EMPTY = ITEM_FULL + ITEM_PLACES,
-        K_EMPTY = DQ_EMPTY + DQ_STAGES,
+        STEP_FULL = V_FULL + 1,
+        ITEM_FULL = STEP_FULL + STAGES,
+        ITEM_COPIED = ITEM_FULL + ITEM_PLACES,
+        DQ_EMPTY = ITEM_COPIED + 1,
+        DS_FULL = DQ_EMPTY + DQ_STAGES,     /* the rows of consumer 0, then of consumer 1 */
+        DS_EMPTY = DS_FULL + 2 * DS_STAGES, /* read by consumer 0, then by consumer 1 */
+        STEP_EMPTY = DS_EMPTY + 2 * DS_STAGES,
+        K_EMPTY = STEP_EMPTY + STAGES,
         V_EMPTY = K_EMPTY + 1,
-        Q_EMPTY = V_EMPTY + 1,
-        DO_EMPTY = Q_EMPTY + Q_STAGES,
-        DQ_FULL = DO_EMPTY + DO_STAGES,
+        DQ_FULL = V_EMPTY + 1,
         ITEM_EMPTY = DQ_FULL + DQ_STAGES,
         BARRIERS = ITEM_EMPTY + ITEM_PLACES,
-        BYTES = BARRIERS_AT + 8 * BARRIERS,
-        ASKED = BYTES + 1024 /* to begin at a multiple of 1024 */
+        BYTES = BARRIERS_AT + 8 * BARRIERS
     };
-    static_assert((int)ASKED <= 227 * 1024, "more than a block can have");
+    static_assert((int)BYTES <= 227 * 1024, "more than a block can have");
 };
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
-/* Barriers before K_EMPTY have one thread arrive; from there on one lane of each warp that
- * computes, and items are read by the copying thread and those that add, too. */
+/* Who arrives: one thread; one lane of each warp of a consumer; of both; of both, the copying
+ * thread and those that add. */
 template <int DIM> __device__ __forceinline__ void init_barriers(uint32_t barriers) {
     typedef once_storage<DIM> at;
     for (int i = 0; i < at::BARRIERS; i++)
-        barrier_init(barriers + 8 * i, i < at::K_EMPTY      ? 1
+        barrier_init(barriers + 8 * i, i < at::DS_FULL      ? 1
+                                       : i < at::STEP_EMPTY ? 4
                                        : i < at::ITEM_EMPTY ? CONSUMERS * 4
                                                             : CONSUMERS * 4 + 1 + at::DQ_STAGES);
     barrier_init_fence();
+}
+
+/* The rows of queries of an item's next step: up to the first that see its keys, then those of the
+ * next head that shares them. True when it is another head's. */
+template <int QUERY_STEP>
+__device__ __forceinline__ bool go_up(const gradient_item *item, int *row) {
+    *row -= QUERY_STEP;
+    bool is_over = *row < item->begin * QUERY_STEP;
+    if (is_over)
+        *row = item->last;
+    return is_over;
 }
 
 template <int DIM>
@@ -73,35 +87,30 @@ __device__ __forceinline__ void copy_tiles(const attention_call &call, const row
                                            const gradient_maps &maps, unsigned char *base) {
     typedef once_storage<DIM> at;
     uint32_t shared = shared_address(base), barriers = shared + at::BARRIERS_AT;
-    ring_place q = {0, 1}, d_o = {0, 1}; /* empty at first: nothing to wait for */
+    ring_place place = {0, 1}; /* empty at first: nothing to wait for */
     for (int items = 0;; items++) {
         gradient_item item = *wait_for_item<at>(base, items);
         barrier_arrive(barriers + 8 * (at::ITEM_EMPTY + items % ITEM_PLACES));
         if (item.kind == NO_MORE)
             return;
-        int row = item.begin * at::QUERY_STEP;
+        int row = item.last;
         for (int step = 0; step < item.steps; step++) {
-            uint32_t full = barriers + 8 * (at::Q_FULL + q.stage);
+            uint32_t full = barriers + 8 * (at::STEP_FULL + place.stage);
+            uint32_t to = shared + place.stage * at::STEP_BYTES;
             int64_t from = (item.batch * call.heads + item.other_head) * sums.pitch + row;
-            barrier_wait(barriers + 8 * (at::Q_EMPTY + q.stage), q.phase, "a free stage of Q");
-            barrier_expect(full, at::STEP_BYTES + 2 * at::QUERY_STEP * 4);
-            copy_tile<at::QUERY_STEP, DIM>(shared + at::Q_AT + q.stage * at::STEP_BYTES,
-                                           &maps.of_queries[0], full, row, item.other_head,
-                                           item.batch);
-            copy_bytes(shared + at::LSE_AT + q.stage * at::QUERY_STEP * 4, sums.lse + from,
+            barrier_wait(barriers + 8 * (at::STEP_EMPTY + place.stage), place.phase,
+                         "a free stage");
+            barrier_expect(full, 2 * at::STEP_BYTES + 2 * at::QUERY_STEP * 4);
+            copy_tile<at::QUERY_STEP, DIM>(to + at::Q_AT, &maps.of_queries[0], full, row,
+                                           item.other_head, item.batch);
+            copy_bytes(shared + at::LSE_AT + place.stage * at::QUERY_STEP * 4, sums.lse + from,
                        at::QUERY_STEP * 4, full);
-            copy_bytes(shared + at::MEAN_AT + q.stage * at::QUERY_STEP * 4, sums.mean + from,
+            copy_bytes(shared + at::MEAN_AT + place.stage * at::QUERY_STEP * 4, sums.mean + from,
                        at::QUERY_STEP * 4, full);
-            step_ring<at::Q_STAGES>(&q);
-            full = barriers + 8 * (at::DO_FULL + d_o.stage);
-            barrier_wait(barriers + 8 * (at::DO_EMPTY + d_o.stage), d_o.phase,
-                         "a free stage of dO");
-            barrier_expect(full, at::STEP_BYTES);
-            copy_tile<at::QUERY_STEP, DIM>(shared + at::DO_AT + d_o.stage * at::STEP_BYTES,
-                                           &maps.of_queries[1], full, row, item.other_head,
-                                           item.batch);
-            step_ring<at::DO_STAGES>(&d_o);
-            if (step == 0) { /* last, for they are the last to be free */
+            copy_tile<at::QUERY_STEP, DIM>(to + at::DO_AT, &maps.of_queries[1], full, row,
+                                           item.other_head, item.batch);
+            step_ring<at::STAGES>(&place);
+            if (step == 0) { /* after those of the step, for they are the last to be free */
                 full = barriers + 8 * at::V_FULL;
                 barrier_wait(barriers + 8 * at::V_EMPTY, ~items & 1, "a free place for V");
                 barrier_expect(full, at::TILE_BYTES);
@@ -113,20 +122,14 @@ __device__ __forceinline__ void copy_tiles(const attention_call &call, const row
                 copy_tile<ROWS, DIM>(shared + at::K_AT, &maps.of_keys[0], full, item.first,
                                      item.head, item.batch);
             }
-            row += at::QUERY_STEP;
-            if (row >= call.queries) { /* the next head that shares these keys */
-                row = item.begin * at::QUERY_STEP;
-                item.other_head++;
-            }
+            item.other_head += go_up<at::QUERY_STEP>(&item, &row);
         }
+        barrier_arrive(barriers + 8 * at::ITEM_COPIED);
     }
 }
 
 __device__ __forceinline__ void wait_for_turn(const int *turn, int mine) {
     int now;
-#ifdef ATTENTION_NO_TURNS
-    return;
-#endif
 #ifdef ATTENTION_WATCHDOG
     long long begin = clock64();
 #endif
@@ -160,7 +163,7 @@ __device__ __forceinline__ void add_in_turns(const attention_call &call, const r
         barrier_arrive(barriers + 8 * (at::ITEM_EMPTY + items % ITEM_PLACES));
         if (item.kind == NO_MORE)
             return;
-        int row = item.begin * at::QUERY_STEP, tile = item.first / ROWS;
+        int row = item.last, tile = item.first / ROWS;
         for (int step = 0; step < item.steps; step++) {
             if (until_mine-- == 0) {
                 int64_t to = (item.batch * call.heads + item.other_head) * sums.pitch + row;
@@ -182,11 +185,7 @@ __device__ __forceinline__ void add_in_turns(const attention_call &call, const r
                 phase ^= 1;
                 until_mine = at::DQ_STAGES - 1;
             }
-            row += at::QUERY_STEP;
-            if (row >= call.queries) {
-                row = item.begin * at::QUERY_STEP;
-                item.other_head++;
-            }
+            item.other_head += go_up<at::QUERY_STEP>(&item, &row);
         }
     }
 }

@@ -1,9 +1,9 @@
 /* tf32_tile.cuh - tiles of f32 rows in shared memory, and products of them by one warp on tensor
  * cores, from sm_80 on.
  *
- * Tensor cores take tf32: of an f32 they read the upper 19 bits. MATH says what becomes of the
- * rest: MATH_TF32    operands are rounded to tf32: 11 bits MATH_3TF32   x = big + small, both tf32:
- * a b = big big + (small big + big small), 22 bits
+ * Tensor cores take tf32: of an f32 they read the upper 19 bits. MATH says what becomes of others:
+ *   MATH_TF32    they are rounded off: a b is a product of 11 bits
+ *   MATH_3TF32   x = big + small, both tf32: a b = big big + (small big + big small), 22 bits
  *
  * Which lane holds what of m16n8k8, with g = lane / 4 and t = lane % 4:
  *   A [16 x 8]   a0: row g, column t   a1: row g+8   a2: row g, column t+4   a3: row g+8
@@ -156,6 +156,7 @@ template <int ROWS, int DIM, int THREADS>
 __device__ __forceinline__ void load_tile(float *tile, const float *from, int64_t stride, int first,
                                           int limit, int head_dim, int is_aligned) {
     constexpr int PIECES = DIM / TILE_PIECE;
+    /* Of large heads nothing that follows from it is kept between two tiles. */
     int thread = DIM > 64 ? read_thread() : (int)threadIdx.x;
     if (is_aligned && THREADS % PIECES == 0) {
         /* A thread's pieces lie below each other. */
@@ -164,6 +165,7 @@ __device__ __forceinline__ void load_tile(float *tile, const float *from, int64_
         int there = column < head_dim ? limit - first - row : 0;
         const float *source = from + (first + row) * stride + column;
         tile += row * (DIM + TILE_PAD) + column;
+        /* Where nothing is read the address may lie anywhere. */
 #pragma unroll
         for (int i = 0; i < ROWS; i += APART, source += APART * stride)
             if (ROWS % APART == 0 || i + row < ROWS)

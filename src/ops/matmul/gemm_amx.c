@@ -1,10 +1,10 @@
 /* gemm_amx.c - blocks of 32 x 32 sums, in two passes of 16 x 32.
  *
- * Four tiles of the eight are used: two of sums, one of A', one of B'. Four more sums would save a
- * third of the loads, and are slower where it matters: while a core's other hyperthread is busy, a
- * write to a tile waits for one of ten physical tiles that no register holds. Measured on a Xeon,
- * operands in L1: 2814 GFLOP/s a core this way and 2841 with all eight; beside a busy hyperthread
- * 1243 and 655. A product added to its own last result needs no wait between the two.
+ * Four tiles of the eight are used: two of sums, one of A', one of B'. All eight would save a
+ * third of the loads, and are slower where it matters: while a core's other hyperthread is busy, it
+ * behaves as if it had ten physical tiles, and a write to a tile waits for one that no register
+ * holds. Measured on a Xeon, operands in L1: 2814 GFLOP/s a core this way and 2841 with all eight;
+ * in that state 1243 and 655. A product added to the last one's result need not wait for it.
  *
  * The strip of B' stays in L1 from block to block (gemm.c), that of A' comes from L2; to ask for it
  * ahead costs more than it gives. The tiles' shape is palette 1 of every AMX there is; the CPUID
@@ -78,7 +78,7 @@ const gemm_engine gemm_amx = {.rows = PAIRS_LINES,
                               .columns = PAIRS_LINES,
                               .depth_step = PAIRS_DEPTH,
                               .element_bytes = 2,
-                              .panel_depth = 384,
+                              .panel_depth = 320,
                               .own_lines = 256,
                               .shared_lines = 768,
                               .packing_weight = 64,
