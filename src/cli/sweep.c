@@ -17,6 +17,7 @@ dyno_status sweep_prepare(sweep *s, const flags *given) {
     threads_set_count((int)flags_integer(given, "threads"));
     if (flags_text(given, "out"))
         RETURN_IF_FAILED(file_make_output_directory(flags_text(given, "out")));
+    interrupt_install(); /* a GPU's driver makes threads of its own */
     RETURN_IF_FAILED(device_open(flags_text(given, "device"), &s->device));
     s->tiles = device_tiles_create(s->device);
     s->memory_limit = flags_is_set(given, "memory")
@@ -35,7 +36,6 @@ static dyno_status capture_gpu(sweep *s) {
 }
 
 dyno_status sweep_start(sweep *s, int argc, char **argv) {
-    interrupt_install();
     s->run = results_create(argv[0], argc, (const char *const *)argv);
     environment_capture(s->run);
     results_set_environment_text(s->run, "device", s->device->description);

@@ -48,10 +48,11 @@ typedef struct sweep {
 } sweep;
 
 /* Takes up SWEEP_FLAGS: sets the number of threads, makes the output directory and opens the
- * device, so that what is wrong with them is said before anything is measured. */
+ * device, so that what is wrong with them is said before anything is measured. From here on Ctrl-C
+ * only asks. */
 NODISCARD dyno_status sweep_prepare(sweep *s, const flags *given);
 
-/* From here on Ctrl-C only asks. Starts the record, with the machine and its peaks in it. On
+/* Starts the record, with the machine and its peaks in it. On
  * failure, too, sweep_finish is to be called. */
 NODISCARD dyno_status sweep_start(sweep *s, int argc, char **argv);
 
