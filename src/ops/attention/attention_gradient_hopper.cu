@@ -189,6 +189,7 @@ __device__ __forceinline__ void differentiate_keys(const attention_call &call,
             dp[i + 3] = s[i + 3] * (dp[i + 3] - sum.y);
         }
         pack_all<TYPE>(ds, dp);
+        __syncwarp(); /* all lanes have read the sums of the step, whose place is released later */
         products_begin();
         ask_registers_by_columns<TYPE, STEP>(dk, ds, q_columns + along);
         products_commit();
