@@ -12,24 +12,9 @@
 #include "runtime/device_tiles.h"
 #include "support/expect.h"
 #include "support/graph_pass.h"
-#include "support/scratch.h"
+#include "support/own_cache.h"
 #include "train/attention_plan.h"
 #include "train/step_plan.h"
-
-static int set_up(void **state) {
-    scratch *made = malloc(sizeof *made);
-    *made = scratch_create();
-    setenv("XDG_CACHE_HOME", made->path, 1);
-    *state = made;
-    return 0;
-}
-
-static int tear_down(void **state) {
-    unsetenv("XDG_CACHE_HOME");
-    scratch_remove(*state);
-    free(*state);
-    return 0;
-}
 
 static const attention_plan_options PROBLEM = {
     .shape = {1, 300, 1, 1, 16}, .pass = STEP_BACKWARD, .is_causal = true, .mode = STEP_COMPILED};
@@ -175,12 +160,14 @@ static void tiles_are_written_and_read_as_queries_x_keys(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_tile_that_was_kept_is_planned_with, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_model_is_planned_with_it_too, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_tile_that_was_kept_is_planned_with, own_cache_set_up,
+                                        own_cache_tear_down),
+        cmocka_unit_test_setup_teardown(a_model_is_planned_with_it_too, own_cache_set_up,
+                                        own_cache_tear_down),
         cmocka_unit_test_setup_teardown(what_is_kept_but_is_no_tile_of_the_kernel_is_passed_over,
-                                        set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_tile_that_is_wanted_and_not_there_is_refused, set_up,
-                                        tear_down),
+                                        own_cache_set_up, own_cache_tear_down),
+        cmocka_unit_test_setup_teardown(a_tile_that_is_wanted_and_not_there_is_refused,
+                                        own_cache_set_up, own_cache_tear_down),
         cmocka_unit_test(tiles_are_written_and_read_as_queries_x_keys),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

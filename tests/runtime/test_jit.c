@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 
 #include "runtime/jit.h"
-#include "support/scratch.h"
+#include "support/own_cache.h"
 
 static const char SOURCE[] = "int answer(void) { return 42; }\n";
 
@@ -33,22 +33,6 @@ static void load_and_ask(const char *source, int wanted, bool should_compile) {
     assert_null(jit_find(module, "question"));
     assert_int_equal(times.compile_ns > 0, should_compile);
     jit_destroy(module);
-}
-
-/* Each test has a cache of its own. */
-static int set_up(void **state) {
-    scratch *made = malloc(sizeof *made);
-    *made = scratch_create();
-    setenv("XDG_CACHE_HOME", made->path, 1);
-    *state = made;
-    return 0;
-}
-
-static int tear_down(void **state) {
-    unsetenv("XDG_CACHE_HOME");
-    scratch_remove(*state);
-    free(*state);
-    return 0;
 }
 
 static void the_second_load_comes_from_the_cache(void **state) {
@@ -154,16 +138,20 @@ static void without_a_compiler_the_message_says_so(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(the_second_load_comes_from_the_cache, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_damaged_object_is_made_again, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(an_object_of_another_source_is_not_believed, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(processes_compiling_at_once_do_not_meet, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_cache_that_cannot_be_written_costs_a_compilation, set_up,
-                                        tear_down),
+        cmocka_unit_test_setup_teardown(the_second_load_comes_from_the_cache, own_cache_set_up,
+                                        own_cache_tear_down),
+        cmocka_unit_test_setup_teardown(a_damaged_object_is_made_again, own_cache_set_up,
+                                        own_cache_tear_down),
+        cmocka_unit_test_setup_teardown(an_object_of_another_source_is_not_believed,
+                                        own_cache_set_up, own_cache_tear_down),
+        cmocka_unit_test_setup_teardown(processes_compiling_at_once_do_not_meet, own_cache_set_up,
+                                        own_cache_tear_down),
+        cmocka_unit_test_setup_teardown(a_cache_that_cannot_be_written_costs_a_compilation,
+                                        own_cache_set_up, own_cache_tear_down),
         cmocka_unit_test_setup_teardown(source_that_does_not_compile_says_what_the_compiler_said,
-                                        set_up, tear_down),
-        cmocka_unit_test_setup_teardown(without_a_compiler_the_message_says_so, set_up, tear_down),
+                                        own_cache_set_up, own_cache_tear_down),
+        cmocka_unit_test_setup_teardown(without_a_compiler_the_message_says_so, own_cache_set_up,
+                                        own_cache_tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,26 +13,11 @@
 #include <sys/wait.h>
 
 #include "runtime/nvrtc.h"
-#include "support/scratch.h"
+#include "support/own_cache.h"
 
 static const char SOURCE[] =
     "extern \"C\" __global__ void triple(const float *x, float *y) { y[0] = 3 * x[0]; }\n";
 static const nvrtc_target HOPPER = {.toolkit = 13, .major = 9, .minor = 0};
-
-static int set_up(void **state) {
-    scratch *made = malloc(sizeof *made);
-    *made = scratch_create();
-    setenv("XDG_CACHE_HOME", made->path, 1);
-    *state = made;
-    return 0;
-}
-
-static int tear_down(void **state) {
-    unsetenv("XDG_CACHE_HOME");
-    scratch_remove(*state);
-    free(*state);
-    return 0;
-}
 
 static void compile_or_skip(const char *source, const nvrtc_target *target, nvrtc_code *code) {
     dyno_status status = nvrtc_compile(source, target, code);
@@ -167,18 +152,22 @@ static void a_library_that_is_not_there_is_named(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(the_second_compilation_comes_from_the_cache, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(a_damaged_file_is_made_again, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(processes_compiling_at_once_do_not_meet, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_cache_that_cannot_be_written_costs_a_compilation, set_up,
-                                        tear_down),
+        cmocka_unit_test_setup_teardown(the_second_compilation_comes_from_the_cache,
+                                        own_cache_set_up, own_cache_tear_down),
+        cmocka_unit_test_setup_teardown(a_damaged_file_is_made_again, own_cache_set_up,
+                                        own_cache_tear_down),
+        cmocka_unit_test_setup_teardown(processes_compiling_at_once_do_not_meet, own_cache_set_up,
+                                        own_cache_tear_down),
+        cmocka_unit_test_setup_teardown(a_cache_that_cannot_be_written_costs_a_compilation,
+                                        own_cache_set_up, own_cache_tear_down),
         cmocka_unit_test_setup_teardown(source_that_does_not_compile_says_what_the_compiler_said,
-                                        set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_chip_newer_than_the_library_gets_ptx, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(nothing_is_contracted_unless_the_first_line_asks, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(a_library_that_is_not_there_is_named, set_up, tear_down),
+                                        own_cache_set_up, own_cache_tear_down),
+        cmocka_unit_test_setup_teardown(a_chip_newer_than_the_library_gets_ptx, own_cache_set_up,
+                                        own_cache_tear_down),
+        cmocka_unit_test_setup_teardown(nothing_is_contracted_unless_the_first_line_asks,
+                                        own_cache_set_up, own_cache_tear_down),
+        cmocka_unit_test_setup_teardown(a_library_that_is_not_there_is_named, own_cache_set_up,
+                                        own_cache_tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

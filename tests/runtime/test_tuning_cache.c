@@ -11,22 +11,7 @@
 #include <sys/wait.h>
 
 #include "runtime/tuning_cache.h"
-#include "support/scratch.h"
-
-static int set_up(void **state) {
-    scratch *made = malloc(sizeof *made);
-    *made = scratch_create();
-    setenv("XDG_CACHE_HOME", made->path, 1);
-    *state = made;
-    return 0;
-}
-
-static int tear_down(void **state) {
-    unsetenv("XDG_CACHE_HOME");
-    scratch_remove(*state);
-    free(*state);
-    return 0;
-}
+#include "support/own_cache.h"
 
 static void add(const char *key, const char *chosen) {
     tuning_cache *cache = tuning_cache_create("choices.txt");
@@ -121,11 +106,15 @@ static void without_a_place_to_write_choices_last_as_long_as_the_process(void **
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_choice_is_found_again, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(damaged_lines_are_passed_over, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(processes_may_add_at_once, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_choice_is_found_again, own_cache_set_up,
+                                        own_cache_tear_down),
+        cmocka_unit_test_setup_teardown(damaged_lines_are_passed_over, own_cache_set_up,
+                                        own_cache_tear_down),
+        cmocka_unit_test_setup_teardown(processes_may_add_at_once, own_cache_set_up,
+                                        own_cache_tear_down),
         cmocka_unit_test_setup_teardown(
-            without_a_place_to_write_choices_last_as_long_as_the_process, set_up, tear_down),
+            without_a_place_to_write_choices_last_as_long_as_the_process, own_cache_set_up,
+            own_cache_tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
