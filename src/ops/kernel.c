@@ -22,6 +22,15 @@ kernel_tile kernel_tile_asked(const attributes *list) {
     return (kernel_tile){(int)queries->integer, (int)keys->integer};
 }
 
+kernel_tile kernel_tile_taken(const kernel_args *args,
+                              int (*tiles)(const kernel_args *args, kernel_tile *out)) {
+    kernel_tile tile = kernel_tile_asked(args->attributes), own[KERNEL_MOST_TILES];
+    if (!kernel_tile_is_open(tile))
+        return tile;
+    tiles(args, own);
+    return own[0];
+}
+
 kernel_tile_text kernel_tile_format(kernel_tile tile) {
     kernel_tile_text out;
     snprintf(out.text, sizeof out.text, "%dx%d", tile.queries, tile.keys);

@@ -53,6 +53,10 @@ typedef struct kernel {
 /* The tile that a launch with these attributes asks for. */
 kernel_tile kernel_tile_asked(const attributes *list);
 
+/* The one it asks for, or the first of those that the kernel lists. */
+kernel_tile kernel_tile_taken(const kernel_args *args,
+                              int (*tiles)(const kernel_args *args, kernel_tile *out));
+
 /* "64x128" */
 typedef struct kernel_tile_text {
     char text[32];

@@ -20,6 +20,7 @@
 #include "support/golden.h"
 #include "support/numbers.h"
 #include "support/operand.h"
+#include "support/small_model.h"
 #include "support/step_bench.h"
 #include "train/loss_scale.h"
 #include "train/trainer.h"
@@ -250,17 +251,6 @@ static void steps_agree_with_the_float64_model(void **state) {
 
 /* ---- training ---- */
 
-static const model_config tiny = {.name = "tiny",
-                                  .d_model = 16,
-                                  .d_ff = 24,
-                                  .layers = 2,
-                                  .heads = 4,
-                                  .kv_heads = 2,
-                                  .head_dim = 4,
-                                  .vocab = 20,
-                                  .norm_eps = 1e-5,
-                                  .rope_theta = 10000};
-
 static trainer *make_trainer(device *d, const step_options *options) {
     step_options here = *options;
     here.pipeline.target = d->backend;
@@ -303,7 +293,7 @@ static void an_overflow_in_fp16_skips_the_step_and_training_recovers(void **stat
     device *d = device_bench_open(state);
     static const int32_t ids[13] = {3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 19, 0};
     for (int mode = first_mode(); mode < STEP_MODE_COUNT; mode++) {
-        step_options options = small_model_step(&tiny, 2, 6, STEP_FULL);
+        step_options options = small_model_step(&small_model_fixed, 2, 6, STEP_FULL);
         options.pipeline.precision = PRECISION_FP16;
         options.pipeline.mode = (step_mode)mode;
         options.pipeline.keep_gradients = false;

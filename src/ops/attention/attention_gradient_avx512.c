@@ -36,11 +36,7 @@ static int list_tiles(const kernel_args *args, kernel_tile *out) {
 
 static work describe(const kernel_args *args) {
     work w = {.args = args, .p = attention_describe(args)};
-    kernel_tile tile = w.p.tile, own[KERNEL_MOST_TILES];
-    if (kernel_tile_is_open(tile)) {
-        list_tiles(args, own);
-        tile = own[0];
-    }
+    kernel_tile tile = kernel_tile_taken(args, list_tiles);
     w.pitch = attention_round_up(w.p.head_dim, LANES);
     w.tile_keys = tile.keys;
     w.tile_queries = tile.queries;

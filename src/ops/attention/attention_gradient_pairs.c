@@ -39,7 +39,7 @@ static int list_tiles(const kernel_args *args, kernel_tile *out) {
 static work describe(const kernel_args *args, const gemm_engine *engine) {
     work w = {.args = args, .engine = engine, .p = attention_describe(args)};
     w.depth = attention_round_up(w.p.head_dim, PAIRS_DEPTH);
-    kernel_tile tile = pairs_tile(args, MOST);
+    kernel_tile tile = kernel_tile_taken(args, list_tiles);
     w.tile_keys = tile.keys;
     w.block = tile.queries;
     w.blocks = (w.p.queries + w.block - 1) / w.block;
@@ -427,18 +427,11 @@ static void run_dot(const kernel_args *args) { run(args, &gemm_avx512_bf16); }
 #define RUN_BY(FUNCTION)
 #endif
 
-static const char *reject_amx(const kernel_args *args) {
-    return attention_reject_pairs(args, GEMM_AMX);
-}
-static const char *reject_dot(const kernel_args *args) {
-    return attention_reject_pairs(args, GEMM_AVX512_BF16);
-}
-
 const kernel attention_gradient_bf16_amx = {.name = "attention_gradient_bf16_amx",
                                             .backend = BACKEND_CPU,
-                                            .reject = reject_amx,
+                                            .reject = attention_reject_amx,
                                             RUN_BY(run_amx).writes_strided = true};
 const kernel attention_gradient_bf16_dot = {.name = "attention_gradient_bf16_dot",
                                             .backend = BACKEND_CPU,
-                                            .reject = reject_dot,
+                                            .reject = attention_reject_dot,
                                             RUN_BY(run_dot).writes_strided = true};

@@ -15,7 +15,7 @@
 #include "base/threads.h"
 #include "ops/scalar_math.h"
 
-const char *attention_reject_pairs(const kernel_args *args, gemm_method method) {
+static const char *reject_pairs(const kernel_args *args, gemm_method method) {
     if (args->inputs[ATTENTION_Q].type != DTYPE_BF16)
         return "takes bf16";
     gemm_problem like = {.m = 1,
@@ -31,6 +31,10 @@ const char *attention_reject_pairs(const kernel_args *args, gemm_method method) 
         why = "the scale must be above 0";
     return why ? why : attention_reject_layout(args);
 }
+const char *attention_reject_amx(const kernel_args *args) { return reject_pairs(args, GEMM_AMX); }
+const char *attention_reject_dot(const kernel_args *args) {
+    return reject_pairs(args, GEMM_AVX512_BF16);
+}
 
 #if defined(__x86_64__)
 
@@ -45,14 +49,6 @@ int pairs_list_tiles(const kernel_args *args, kernel_tile most, kernel_tile *out
          k = k / 2 / PAIRS_LINES * PAIRS_LINES)
         keys[key_count++] = k;
     return attention_list_tiles(queries, query_count, keys, key_count, out);
-}
-
-kernel_tile pairs_tile(const kernel_args *args, kernel_tile most) {
-    kernel_tile tile = kernel_tile_asked(args->attributes), own[KERNEL_MOST_TILES];
-    if (!kernel_tile_is_open(tile))
-        return tile;
-    pairs_list_tiles(args, most, own);
-    return own[0];
 }
 
 enum { MOST_PANELS = 4, MOST_KEYS = 256 }; /* panels: of queries that go together */
@@ -82,7 +78,7 @@ static int list_tiles(const kernel_args *args, kernel_tile *out) {
 static work describe(const kernel_args *args, const gemm_engine *engine) {
     work w = {.args = args, .engine = engine, .p = attention_describe(args)};
     w.depth = attention_round_up(w.p.head_dim, PAIRS_DEPTH);
-    kernel_tile tile = pairs_tile(args, most(args));
+    kernel_tile tile = kernel_tile_taken(args, list_tiles);
     w.tile_keys = tile.keys;
     w.tiles = (w.p.keys + w.tile_keys - 1) / w.tile_keys;
     w.panels = tile.queries / PANEL;
@@ -380,18 +376,11 @@ static void run_dot(const kernel_args *args) { run(args, &gemm_avx512_bf16); }
 #define RUN_BY(FUNCTION)
 #endif
 
-static const char *reject_amx(const kernel_args *args) {
-    return attention_reject_pairs(args, GEMM_AMX);
-}
-static const char *reject_dot(const kernel_args *args) {
-    return attention_reject_pairs(args, GEMM_AVX512_BF16);
-}
-
 const kernel attention_bf16_amx = {.name = "attention_bf16_amx",
                                    .backend = BACKEND_CPU,
-                                   .reject = reject_amx,
+                                   .reject = attention_reject_amx,
                                    RUN_BY(run_amx).writes_strided = true};
 const kernel attention_bf16_dot = {.name = "attention_bf16_dot",
                                    .backend = BACKEND_CPU,
-                                   .reject = reject_dot,
+                                   .reject = attention_reject_dot,
                                    RUN_BY(run_dot).writes_strided = true};

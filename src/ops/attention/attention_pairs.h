@@ -15,7 +15,8 @@
 #include "ops/matmul/gemm_engine.h"
 
 /* The reason when operands or the machine do not suit, else NULL. */
-const char *attention_reject_pairs(const kernel_args *args, gemm_method method);
+const char *attention_reject_amx(const kernel_args *args);
+const char *attention_reject_dot(const kernel_args *args);
 
 #if defined(__x86_64__)
 
@@ -31,8 +32,6 @@ static inline void *pairs_aligned(void *workspace) {
 /* For kernel.tiles: queries from most.queries down and keys from most.keys or what a tile holds
  * down, by halves, in whole panels and strips. */
 int pairs_list_tiles(const kernel_args *args, kernel_tile most, kernel_tile *out);
-/* What the launch asks for, else the first of those. */
-kernel_tile pairs_tile(const kernel_args *args, kernel_tile most);
 
 /* The query in column c of a panel's B'. */
 static inline int64_t pairs_query(int64_t c) {
