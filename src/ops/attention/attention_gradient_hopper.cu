@@ -98,13 +98,6 @@ __device__ __forceinline__ void ask_rows(float (&d)[COUNT], const rows_in_memory
 template <int DIM> struct rows_of_keys { typedef rows_in_memory<DIM> type; };
 template <> struct rows_of_keys<64> { typedef rows_in_registers<64> type; };
 
-template <int COUNT> __device__ __forceinline__ void clear(float (&d)[COUNT]) {
-#pragma unroll
-    for (int i = 0; i < COUNT; i++)
-        d[i] = 0;
-    hold(d); /* here, not between products that are under way */
-}
-
 template <int TYPE, int DIM>
 __device__ __forceinline__ void differentiate_keys(const attention_call &call,
                                                    const gradient_item *item, consumer_state *me) {

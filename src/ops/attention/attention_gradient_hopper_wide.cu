@@ -46,13 +46,6 @@ template <typename at, int PLACES> __device__ __forceinline__ uint32_t along(int
     return (uint32_t)(turn % PLACES * (at::TILE_BYTES >> 4));
 }
 
-template <int COUNT> __device__ __forceinline__ void clear(float (&d)[COUNT]) {
-#pragma unroll
-    for (int i = 0; i < COUNT; i++)
-        d[i] = 0;
-    hold(d); /* here, not between products that are under way */
-}
-
 /* Columns of a left operand that stays for many steps, by 16: as many as registers have room for.
  * What is read from shared memory is what products wait for. */
 __host__ __device__ constexpr int held_columns(int dim) { return dim <= 192 ? 12 : 8; }
@@ -68,6 +61,7 @@ __device__ __forceinline__ void take_rows(uint32_t (&held)[4 * HELD], const unsi
         ldmatrix_x4(held + 4 * k,
                     tile + (k / 4 * 64 + row) * SLAB_ROW_BYTES + (piece ^ row % 8) * 16);
     }
+    __syncwarp(); /* all lanes have them before the tile's place can be released */
 }
 
 /* ---- of keys ---- */
@@ -132,8 +126,8 @@ __device__ __forceinline__ void differentiate_values(const attention_call &call,
         for (int i = 0; i < STEP / 16; i++)
             to[i * WARPGROUP + me->thread] =
                 make_uint4(p[4 * i], p[4 * i + 1], p[4 * i + 2], p[4 * i + 3]);
-        __syncwarp(); /* all lanes have written it, and read the sums that lie with Q */
-        leave(me, at::P_FULL + me->steps % at::P_PLACES);
+        barrier_arrive(me->barriers + 8 * (at::P_FULL + me->steps % at::P_PLACES));
+        __syncwarp(); /* all lanes have read the sums that lie with Q */
         leave(me, at::Q_EMPTY + me->steps % at::STAGES);
         wait_full<at::STAGES>(me, at::DO_FULL, me->steps, "dO of a step");
         products_begin();
@@ -208,8 +202,8 @@ __device__ __forceinline__ void differentiate_keys(const attention_call &call,
                     pack<TYPE>(lower.x * (d[2] - sum.x), lower.y * (d[3] - sum.y));
             }
         }
-        __syncwarp(); /* all lanes have read P, and the sums that lie with dO */
-        leave(me, at::P_EMPTY + me->steps % at::P_PLACES);
+        barrier_arrive(me->barriers + 8 * (at::P_EMPTY + me->steps % at::P_PLACES));
+        __syncwarp(); /* all lanes have read the sums that lie with dO */
         leave(me, at::DO_EMPTY + me->steps % at::STAGES);
         wait_full<at::STAGES>(me, at::Q_FULL, me->steps, "Q of a step");
         products_begin();
@@ -418,7 +412,7 @@ static void launch_items(const attention_call *call, row_sums sums, const gradie
     order.bundle = hopper_heads_at_once(rows * call->head_dim * 4, order.kv_heads);
     order.items = order.kv_heads * (order.key_tiles + call->group * order.query_tiles);
     order.early = order.key_tiles + order.query_tiles;
-    if (call->is_causal)
+    if (KIND == OF_QUERIES && call->is_causal) /* those of keys have these after them */
         order.early = (order.early + 1) / 2;
     sums.counter += KIND == OF_QUERIES;
 

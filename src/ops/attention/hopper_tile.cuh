@@ -23,6 +23,13 @@ template <int STAGES> __device__ __forceinline__ void step_ring(ring_place *plac
     }
 }
 
+template <int COUNT> __device__ __forceinline__ void clear(float (&d)[COUNT]) {
+#pragma unroll
+    for (int i = 0; i < COUNT; i++)
+        d[i] = 0;
+    hold(d); /* here, not between products that are under way */
+}
+
 template <int TYPE, int COUNT>
 __device__ __forceinline__ void pack_all(uint32_t (&p)[COUNT / 2], const float (&s)[COUNT]) {
 #pragma unroll

@@ -35,12 +35,12 @@ template <int DIM> struct wide_keys_storage {
         ITEM_FULL = DO_FULL + STAGES,
         K_EMPTY = ITEM_FULL + ITEM_PLACES, /* from here on: one lane of each warp of a consumer */
         V_EMPTY = K_EMPTY + 1,
-        P_FULL = V_EMPTY + 1,
-        P_EMPTY = P_FULL + P_PLACES,
-        Q_EMPTY = P_EMPTY + P_PLACES, /* of both */
+        Q_EMPTY = V_EMPTY + 1, /* of both */
         DO_EMPTY = Q_EMPTY + STAGES,
-        ITEM_EMPTY = DO_EMPTY + STAGES, /* and the copying thread */
-        BARRIERS = ITEM_EMPTY + ITEM_PLACES,
+        ITEM_EMPTY = DO_EMPTY + STAGES,    /* and the copying thread */
+        P_FULL = ITEM_EMPTY + ITEM_PLACES, /* all threads of a consumer */
+        P_EMPTY = P_FULL + P_PLACES,
+        BARRIERS = P_EMPTY + P_PLACES,
         BYTES = BARRIERS_AT + 8 * BARRIERS
     };
     static_assert((int)BYTES <= 227 * 1024, "more than a block can have");
@@ -86,10 +86,11 @@ template <int DIM> struct wide_queries_storage {
 template <typename at>
 __device__ __forceinline__ void init_wide_barriers(uint32_t barriers, int of_one, int of_both) {
     for (int i = 0; i < at::BARRIERS; i++)
-        barrier_init(barriers + 8 * i, i < of_one           ? 1
-                                       : i < of_both        ? 4
-                                       : i < at::ITEM_EMPTY ? CONSUMERS * 4
-                                                            : CONSUMERS * 4 + 1);
+        barrier_init(barriers + 8 * i, i < of_one                         ? 1
+                                       : i < of_both                      ? 4
+                                       : i < at::ITEM_EMPTY               ? CONSUMERS * 4
+                                       : i < at::ITEM_EMPTY + ITEM_PLACES ? CONSUMERS * 4 + 1
+                                                                          : WARPGROUP);
     barrier_init_fence();
 }
 
