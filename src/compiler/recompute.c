@@ -194,7 +194,7 @@ dyno_status recompute_check(const recompute_options *options, int64_t blocks) {
     if (options->mode == RECOMPUTE_MLP && (options->every < 1 || options->every > blocks))
         return dyno_fail(DYNO_INVALID,
                          "recompute mlp:%d: the MLP of every %d-th block, but the model has %lld "
-                         "blocks; give mlp:1 (all) to mlp:%lld (one)",
+                         "blocks; give mlp:1 (all but the last) to mlp:%lld (the first)",
                          options->every, options->every, (long long)blocks, (long long)blocks);
     return DYNO_OK;
 }
@@ -249,7 +249,8 @@ dyno_status recompute_parse(const char *text, recompute_options *out) {
         return dyno_fail(DYNO_INVALID,
                          "recompute '%s': %s '%s'; give a whole number from 1 to 1000000, as in "
                          "%s2",
-                         text, is_mlp ? "of every so many blocks," : "the blocks of a segment are",
+                         text,
+                         is_mlp ? "the K of every K-th block is" : "the blocks of a segment are",
                          digits, is_mlp ? mlp : segments);
     *out = (recompute_options){is_mlp ? RECOMPUTE_MLP : RECOMPUTE_EVERY, (int)every};
     return DYNO_OK;
