@@ -81,20 +81,27 @@ static dyno_status try_mlps(const step_options *options, int64_t memory_bytes, c
     return DYNO_OK;
 }
 
-/* The recompute level of the fewest FLOPs that fits, if any does: MLPs, or segments, the largest
- * of which run the least again. Without one *result is what the last one tried needs. */
+static bool is_better(const candidate *a, const candidate *b) {
+    return a->fits ? !b->fits || a->needs.flops < b->needs.flops : !b->fits;
+}
+
+/* The recompute level of the fewest FLOPs that fits, if any does: MLPs or segments. Without one
+ * *result is what the last one tried needs. */
 static dyno_status try_recompute(step_options *options, int64_t memory_bytes, outcome *result,
                                  bool *fits) {
     candidate best, trial;
     RETURN_IF_FAILED(try_mlps(options, memory_bytes, &best));
-    for (int64_t every = options->config.layers / 2; every >= 1; every /= 2) {
-        RETURN_IF_FAILED(try_level(options, RECOMPUTE_EVERY, every, memory_bytes, &trial));
-        if (best.fits && trial.needs.flops >= best.needs.flops)
-            break;
-        if (trial.fits || !best.fits)
+    int64_t every = (options->config.layers + 1) / 2;
+    RETURN_IF_FAILED(try_level(options, RECOMPUTE_EVERY, every, memory_bytes, &trial));
+    /* No other segments run as little again as these two. */
+    bool are_mlps_cheaper = best.fits && best.needs.flops <= trial.needs.flops;
+    while (!are_mlps_cheaper) {
+        if (is_better(&trial, &best))
             best = trial;
-        if (trial.fits)
+        if (every == 1)
             break;
+        every = (every + 1) / 2;
+        RETURN_IF_FAILED(try_level(options, RECOMPUTE_EVERY, every, memory_bytes, &trial));
     }
     *result = best.needs;
     *fits = best.fits;
