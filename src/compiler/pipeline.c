@@ -8,6 +8,7 @@
 #include "compiler/common_subexpressions.h"
 #include "compiler/dead_code.h"
 #include "compiler/fold_casts.h"
+#include "compiler/fold_rope.h"
 #include "compiler/fuse.h"
 #include "compiler/low_copies.h"
 #include "compiler/lower.h"
@@ -90,6 +91,10 @@ static dyno_status run_attention(graph *g, const pipeline_options *options) {
     return is_swapped ? swap_attention(g) : DYNO_OK;
 }
 
+static dyno_status run_rope(graph *g, const pipeline_options *options) {
+    return options->mode == STEP_COMPILED ? fold_rope(g, options->target) : DYNO_OK;
+}
+
 static dyno_status run_autodiff(graph *g, const pipeline_options *options) {
     if (options->pass == STEP_FORWARD)
         return DYNO_OK;
@@ -165,6 +170,7 @@ dyno_status pipeline_compile(graph *g, const pipeline_options *options, plan **o
         {"merge-products", run_merge_products}, /* compiled: one product for q, k and v */
         {"precision", run_precision},           /* casts by a policy per op */
         {"attention", run_attention}, /* compiled: one op, the scores never exist together */
+        {"rope", run_rope},           /* compiled: attention rotates, where its kernels can */
         {"autodiff", run_autodiff},   /* gradients of every parameter */
         {"casts", run_casts},         /* compiled: folded; weights' low copies kept across steps */
         {"loss-head", run_loss_head}, /* compiled: in chunks, all logits never exist together */
