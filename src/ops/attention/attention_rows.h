@@ -50,6 +50,12 @@ static inline void attention_load_turned(const tensor *t, const attention_turn *
         convert_low_to_f32(t->type, t->shape.dim[3], low, out);
 }
 
+/* All rows of Q or of K rotated, in f32, dense in `room`: for kernels that take rows many times. */
+tensor attention_turn_all(const tensor *t, const attention_turn *turn, float *room);
+/* So often is a row rotated anew by who takes it at the most: as often as rope and a kernel after
+ * it would read it. */
+enum { ATTENTION_MOST_TURNS = 2 };
+
 /* A gradient's row, rotated back in f32 before it is rounded. */
 static inline void attention_store_turned_back(const tensor *t, const attention_turn *turn,
                                                int64_t b, int64_t h, int64_t row, float *in) {
