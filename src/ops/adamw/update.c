@@ -30,13 +30,14 @@ static inline void update_run(const adamw_step *u, int64_t count, const float *r
         weight[i] = adamw_element(u, gradient[i], weight[i], &first[i], &second[i]);
 }
 
-void adamw_update(const adamw_step *step, int64_t count, const float *restrict gradient,
-                  float *restrict weight, float *restrict first, float *restrict second) {
+void adamw_update(const adamw_step *step, int64_t count, bool are_far,
+                  const float *restrict gradient, float *restrict weight, float *restrict first,
+                  float *restrict second) {
     const adamw_step u = *step;
     if (u.is_skipped)
         return;
     int64_t i = 0;
-    for (; i + ADAMW_CHUNK <= count; i += ADAMW_CHUNK) {
+    for (; are_far && i + ADAMW_CHUNK <= count; i += ADAMW_CHUNK) {
         adamw_ask(gradient, i, sizeof *gradient);
         adamw_ask(weight, i, sizeof *weight);
         adamw_ask(first, i, sizeof *first);

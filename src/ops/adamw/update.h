@@ -40,8 +40,29 @@ static inline void adamw_ask(const void *array, int64_t element, int bytes) {
         __builtin_prefetch(from + i);
 }
 
-void adamw_update(const adamw_step *step, int64_t count, const float *restrict gradient,
-                  float *restrict weight, float *restrict first, float *restrict second);
+/* A run of elements in f32; are they far, they are asked for ahead. */
+void adamw_update(const adamw_step *step, int64_t count, bool are_far,
+                  const float *restrict gradient, float *restrict weight, float *restrict first,
+                  float *restrict second);
+
+/* Where a parameter is, dense, and how its weight is kept (ops/adamw_many/adamw_many.h). */
+typedef struct adamw_kept {
+    void *weight;
+    dtype weight_type; /* f32, or u16: half of a split one */
+    uint16_t *low;     /* its copy or its other half; NULL: there is none */
+    dtype low_type;
+    float *first, *second;
+} adamw_kept;
+
+/* Elements of a parameter: from `start` on, `columns` of each row, rows `stride` apart. */
+typedef struct adamw_rows {
+    int64_t start, rows, columns, stride;
+    int64_t gradient_stride; /* the gradient's numbers for them lie elsewhere */
+    bool are_far;            /* not in a cache yet */
+} adamw_rows;
+
+void adamw_update_kept(const adamw_step *step, const adamw_kept *to, const adamw_rows *at,
+                       dtype type, const void *gradient);
 
 /* The same in double for the ops' references, into other memory. */
 void adamw_update_reference(const node *n, double rate, double number, double scale, int64_t count,
