@@ -46,6 +46,7 @@
     X(loss_head_forward)                                                                           \
     X(adamw)                                                                                       \
     X(adamw_many)                                                                                  \
+    X(matmul_adamw)                                                                                \
     X(global_norm)                                                                                 \
     X(clip_coefficient)                                                                            \
     X(unscale_coefficient)
