@@ -7,6 +7,13 @@ const char *backend_name(backend b) {
     return names[b];
 }
 
+bool kernel_list_has(const kernel *const *kernels, backend b) {
+    for (; *kernels; kernels++)
+        if ((*kernels)->backend == b)
+            return true;
+    return false;
+}
+
 const char *kernel_reject_unless_f32(const kernel_args *args) {
     for (int i = 0; i < args->input_count; i++)
         if (args->inputs[i].type != DTYPE_F32)

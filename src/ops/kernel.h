@@ -81,6 +81,9 @@ typedef struct tile_source {
 
 const char *backend_name(backend b);
 
+/* Whether one of an op's kernels, a list that ends with NULL, is for that backend. */
+bool kernel_list_has(const kernel *const *kernels, backend b);
+
 /* For reject: the reason when an input is not f32, else NULL. */
 const char *kernel_reject_unless_f32(const kernel_args *args);
 
