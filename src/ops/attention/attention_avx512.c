@@ -166,7 +166,7 @@ LANES_TARGET static void attend(const work *w, int64_t unit) {
         panel *at = &panels[panel_count];
         int64_t i = panel_count * PANEL;
         *at = (panel){q + i * w->pitch, o + i * w->pitch, largest + i, sum + i, begin + i};
-        tile_load(&in[ATTENTION_Q], b, h, at->query,
+        tile_load(&in[ATTENTION_Q], &p->q_turn, b, h, at->query,
                   attention_smaller(PANEL, p->queries - at->query), PANEL, w->pitch,
                   p->scale * LOG2_E, k);
         tile_to_panel(k, w->pitch, p->head_dim, q + i * w->pitch);
@@ -181,8 +181,8 @@ LANES_TARGET static void attend(const work *w, int64_t unit) {
     for (int64_t first = 0; first < end; first += w->tile_keys) {
         int64_t count = attention_smaller(w->tile_keys, end - first);
         int64_t rows = attention_round_up(count, STEP);
-        tile_load(&in[ATTENTION_K], b, kv, first, count, rows, w->pitch, 1, k);
-        tile_load(&in[ATTENTION_V], b, kv, first, count, rows, w->pitch, 1, v);
+        tile_load(&in[ATTENTION_K], &p->k_turn, b, kv, first, count, rows, w->pitch, 1, k);
+        tile_load(&in[ATTENTION_V], NULL, b, kv, first, count, rows, w->pitch, 1, v);
         for (int64_t i = 0; i < panel_count; i++)
             attend_keys(w, &panels[i], k, v, first, count, s);
     }

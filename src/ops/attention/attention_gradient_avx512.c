@@ -215,9 +215,9 @@ LANES_TARGET static void take_queries(const work *w, const key_tile *t, query_pa
     _Alignas(64) float p[TILE_KEYS * PAIR], ds[TILE_KEYS * PAIR];
     int64_t count = attention_smaller(w->tile_queries, w->p.queries - q->first);
     q->panels = (count + PANEL - 1) / PANEL;
-    tile_load(&in[ATTENTION_Q], t->b, q->h, q->first, count, q->panels * PANEL, w->pitch,
-              w->p.scale * LOG2_E, rows[0]);
-    tile_load(&in[ATTENTION_DO], t->b, q->h, q->first, count, q->panels * PANEL, w->pitch, 1,
+    tile_load(&in[ATTENTION_Q], &w->p.q_turn, t->b, q->h, q->first, count, q->panels * PANEL,
+              w->pitch, w->p.scale * LOG2_E, rows[0]);
+    tile_load(&in[ATTENTION_DO], NULL, t->b, q->h, q->first, count, q->panels * PANEL, w->pitch, 1,
               rows[1]);
     load_statistics(w, t->b, q);
     for (int i = 0; i < q->panels; i++) {
@@ -241,8 +241,9 @@ LANES_TARGET static void take_tile(const work *w, key_tile *t) {
     _Alignas(64) float k[TILE_FLOATS], v[TILE_FLOATS], dk[TILE_FLOATS], dv[TILE_FLOATS];
     int64_t rows = attention_round_up(t->count, STEP);
     size_t bytes = (size_t)(rows * w->pitch) * sizeof(float);
-    tile_load(&in[ATTENTION_K], t->b, t->kv, t->first, t->count, rows, w->pitch, 1, k);
-    tile_load(&in[ATTENTION_V], t->b, t->kv, t->first, t->count, rows, w->pitch, 1, v);
+    tile_load(&in[ATTENTION_K], &w->p.k_turn, t->b, t->kv, t->first, t->count, rows, w->pitch, 1,
+              k);
+    tile_load(&in[ATTENTION_V], NULL, t->b, t->kv, t->first, t->count, rows, w->pitch, 1, v);
     memset(dk, 0, bytes);
     memset(dv, 0, bytes);
     t->k = k;
@@ -259,7 +260,8 @@ LANES_TARGET static void take_tile(const work *w, key_tile *t) {
         float *row = dk + j * w->pitch;
         for (int64_t d = 0; d < w->p.head_dim; d++)
             row[d] *= LN_2;
-        attention_store_row(&out[ATTENTION_K], t->b, t->kv, t->first + j, row);
+        attention_store_turned_back(&out[ATTENTION_K], &w->p.k_turn, t->b, t->kv, t->first + j,
+                                    row);
         attention_store_row(&out[ATTENTION_V], t->b, t->kv, t->first + j, dv + j * w->pitch);
     }
 }
@@ -305,8 +307,8 @@ LANES_TARGET static void finish_panels(void *context, int64_t begin, int64_t end
         }
         panel_to_tile(sum, w->p.head_dim, factor, rows, w->pitch);
         for (int64_t i = 0; i < count; i++)
-            attention_store_row(&w->args->outputs[ATTENTION_Q], b, h, first + i,
-                                rows + i * w->pitch);
+            attention_store_turned_back(&w->args->outputs[ATTENTION_Q], &w->p.q_turn, b, h,
+                                        first + i, rows + i * w->pitch);
     }
 }
 

@@ -1,10 +1,10 @@
 /* attention_pairs.c - the algorithm of attention_tiled.c for bf16, in products of pairs.
  *
- * First all keys and values are packed, once, into the workspace: K as it lies and V transposed, a
- * tile of keys at a time. Then up to four panels of 32 queries go over the tiles together:
- *   S^T = K Q^T                 P^T = 2^(c S^T - c largest), c = scale log2(e)
- *   O^T = O^T shrink + V^T P^T
- * P is rounded to bf16 for the second product and not for the sum of a row, as others do.
+ * First all keys and values are packed, once, into the workspace: K as it lies (or rotated, if it
+ * is to be) and V transposed, a tile of keys at a time. Then up to four panels of 32 queries go
+ * over the tiles together: S^T = K Q^T                 P^T = 2^(c S^T - c largest), c = scale
+ * log2(e) O^T = O^T shrink + V^T P^T P is rounded to bf16 for the second product and not for the
+ * sum of a row, as others do.
  *
  * Workspace, for each key/value head and tile: K [keys][depth], V^T [depth][keys], whether V has
  * infinities or NaNs. */
@@ -100,12 +100,14 @@ static size_t workspace_bytes(const kernel_args *args) {
 
 static void pack_tiles(void *context, int64_t begin, int64_t end) {
     const work *w = context;
-    const tensor *k = &w->args->inputs[ATTENTION_K], *v = &w->args->inputs[ATTENTION_V];
+    const tensor *in = w->args->inputs, *v = &in[ATTENTION_V];
+    uint16_t room[TILE_FLOATS];
     for (int64_t tile = begin; tile < end; tile++) {
         int64_t head = tile / w->tiles, first = tile % w->tiles * w->tile_keys;
         int64_t b = head / w->p.kv_heads, kv = head % w->p.kv_heads;
         int64_t count = attention_smaller(w->tile_keys, w->p.keys - first);
-        gemm_lines keys = pairs_rows(k, b, kv, first), values = pairs_columns(v, b, kv, first);
+        tensor k = pairs_turned(&in[ATTENTION_K], &w->p.k_turn, b, kv, first, count, room);
+        gemm_lines keys = pairs_rows(&k, 0, 0, 0), values = pairs_columns(v, b, kv, first);
         int64_t at = tile * w->tile_keys * w->depth;
         gemm_pack_pairs_a(&keys, count, w->p.head_dim, w->keys + at);
         gemm_pack_pairs_a(&values, w->p.head_dim, count, w->values + at);
@@ -324,6 +326,7 @@ static void attend(const work *w, int64_t unit) {
     int64_t b = head / p->heads, h = head % p->heads;
     int64_t begin = tile * w->panels * PANEL, panel_count = 0;
     _Alignas(64) uint16_t q[TILE_FLOATS], weights[MOST_KEYS * PANEL];
+    uint16_t room[PANEL * ATTENTION_MAX_HEAD_DIM];
     _Alignas(64) float o[TILE_FLOATS], s[MOST_KEYS * PANEL];
     _Alignas(64) float largest[MOST_PANELS * PANEL], sum[MOST_PANELS * PANEL];
     panel panels[MOST_PANELS];
@@ -331,9 +334,11 @@ static void attend(const work *w, int64_t unit) {
         panel *at = &panels[panel_count];
         int64_t i = panel_count * PANEL;
         *at = (panel){q + i * w->depth, o + i * w->depth, largest + i, sum + i, begin + i};
-        gemm_lines rows = pairs_rows(&w->args->inputs[ATTENTION_Q], b, h, at->query);
-        gemm_pack_pairs_b(&rows, attention_smaller(PANEL, p->queries - at->query), p->head_dim,
-                          q + i * w->depth);
+        int64_t count = attention_smaller(PANEL, p->queries - at->query);
+        tensor turned =
+            pairs_turned(&w->args->inputs[ATTENTION_Q], &p->q_turn, b, h, at->query, count, room);
+        gemm_lines rows = pairs_rows(&turned, 0, 0, 0);
+        gemm_pack_pairs_b(&rows, count, p->head_dim, q + i * w->depth);
         memset(at->o, 0, (size_t)(PANEL * w->depth) * sizeof *o);
         for (int j = 0; j < PANEL; j++) {
             at->largest[j] = -INFINITY;

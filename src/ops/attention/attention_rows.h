@@ -7,6 +7,7 @@
 
 #include "ops/attention/attention.h"
 #include "ops/cast/convert.h"
+#include "ops/rope/rope_rows.h"
 
 static inline char *attention_row(const tensor *t, int64_t b, int64_t h, int64_t row) {
     int64_t offset = b * t->stride[0] + h * t->stride[1] + row * t->stride[2];
@@ -31,6 +32,31 @@ static inline void attention_store_row(const tensor *t, int64_t b, int64_t h, in
         memcpy(to, in, (size_t)width * sizeof *in);
     else
         convert_f32_to_low(t->type, width, in, (void *)to);
+}
+
+/* The row rotated, as rope would have stored it: rounded to its type. NULL: as it is. */
+static inline void attention_load_turned(const tensor *t, const attention_turn *turn, int64_t b,
+                                         int64_t h, int64_t row, float *out) {
+    if (!turn || !turn->cosine) {
+        attention_load_row(t, b, h, row, out);
+        return;
+    }
+    uint16_t low[ATTENTION_MAX_HEAD_DIM];
+    const float *cosine = turn->cosine + row * turn->half, *sine = turn->sine + row * turn->half;
+    bool is_low = t->type != DTYPE_F32;
+    rope_rotate_row(t->type, turn->half, attention_row(t, b, h, row), cosine, sine, false,
+                    is_low ? (void *)low : out);
+    if (is_low)
+        convert_low_to_f32(t->type, t->shape.dim[3], low, out);
+}
+
+/* A gradient's row, rotated back in f32 before it is rounded. */
+static inline void attention_store_turned_back(const tensor *t, const attention_turn *turn,
+                                               int64_t b, int64_t h, int64_t row, float *in) {
+    if (turn->cosine)
+        rope_rotate_row(DTYPE_F32, turn->half, in, turn->cosine + row * turn->half,
+                        turn->sine + row * turn->half, true, in);
+    attention_store_row(t, b, h, row, in);
 }
 
 /* D of one query: dO . O, in an order of sums that depends on the head size alone. */
