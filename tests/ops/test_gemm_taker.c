@@ -55,12 +55,14 @@ static void expect_taken(gemm_method method, gemm_problem *p) {
     void *workspace = memory_allocate(gemm_workspace_bytes_by(method, p) + 1, 1);
     p->c = memory_allocate(bytes, 1);
     gemm_run_by(method, p, workspace);
+    free(workspace);
     collected c = {p, memory_allocate(bytes, 1), memory_allocate(count, 1),
                    memory_allocate(count, 1)};
     gemm_taker taker = {.take = collect, .ask = note, .context = &c};
     gemm_problem with_taker = *p;
     with_taker.c = NULL;
     with_taker.taker = &taker;
+    workspace = memory_allocate(gemm_workspace_bytes_by(method, &with_taker) + 1, 1);
     for (int threads = 1; threads <= 3; threads++) {
         memset(c.numbers, 0, bytes);
         memset(c.taken, 0, count);

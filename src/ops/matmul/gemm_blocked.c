@@ -7,6 +7,11 @@
  * large matrix of weights is read once and never written to memory again. Sums between panels are
  * kept on the stack in blocks, in f32 whatever the result's type; the last panel's block goes to C.
  *
+ * Where somebody takes the result there is no C. Lines of A' are the task's own then, and a strip
+ * of them is kept: the parts that are taken are rows, long runs of memory to the taker. A task's
+ * lines are packed for all of K if they fit, so that a part's sums are finished before the next
+ * begins.
+ *
  * How K is cut depends on K alone, so tiles may be cut to suit the number of threads: no sum
  * crosses tiles. */
 #include "base/threads.h"
@@ -18,9 +23,10 @@ enum {
     MAX_BLOCK = 32 * 32,
     MAX_OWN_BYTES = 224 * 256 * 4,
     MAX_TILE = 768 * 256,
+    /* Where the result is taken: its part, what it is made of, and the least lines of a task. */
     MAX_PART = 768 * 32,
-    /* Of a product whose result is taken. A half of L2, or a quarter. */
     MAX_TAKEN_OWN_BYTES = 512 << 10,
+    MAX_CHUNK_BYTES = 512 << 10,
     LEAST_TAKEN_LINES = 96,
     /* Of a batch, so many bytes are packed at a time. */
     GROUP_BYTES = 16 << 20,
@@ -39,8 +45,10 @@ typedef struct blocking {
     const gemm_engine *engine;
     bool shares_a;
     side shared, own;
-    int64_t own_lines;             /* of a tile at most */
-    int64_t panel_depth, at_once;  /* a task packs its lines so deep before it multiplies them */
+    int64_t own_lines, shared_lines; /* of a tile at most */
+    int64_t panel_depth;
+    int64_t at_once;               /* a task packs its lines so deep before it multiplies them */
+    int64_t part_strips;           /* shared ones of a part that is taken */
     int64_t packed_bytes;          /* of the shared operand of one product */
     int64_t batches, group, first; /* products, at a time, first of those now */
     unsigned char *packed;
@@ -60,22 +68,27 @@ static side make_side(int64_t lines, int width) {
 
 /* Numbers can be taken as long as a part's product goes on, which is longest if all of K is there;
  * for that a task takes fewer lines, but not too few. */
-static void choose_depth(blocking *b) {
+static void plan_parts(blocking *b) {
     const gemm_engine *e = b->engine;
-    int64_t whole = round_up(b->p->k, b->panel_depth) * e->element_bytes;
-    int64_t lines = MAX_TAKEN_OWN_BYTES / whole / b->own.width * b->own.width;
-    if (lines < LEAST_TAKEN_LINES)
-        b->at_once = MAX_TAKEN_OWN_BYTES /
-                     (round_up(b->own_lines, b->own.width) * e->element_bytes) / b->panel_depth *
-                     b->panel_depth;
-    else
-        b->at_once = round_up(b->p->k, b->panel_depth);
-    if (lines >= LEAST_TAKEN_LINES && lines < b->own_lines)
-        b->own_lines = lines;
+    int64_t whole = round_up(b->p->k, b->panel_depth);
+    int64_t lines = MAX_TAKEN_OWN_BYTES / (whole * e->element_bytes);
+    if (lines < LEAST_TAKEN_LINES) {
+        int64_t depth = MAX_TAKEN_OWN_BYTES / (b->own_lines * e->element_bytes);
+        b->at_once = depth / b->panel_depth * b->panel_depth;
+    } else {
+        b->at_once = whole;
+        b->own_lines = lines < b->own_lines ? lines : b->own_lines;
+        b->shared_lines = b->shared.lines; /* there are no sums of a whole tile to be kept */
+    }
+    b->part_strips = MAX_CHUNK_BYTES / (b->at_once * b->shared.width * e->element_bytes);
+    if (b->part_strips > MAX_PART / (b->own.width * b->shared.width))
+        b->part_strips = MAX_PART / (b->own.width * b->shared.width);
+    if (b->part_strips < 1)
+        b->part_strips = 1;
 }
 
 static blocking make_blocking(const gemm_engine *e, const gemm_problem *p) {
-    blocking b = {.p = p, .engine = e, .shares_a = p->m <= p->n};
+    blocking b = {.p = p, .engine = e, .shares_a = p->m <= p->n && !p->taker};
     side rows = make_side(p->m, e->rows), columns = make_side(p->n, e->columns);
     b.shared = b.shares_a ? rows : columns;
     b.own = b.shares_a ? columns : rows;
@@ -90,10 +103,11 @@ static blocking make_blocking(const gemm_engine *e, const gemm_problem *p) {
         b.group = 1;
     if (b.group > b.batches)
         b.group = b.batches;
-    b.own_lines = e->own_lines;
+    b.own_lines = e->own_lines / b.own.width * b.own.width;
+    b.shared_lines = e->shared_lines / b.shared.width * b.shared.width;
     b.at_once = b.panel_depth;
     if (p->taker)
-        choose_depth(&b);
+        plan_parts(&b);
     return b;
 }
 
@@ -149,26 +163,25 @@ static void ask_for_block(const gemm_target *to, int64_t rows, int64_t columns) 
 }
 
 /* A block's sums of the last panel: straight to C where C takes them as they are. `to` is the
- * whole of C, or the part of it that `part` says. */
-static void write_block(const blocking *b, const gemm_target *c, const gemm_part *part, int64_t row,
-                        int64_t column, int64_t depth, const void *left, const void *right,
+ * whole of C or, where numbers are taken, `part` of it. */
+static void write_block(const blocking *b, const gemm_target *c, const gemm_part *at,
+                        const gemm_part *part, int64_t depth, const void *left, const void *right,
                         const float *start) {
     const gemm_engine *e = b->engine;
     gemm_target to = *c;
-    int64_t offset = (row - part->row) * c->ld + column - part->column;
-    to.data = (char *)c->data + offset * dtype_bytes(c->type);
-    int64_t rows = b->p->m - row < e->rows ? b->p->m - row : e->rows;
-    int64_t columns = b->p->n - column < e->columns ? b->p->n - column : e->columns;
-    if (!b->p->taker)
-        ask_for_block(&to, rows, columns);
-    if (to.type == DTYPE_F32 && to.alpha == 1 && !to.accumulates && rows == e->rows &&
-        columns == e->columns) {
+    int64_t row = part ? at->row - part->row : at->row;
+    int64_t column = part ? at->column - part->column : at->column;
+    to.data = (char *)c->data + (row * c->ld + column) * dtype_bytes(c->type);
+    if (!part)
+        ask_for_block(&to, at->rows, at->columns);
+    if (to.type == DTYPE_F32 && to.alpha == 1 && !to.accumulates && at->rows == e->rows &&
+        at->columns == e->columns) {
         e->multiply(depth, left, right, start, e->columns, to.data, to.ld);
         return;
     }
     _Alignas(ALIGNMENT) float sum[MAX_BLOCK];
     e->multiply(depth, left, right, start, e->columns, sum, e->columns);
-    e->finish(&to, sum, e->columns, rows, columns);
+    e->finish(&to, sum, e->columns, at->rows, at->columns);
 }
 
 /* What a task has on its stack. */
@@ -188,26 +201,16 @@ typedef struct tile_work {
 
 static tile_work make_work(const blocking *b, tile at, tile_memory memory) {
     const side *own = &b->own, *shared = &b->shared;
-    tile_work w = {
-        .b = b, .at = at, .memory = memory, .keeps_own = !b->engine->keeps_columns || b->shares_a};
+    tile_work w = {.b = b,
+                   .at = at,
+                   .memory = memory,
+                   .keeps_own = !b->engine->keeps_columns || b->shares_a || b->p->taker};
     w.own_count = own->lines - at.own < own->tile ? own->lines - at.own : own->tile;
     w.shared_count =
         shared->lines - at.shared < shared->tile ? shared->lines - at.shared : shared->tile;
     w.own_strips = count_of(w.own_count, own->width);
     w.shared_strips = count_of(w.shared_count, shared->width);
     return w;
-}
-
-/* The part of the result that a kept strip gives with all that pass by. */
-static gemm_part part_of(const tile_work *w, int64_t kept) {
-    int64_t own = w->at.own, own_count = w->own_count;
-    int64_t shared = w->at.shared, shared_count = w->shared_count;
-    int64_t *count = w->keeps_own ? &own_count : &shared_count;
-    int64_t width = w->keeps_own ? w->b->own.width : w->b->shared.width;
-    *(w->keeps_own ? &own : &shared) += kept * width;
-    *count = *count - kept * width < width ? *count - kept * width : width;
-    return w->b->shares_a ? (gemm_part){shared, own, shared_count, own_count}
-                          : (gemm_part){own, shared, own_count, shared_count};
 }
 
 /* What goes on beside the multiplications of a part: the numbers of the last one are taken, and
@@ -241,32 +244,53 @@ static void keep_company(const gemm_problem *p, company *c) {
               c->last.rows * (done + 1) / c->steps);
 }
 
-/* Over K from `begin` to `end`, which are packed; `c` is NULL where nobody takes what is made. */
-static void run_part(const tile_work *w, int64_t kept, int64_t begin, int64_t end,
-                     const gemm_target *to, const gemm_part *part, float *sums, company *c) {
+/* One strip that is kept, and those of the other side from `first` on, over K from `begin` to
+ * `end`, which is packed. */
+typedef struct part_work {
+    int64_t kept, first, count, begin, end;
+    float *sums;
+} part_work;
+
+/* The rows and columns of a part whose result is taken: own strips are kept there, which are rows.
+ */
+static gemm_part place_of(const tile_work *w, const part_work *part) {
+    int64_t row = part->kept * w->b->own.width, column = part->first * w->b->shared.width;
+    int64_t rows = w->own_count - row, columns = w->shared_count - column;
+    int64_t most = part->count * w->b->shared.width;
+    return (gemm_part){.row = w->at.own + row,
+                       .column = w->at.shared + column,
+                       .rows = rows < w->b->own.width ? rows : w->b->own.width,
+                       .columns = columns < most ? columns : most};
+}
+
+/* `c` is NULL where nobody takes what is made; else `to` is only as large as the part. */
+static void run_part(const tile_work *w, const part_work *part, const gemm_target *to, company *c) {
     const blocking *b = w->b;
     const gemm_engine *e = b->engine;
-    int64_t passing = w->keeps_own ? w->shared_strips : w->own_strips;
-    for (int64_t k = begin; k < end; k += b->panel_depth) {
+    for (int64_t k = part->begin; k < part->end; k += b->panel_depth) {
         bool is_last = k + b->panel_depth >= b->p->k;
         int64_t depth = round_up(is_last ? b->p->k - k : b->panel_depth, e->depth_step);
         int64_t own_bytes = b->own.width * depth * e->element_bytes;
         int64_t shared_bytes = b->shared.width * depth * e->element_bytes;
         const unsigned char *own_panel =
-            w->memory.own + (k - begin) * w->own_strips * b->own.width * e->element_bytes;
+            w->memory.own + (k - part->begin) * w->own_strips * b->own.width * e->element_bytes;
         const unsigned char *panel = packed_at(b, w->at.batch, k, w->at.shared / b->shared.width);
-        for (int64_t n = 0; n < passing; n++) {
-            int64_t i = w->keeps_own ? kept : n, j = w->keeps_own ? n : kept;
+        for (int64_t n = 0; n < part->count; n++) {
+            int64_t i = w->keeps_own ? part->kept : part->first + n;
+            int64_t j = w->keeps_own ? part->first + n : part->kept;
             const void *mine = own_panel + i * own_bytes, *theirs = panel + j * shared_bytes;
             const void *left = b->shares_a ? theirs : mine;
             const void *right = b->shares_a ? mine : theirs;
             int64_t own_at = w->at.own + i * b->own.width;
             int64_t shared_at = w->at.shared + j * b->shared.width;
-            float *block = sums ? sums + n * e->rows * e->columns : NULL;
+            float *block = part->sums ? part->sums + n * e->rows * e->columns : NULL;
             const float *start = k ? block : NULL;
+            gemm_part at = {.row = b->shares_a ? shared_at : own_at,
+                            .column = b->shares_a ? own_at : shared_at};
+            at.rows = b->p->m - at.row < e->rows ? b->p->m - at.row : e->rows;
+            at.columns = b->p->n - at.column < e->columns ? b->p->n - at.column : e->columns;
             if (is_last)
-                write_block(b, to, part, b->shares_a ? shared_at : own_at,
-                            b->shares_a ? own_at : shared_at, depth, left, right, start);
+                write_block(b, to, &at, c ? &c->now : NULL, depth, left, right, start);
             else
                 e->multiply(depth, left, right, start, e->columns, block, e->columns);
             if (c)
@@ -285,37 +309,50 @@ static void pack_own(const tile_work *w, int64_t begin, int64_t end) {
     }
 }
 
+static company next_part(const company *c, const tile_work *w, const part_work *part,
+                         int64_t turn) {
+    const gemm_problem *p = w->b->p;
+    gemm_part now = place_of(w, part);
+    return (company){
+        .last = c->now,
+        .last_numbers = c->now_numbers,
+        .now = now,
+        .now_numbers = {.data = w->memory.parts + turn % 2 * MAX_PART * (int64_t)sizeof(float),
+                        .type = p->c_type,
+                        .ld = round_up(now.columns, w->b->engine->columns),
+                        .alpha = p->alpha},
+        .steps = part->count * count_of(part->end - part->begin, w->b->panel_depth)};
+}
+
 static void run_tile(const blocking *b, tile at, tile_memory memory) {
     const gemm_problem *p = b->p;
     tile_work w = make_work(b, at, memory);
-    int64_t kept_strips = w.keeps_own ? w.own_strips : w.shared_strips;
+    int64_t kept = w.keeps_own ? w.own_strips : w.shared_strips;
     int64_t passing = w.keeps_own ? w.shared_strips : w.own_strips;
-    gemm_target to = {.type = p->c_type, .ld = p->ldc, .alpha = p->alpha};
-    to.accumulates = p->accumulates;
+    int64_t chunk = p->taker ? b->part_strips : passing;
+    gemm_target result = {.data = p->c,
+                          .type = p->c_type,
+                          .ld = p->ldc,
+                          .alpha = p->alpha,
+                          .accumulates = p->accumulates};
     if (!p->taker)
-        to.data = (char *)p->c + offsets_of(b, at.batch).c * dtype_bytes(p->c_type);
+        result.data = (char *)p->c + offsets_of(b, at.batch).c * dtype_bytes(p->c_type);
     company c = {0};
     for (int64_t k = 0; k < p->k; k += b->at_once) {
-        int64_t end = p->k - k < b->at_once ? p->k : k + b->at_once;
-        bool is_taken = p->taker && end == p->k;
-        pack_own(&w, k, end);
-        for (int64_t kept = 0; kept < kept_strips; kept++) {
-            gemm_part part = {0};
-            if (is_taken) {
-                part = part_of(&w, kept);
-                to.data = memory.parts + kept % 2 * MAX_PART * (int64_t)sizeof(float);
-                to.ld = round_up(part.columns, b->engine->columns);
-                c = (company){.last = c.now,
-                              .last_numbers = c.now_numbers,
-                              .now = part,
-                              .now_numbers = to,
-                              .steps = passing * count_of(end - k, b->panel_depth)};
-            }
+        part_work part = {.begin = k, .end = p->k - k < b->at_once ? p->k : k + b->at_once};
+        bool is_taken = p->taker && part.end == p->k;
+        pack_own(&w, part.begin, part.end);
+        for (int64_t i = 0; i < kept * count_of(passing, chunk); i++) {
+            part.kept = i % kept;
+            part.first = i / kept * chunk;
+            part.count = passing - part.first < chunk ? passing - part.first : chunk;
             /* Blocks of one part are enough where all of K is gone through at once. */
-            int64_t blocks = b->at_once < p->k ? kept * passing : 0;
-            float *sums =
+            int64_t blocks = b->at_once < p->k ? part.kept * passing + part.first : 0;
+            part.sums =
                 memory.sums ? memory.sums + blocks * b->engine->rows * b->engine->columns : NULL;
-            run_part(&w, kept, k, end, &to, &part, sums, is_taken ? &c : NULL);
+            if (is_taken)
+                c = next_part(&c, &w, &part, i);
+            run_part(&w, &part, is_taken ? &c.now_numbers : &result, is_taken ? &c : NULL);
         }
     }
     if (p->taker)
@@ -373,8 +410,7 @@ static void choose_tiles(blocking *b) {
     enum { TRIES = 16 };
     const gemm_engine *e = b->engine;
     int64_t least_own = count_of(b->own.lines, b->own_lines / b->own.width * b->own.width);
-    int64_t least_shared =
-        count_of(b->shared.lines, e->shared_lines / b->shared.width * b->shared.width);
+    int64_t least_shared = count_of(b->shared.lines, b->shared_lines);
     int64_t threads = threads_count(), best = INT64_MAX;
     side own = b->own, shared = b->shared;
     int tries = b->group < 4 * threads ? TRIES : 1;

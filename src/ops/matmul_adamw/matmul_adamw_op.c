@@ -240,8 +240,9 @@ static void ask(const void *context, const gemm_part *part) {
     for_each_share(context, part, 0, ask_share, NULL);
 }
 
-/* The product as gemm.h takes it. */
+/* The product as gemm.h takes it; the taker's context is not there yet. */
 static gemm_problem problem_of(const kernel_args *args) {
+    static const gemm_taker taker = {.take = take, .ask = ask};
     const attribute *type = attribute_find(args->attributes, "type");
     const tensor *a = &args->inputs[A], *b = &args->inputs[B];
     bool ta = attribute_integer(args->attributes, "transpose_a") != 0;
@@ -255,6 +256,7 @@ static gemm_problem problem_of(const kernel_args *args) {
                            .attributes = args->attributes};
     gemm_problem p = matmul_gemm_problem(&product);
     p.locate = NULL;
+    p.taker = &taker;
     return p;
 }
 
@@ -269,7 +271,8 @@ static void run(const kernel_args *args) {
                         .has_copies = low_count(args->attributes) > 0,
                         .gradient_type = p.c_type,
                         .columns = p.n};
-    gemm_taker taker = {.take = take, .ask = ask, .context = &c};
+    gemm_taker taker = *p.taker;
+    taker.context = &c;
     p.taker = &taker;
     gemm_run(&p, args->workspace);
 }
