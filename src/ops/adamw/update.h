@@ -35,13 +35,19 @@ static inline float adamw_element(const adamw_step *u, float gradient, float wei
 enum { ADAMW_CHUNK = 32, ADAMW_AHEAD = 512 };
 
 static inline void adamw_ask(const void *array, int64_t element, int bytes) {
-    const char *from = (const char *)array + (element + ADAMW_AHEAD) * bytes;
+    const char *from = (const char *)array + element * bytes;
     for (int i = 0; i < ADAMW_CHUNK * bytes; i += 64)
         __builtin_prefetch(from + i);
 }
 
-/* A run of elements in f32; are they far, they are asked for ahead. */
-void adamw_update(const adamw_step *step, int64_t count, bool are_far,
+/* The element to ask for at element i of a run of `count`; `next` is where the next run begins. */
+static inline int64_t adamw_ahead(int64_t i, int64_t count, int64_t next) {
+    int64_t ahead = i + (count < ADAMW_AHEAD ? count : ADAMW_AHEAD);
+    return ahead < count ? ahead : ahead - count + next;
+}
+
+/* A run of elements in f32. */
+void adamw_update(const adamw_step *step, int64_t count, int64_t next,
                   const float *restrict gradient, float *restrict weight, float *restrict first,
                   float *restrict second);
 
@@ -58,7 +64,6 @@ typedef struct adamw_kept {
 typedef struct adamw_rows {
     int64_t start, rows, columns, stride;
     int64_t gradient_stride; /* the gradient's numbers for them lie elsewhere */
-    bool are_far;            /* not in a cache yet */
 } adamw_rows;
 
 void adamw_update_kept(const adamw_step *step, const adamw_kept *to, const adamw_rows *at,

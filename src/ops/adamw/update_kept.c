@@ -33,20 +33,20 @@ static inline void update_split_run(const adamw_step *u, int64_t count, dtype ty
     }
 }
 
+/* `next` is where the next row is, from this one. */
 static inline __attribute__((always_inline)) void
-update_split(const adamw_step *u, int64_t count, dtype type, bool is_far, const void *gradient,
+update_split(const adamw_step *u, int64_t count, int64_t next, dtype type, const void *gradient,
              uint16_t *restrict high, uint16_t *restrict rest, float *restrict first,
              float *restrict second) {
     const int bytes = type == DTYPE_F32 ? 4 : 2;
     int64_t i = 0;
     for (; i + ADAMW_CHUNK <= count; i += ADAMW_CHUNK) {
-        if (is_far) {
-            adamw_ask(gradient, i, bytes);
-            adamw_ask(high, i, sizeof *high);
-            adamw_ask(rest, i, sizeof *rest);
-            adamw_ask(first, i, sizeof *first);
-            adamw_ask(second, i, sizeof *second);
-        }
+        int64_t ahead = adamw_ahead(i, count, next);
+        adamw_ask(high, ahead, sizeof *high);
+        adamw_ask(rest, ahead, sizeof *rest);
+        adamw_ask(first, ahead, sizeof *first);
+        adamw_ask(second, ahead, sizeof *second);
+        adamw_ask(gradient, i + ADAMW_AHEAD, bytes);
         update_split_run(u, ADAMW_CHUNK, type, (const char *)gradient + i * bytes, high + i,
                          rest + i, first + i, second + i);
     }
@@ -56,12 +56,12 @@ update_split(const adamw_step *u, int64_t count, dtype type, bool is_far, const 
 
 static inline __attribute__((always_inline)) void
 update_split_rows(const adamw_step *step, const adamw_kept *to, const adamw_rows *at, dtype type,
-                  bool is_far, const void *gradient) {
+                  const void *gradient) {
     const adamw_step u = *step;
     const int bytes = type == DTYPE_F32 ? 4 : 2;
     for (int64_t i = 0; i < at->rows; i++) {
         int64_t start = at->start + i * at->stride;
-        update_split(&u, at->columns, type, is_far,
+        update_split(&u, at->columns, at->stride, type,
                      (const char *)gradient + i * at->gradient_stride * bytes, to->low + start,
                      (uint16_t *)to->weight + start, to->first + start, to->second + start);
     }
@@ -69,7 +69,7 @@ update_split_rows(const adamw_step *step, const adamw_kept *to, const adamw_rows
 
 /* Through a gradient in f32. */
 static void update_piece(const adamw_step *step, const adamw_kept *to, int64_t start, int64_t count,
-                         dtype type, bool is_far, const void *gradient) {
+                         int64_t next, dtype type, const void *gradient) {
     float wide[PIECE];
     const float *g = gradient;
     if (type != DTYPE_F32) {
@@ -78,32 +78,41 @@ static void update_piece(const adamw_step *step, const adamw_kept *to, int64_t s
     }
     float *first = to->first + start, *second = to->second + start;
     if (to->weight_type == DTYPE_U16) {
-        update_split(step, count, DTYPE_F32, is_far, g, to->low + start,
+        update_split(step, count, next, DTYPE_F32, g, to->low + start,
                      (uint16_t *)to->weight + start, first, second);
         return;
     }
     float *weight = (float *)to->weight + start;
-    adamw_update(step, count, is_far, g, weight, first, second);
+    adamw_update(step, count, next, g, weight, first, second);
     if (to->low)
         round_copy(to->low_type, count, weight, to->low + start);
 }
 
-void adamw_update_kept(const adamw_step *step, const adamw_kept *to, const adamw_rows *at,
+/* Rows that touch are one. */
+static adamw_rows join_rows(const adamw_rows *at) {
+    adamw_rows joined = *at;
+    if (at->stride == at->columns && at->gradient_stride == at->columns) {
+        joined.columns = at->rows * at->columns;
+        joined.stride = joined.columns;
+        joined.rows = 1;
+    }
+    return joined;
+}
+
+void adamw_update_kept(const adamw_step *step, const adamw_kept *to, const adamw_rows *rows,
                        dtype type, const void *gradient) {
+    adamw_rows at = join_rows(rows);
     if (step->is_skipped)
         return;
     if (to->weight_type == DTYPE_U16 && type == DTYPE_BF16) {
-        if (at->are_far)
-            update_split_rows(step, to, at, DTYPE_BF16, true, gradient);
-        else
-            update_split_rows(step, to, at, DTYPE_BF16, false, gradient);
+        update_split_rows(step, to, &at, DTYPE_BF16, gradient);
         return;
     }
-    for (int64_t i = 0; i < at->rows; i++)
-        for (int64_t j = 0; j < at->columns; j += PIECE) {
-            int64_t count = at->columns - j < PIECE ? at->columns - j : PIECE;
-            update_piece(step, to, at->start + i * at->stride + j, count, type, at->are_far,
-                         (const char *)gradient +
-                             (i * at->gradient_stride + j) * dtype_bytes(type));
+    for (int64_t i = 0; i < at.rows; i++)
+        for (int64_t j = 0; j < at.columns; j += PIECE) {
+            int64_t count = at.columns - j < PIECE ? at.columns - j : PIECE;
+            int64_t next = j + PIECE < at.columns ? PIECE : at.stride - j;
+            update_piece(step, to, at.start + i * at.stride + j, count, next, type,
+                         (const char *)gradient + (i * at.gradient_stride + j) * dtype_bytes(type));
         }
 }

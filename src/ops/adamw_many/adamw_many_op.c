@@ -157,8 +157,9 @@ static void update_block(const many_context *c, int parameter, int64_t block) {
         to.low = copy->data;
         to.low_type = copy->type;
     }
+    int64_t count = left < BLOCK ? left : BLOCK;
     adamw_rows at = {
-        .start = start, .rows = 1, .columns = left < BLOCK ? left : BLOCK, .are_far = true};
+        .start = start, .rows = 1, .columns = count, .stride = count, .gradient_stride = count};
     adamw_update_kept(&c->step, &to, &at, gradient->type,
                       (const char *)gradient->data + start * dtype_bytes(gradient->type));
 }
