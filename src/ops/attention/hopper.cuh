@@ -210,6 +210,13 @@ __device__ __forceinline__ uint64_t tile_descriptor(uint32_t address, int slab_b
            (uint64_t)((address & 0x3ffff) >> 4);
 }
 
+/* A descriptor of a tile that many steps read: those made from it are to be made for each product
+ * anew. Made in advance for all of them there would be more than uniform registers. */
+__device__ __forceinline__ uint64_t not_in_advance(uint64_t descriptor) {
+    asm volatile("" : "+l"(descriptor));
+    return descriptor;
+}
+
 /* Before the first product after registers it reads or writes were changed. */
 __device__ __forceinline__ void products_begin(void) {
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");

@@ -1,5 +1,5 @@
-/* hopper_gradient.cuh - the items attention_gradient_hopper.cu works on: their order, who gets
- * which, and what is copied for them. */
+/* hopper_gradient.cuh - the items attention's gradients on sm_90a work on: their order and who gets
+ * which; and what attention_gradient_hopper.cu copies for them. */
 #ifndef OPS_ATTENTION_HOPPER_GRADIENT_CUH
 #define OPS_ATTENTION_HOPPER_GRADIENT_CUH
 
@@ -41,6 +41,7 @@ typedef struct gradient_maps {
 template <int DIM> struct gradient_storage {
     enum {
         QUERY_STEP = STEP, /* queries that go by at a time */
+        KEY_ROWS = ROWS,   /* of an item of keys */
         ITEM_COPIED = 0,   /* a barrier that it does not have */
         /* Small heads' own tiles are free again as soon as their rows are in registers; where they
          * are not, and contexts are short, the next item's must be on their way before. */
@@ -80,7 +81,7 @@ typedef struct gradient_item {
     int last;        /* row of queries at which the last step begins */
 } gradient_item;
 
-template <int QUERY_STEP>
+template <int QUERY_STEP, int KEY_ROWS>
 __device__ __forceinline__ gradient_item find_item(const attention_call &call,
                                                    const gradient_order &order, int at) {
     int per_head = order.key_tiles + call.group * order.query_tiles;
@@ -107,7 +108,7 @@ __device__ __forceinline__ gradient_item find_item(const attention_call &call,
         item.batch = head / call.kv_heads;
         item.head = head % call.kv_heads;
         item.other_head = item.head * call.group;
-        item.first = rank * ROWS;
+        item.first = rank * KEY_ROWS;
         item.begin = first_query(call, item.first) / QUERY_STEP;
         item.last = (call.queries - 1) / QUERY_STEP * QUERY_STEP;
         item.steps = (item.last / QUERY_STEP + 1 - item.begin) * call.group;
@@ -139,7 +140,8 @@ __device__ __forceinline__ void hand_out(const attention_call &call, const gradi
             barrier_wait(barriers + 8 * at::ITEM_COPIED, ~items & 1, "an item to be copied");
         int number = IS_EAGER && items == 0 ? (int)blockIdx.x : given + atomicAdd(sums.counter, 1);
         bool is_last = number >= order.items;
-        gradient_item item = find_item<at::QUERY_STEP>(call, order, is_last ? 0 : number);
+        gradient_item item =
+            find_item<at::QUERY_STEP, at::KEY_ROWS>(call, order, is_last ? 0 : number);
         item.kind = is_last ? (int)NO_MORE : item.kind;
         barrier_wait(barriers + 8 * (at::ITEM_EMPTY + place.stage), place.phase,
                      "a place for an item");
