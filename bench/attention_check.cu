@@ -7,8 +7,9 @@
  * Arguments: "probe" (tiny problems of known shape, each difference printed: for finding what a
  * kernel for one chip does wrong), "check", "time" or "ways" (the two kernels for gradients on
  * sm_90, by turns) for one part only; "check-quick" (few and short problems, for
- * compute-sanitizer). Exit code 1 when a check failed. With -DATTENTION_WATCHDOG a kernel that
- * waits for ever ends and says for what. */
+ * compute-sanitizer); "check-wide" (head sizes above 128 only); "time 129": of these only. Exit
+ * code 1 when a check failed. With -DATTENTION_WATCHDOG a kernel that waits for ever ends and says
+ * for what. */
 #include "attention_problem.cuh"
 
 /* ---- the same in double ---- */
@@ -396,7 +397,7 @@ static int probe_backward(int T, int S, int is_causal, int type) {
 }
 
 static int probe_all(void) {
-    static const int dims[] = {64, 128, 96, 80, 72, 40};
+    static const int dims[] = {64, 128, 96, 80, 72, 40, 256, 192, 136};
     int wrong = 0;
     printf("multiprocessors of sm_90: %d\n", hopper_multiprocessors());
     for (size_t i = 0; i < sizeof dims / sizeof *dims; i++) {
@@ -421,11 +422,12 @@ static int probe_all(void) {
 /* ---- drawn problems ---- */
 
 /* What the kernels for sm_90 take. Some have so many heads that every block gets several tiles. */
-static problem draw_aligned_problem(int round, int longest) {
+static problem draw_aligned_problem(int round, int longest, bool is_wide) {
     static const int heads[] = {64, 80,  96,  128, 64,  80,  40,  48,
                                 72, 104, 112, 120, 136, 192, 248, 256};
+    static const int wide[] = {256, 192, 136, 160, 200};
     problem p = {};
-    p.S = heads[round % 16];
+    p.S = is_wide ? wide[round % 5] : heads[round % 16];
     p.type = below(3) ? CUDA_DTYPE_BF16 : CUDA_DTYPE_F16;
     p.K = round % 5 == 2 ? 12 + below(6) : 1 + below(2);
     p.H = p.K * (1 + below(3));
@@ -469,7 +471,7 @@ static int check_all(int rounds, int longest) {
     for (int round = 0; round < rounds; round++) {
         problem p = draw_problem(round, longest);
         failures += check(&p, 150);
-        p = draw_aligned_problem(round, round % 8 ? 2 * longest : 8 * longest);
+        p = draw_aligned_problem(round, round % 8 ? 2 * longest : 8 * longest, false);
         failures += check(&p, round % 8 ? 150 : 40);
         attention_way = ATTENTION_ONCE; /* which is for long contexts otherwise */
         if (attention_sum_columns(p.S))
@@ -477,6 +479,16 @@ static int check_all(int rounds, int longest) {
         attention_way = ATTENTION_BEST;
     }
     printf("%d drawn problems: %s\n", 2 * rounds, failures ? "FAILED" : "ok");
+    return failures;
+}
+
+static int check_wide(int rounds, int longest) {
+    int failures = 0;
+    for (int round = 0; round < rounds; round++) {
+        problem p = draw_aligned_problem(round, round % 8 ? 2 * longest : 8 * longest, true);
+        failures += check(&p, round % 8 ? 100 : 40);
+    }
+    printf("%d drawn problems of large heads: %s\n", rounds, failures ? "FAILED" : "ok");
     return failures;
 }
 
@@ -506,7 +518,7 @@ static float milliseconds(const instance *in, void (*run)(const instance *, cuda
     return all / (float)reps;
 }
 
-static int time_all(void) {
+static int time_all(int least_head) {
     static const struct {
         problem p;
         const char *goal;
@@ -524,6 +536,10 @@ static int time_all(void) {
         {{4, 32, 32, 512, 512, 80, 1, CUDA_DTYPE_BF16, TOKENS, 1}, ""},
         {{4, 32, 8, 2048, 2048, 128, 1, CUDA_DTYPE_F16, TOKENS, 1}, ""},
         {{4, 16, 16, 2048, 2048, 256, 1, CUDA_DTYPE_BF16, TOKENS, 1}, ""},
+        {{4, 16, 16, 4096, 4096, 256, 1, CUDA_DTYPE_BF16, DENSE, 1}, ""},
+        {{4, 16, 16, 4096, 4096, 256, 0, CUDA_DTYPE_BF16, DENSE, 1}, ""},
+        {{4, 16, 16, 4096, 4096, 192, 1, CUDA_DTYPE_BF16, DENSE, 1}, ""},
+        {{8, 8, 2, 512, 512, 256, 1, CUDA_DTYPE_BF16, TOKENS, 1}, ""},
         {{8, 1, 1, 16384, 16384, 64, 0, CUDA_DTYPE_F32, DENSE, 1}, "12.4 / 30.2 ms"},
         {{8, 1, 1, 16384, 16384, 64, 0, CUDA_DTYPE_F32, DENSE, 1, 1}, ""},
         {{8, 1, 1, 4096, 4096, 128, 0, CUDA_DTYPE_F32, DENSE, 1}, ""},
@@ -540,6 +556,8 @@ static int time_all(void) {
            "TFLOP/s", "back. ms", "TFLOP/s");
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const problem *p = &rows[i].p;
+        if (p->S < least_head)
+            continue;
         instance in = make_instance(p);
         failures += check_instance(&in, 16);
         double flops = 4.0 * p->B * p->H * p->T * p->T2 * p->S / (p->is_causal ? 2 : 1);
@@ -577,8 +595,10 @@ int main(int argc, char **argv) {
         failures += argc > 3 ? check_all(atoi(argv[2]), atoi(argv[3])) : check_all(120, 300);
     if (strcmp(part, "check-quick") == 0)
         failures += check_all(8, 100);
+    if (strcmp(part, "check-wide") == 0)
+        failures += argc > 3 ? check_wide(atoi(argv[2]), atoi(argv[3])) : check_wide(40, 300);
     if (is_all || strcmp(part, "time") == 0)
-        failures += time_all();
+        failures += time_all(argc > 2 ? atoi(argv[2]) : 0);
     if (is_all || strcmp(part, "ways") == 0)
         failures += argc > 4 ? compare_ways(atoi(argv[2]), atoi(argv[3]), (size_t)atoi(argv[4]))
                              : compare_ways(5, 100, SIZE_MAX);

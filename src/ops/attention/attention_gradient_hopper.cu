@@ -1,5 +1,6 @@
 /* attention_gradient_hopper.cu - attention's gradients on sm_90a, bf16 and f16, head sizes up to
- * 128: short contexts, and head sizes that attention_gradient_hopper_once.cu does not take.
+ * 128: short contexts, and head sizes that attention_gradient_hopper_once.cu does not take. Larger
+ * ones: attention_gradient_hopper_wide.cu.
  *
  * Work comes in items of two kinds, each the only one to add up what it writes, in a fixed order:
  *   of keys     128 keys, going over the queries that see them: dK and dV
@@ -394,7 +395,7 @@ static __global__ void __launch_bounds__((CONSUMERS + 1) * WARPGROUP, 1)
 template <int TYPE, int DIM, int KINDS>
 static void launch_items(const attention_call *call, row_sums sums, const gradient_maps *maps,
                          cudaStream_t stream) {
-    gradient_order order;
+    gradient_order order = {};
     order.key_tiles = KINDS == OF_QUERIES ? 0 : (call->keys + ROWS - 1) / ROWS;
     order.query_tiles = KINDS == OF_KEYS ? 0 : (call->queries + ROWS - 1) / ROWS;
     order.kv_heads = call->batch * call->kv_heads;
@@ -457,7 +458,7 @@ static int launch_for_head(const attention_call *call, const row_sums *sums, cud
 }
 
 static int takes(const attention_call *call) {
-    return hopper_takes(call) && call->head_dim <= 128 && (uintptr_t)call->workspace % 16 == 0;
+    return hopper_takes(call) && (uintptr_t)call->workspace % 16 == 0;
 }
 
 int attention_backward_hopper_tiles(const attention_call *call, cuda_tile *out) {
@@ -475,6 +476,8 @@ int attention_backward_hopper_tiles(const attention_call *call, cuda_tile *out) 
 int attention_backward_hopper(const attention_call *call, cudaStream_t stream) {
     if (!takes(call))
         return 0;
+    if (call->head_dim > 128)
+        return attention_backward_hopper_wide(call, stream);
     row_sums sums = hopper_row_sums(call, 0);
     return call->type == CUDA_DTYPE_BF16 ? launch_for_head<CUDA_DTYPE_BF16>(call, &sums, stream)
                                          : launch_for_head<CUDA_DTYPE_F16>(call, &sums, stream);

@@ -19,7 +19,9 @@
 
 template <int DIM> struct once_storage {
     enum {
+        KIND = OF_BOTH, /* all are of keys */
         QUERY_STEP = DIM == 64 ? 128 : 64,
+        KEY_ROWS = ROWS,
         STAGES = 2,    /* of Q and dO */
         DS_STAGES = 2, /* a consumer writes one while the other may still read the one before */
         DQ_STAGES = 2,
