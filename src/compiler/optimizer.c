@@ -7,9 +7,6 @@
  * then be summed together (gather_sums.h). A few parameters on their own go with the block that
  * follows: a launch costs more than they do.
  *
- * Before that, products of gradients may take the updates in (update_in_products.h); the groups are
- * of what is left.
- *
  * Overflow of scaled gradients costs no pass of its own: the global norm reads them all, and is
  * not finite if one of them is not. With a loss scale the norm is therefore taken even when
  * nothing is clipped. */
@@ -21,7 +18,6 @@
 #include "base/memory.h"
 #include "compiler/low_copies.h"
 #include "compiler/reemit.h"
-#include "compiler/update_in_products.h"
 #include "graph/op.h"
 #include "ops/adamw_many/adamw_many.h"
 #include "ops/fill/fill.h"
@@ -143,8 +139,12 @@ static int *find_last_readers(const graph *g) {
 }
 
 static int ready_behind(const adamw_parameter *p, const int *last_reader) {
-    int made = p->gradient->producer->id, read = update_last_reader(p, last_reader);
-    return made > read ? made : read;
+    int behind = p->gradient->producer->id;
+    const value *const read[] = {p->weight, p->low_copy};
+    for (int i = 0; i < 2; i++)
+        if (read[i] && last_reader[read[i]->id] > behind)
+            behind = last_reader[read[i]->id];
+    return behind;
 }
 
 /* The first part of a scope, or the whole where it is a block's. */
@@ -176,9 +176,8 @@ static int by_readiness(const void *a, const void *b) {
 }
 
 /* Sorts the parameters so that each group's stand together, groups by readiness. */
-static int form_groups(graph *g, adamw_parameter *parameters, int count, const int *last_reader,
-                       update_group *groups) {
-    int made = 0, sorted = 0;
+static int form_groups(graph *g, adamw_parameter *parameters, int count, update_group *groups) {
+    int *last_reader = find_last_readers(g), made = 0, sorted = 0;
     ready_parameter *ready = memory_allocate((size_t)count, sizeof *ready);
     for (int i = 0; i < count; i++) {
         const node *maker = parameters[i].gradient->producer;
@@ -206,6 +205,7 @@ static int form_groups(graph *g, adamw_parameter *parameters, int count, const i
         group.end = sorted;
         groups[made++] = group;
     }
+    free(last_reader);
     free(ready);
     return made;
 }
@@ -216,14 +216,14 @@ static int by_last(const void *a, const void *b) {
     return x->behind != y->behind ? (x->behind < y->behind ? -1 : 1) : x->first - y->first;
 }
 
-static int update_groups(graph *g, adamw_parameter *parameters, int count,
-                         const update_scalars *with, const int *last_reader,
-                         placed_update *updates) {
+static void update_by_block(graph *g, adamw_parameter *parameters, int count,
+                            const update_scalars *with, int node_count) {
     enum { SMALL_SHARE = 16 };
     update_group *groups = memory_allocate((size_t)count, sizeof *groups);
     adamw_parameter *together = memory_allocate((size_t)count, sizeof *together);
-    int group_count = form_groups(g, parameters, count, last_reader, groups), given = 0, made = 0;
+    int group_count = form_groups(g, parameters, count, groups), given = 0;
     qsort(groups, (size_t)group_count, sizeof *groups, by_last);
+    int *behind = memory_allocate((size_t)group_count, sizeof *behind), made = 0;
     for (int i = 0; i < group_count; i++) {
         const update_group *group = &groups[i];
         for (int j = group->first; j < group->end; j++)
@@ -232,52 +232,25 @@ static int update_groups(graph *g, adamw_parameter *parameters, int count,
             continue;
         g->current_scope = graph_intern_scope(g, group->scope);
         update_together(g, together, given, with);
-        updates[made++] = (placed_update){g->nodes[g->node_count - 1], group->behind};
+        behind[made++] = group->behind;
         given = 0;
     }
-    free(together);
-    free(groups);
-    return made;
-}
-
-/* The first `node_count` nodes but for those dropped, each with the updates that come behind it.
- * `scale` goes before the first update that reads it. */
-static void place_updates(graph *g, int node_count, const bool *is_dropped, node *scale,
-                          const placed_update *updates, int count) {
+    /* The first of the new nodes makes the scale; it goes before the first update. */
     node **order = memory_allocate((size_t)g->node_count, sizeof *order);
-    int placed = 0;
+    int placed = 0, next = 0, updates = g->node_count - made;
     for (int i = 0; i < node_count; i++) {
-        if (!is_dropped[i])
-            order[placed++] = g->nodes[i];
-        for (int j = 0; j < count; j++) {
-            if (updates[j].behind != i)
-                continue;
-            if (scale && updates[j].update->op == &op_adamw_many) {
-                order[placed++] = scale;
-                scale = NULL;
-            }
-            order[placed++] = updates[j].update;
+        order[placed++] = g->nodes[i];
+        for (; next < made && behind[next] == i; next++) {
+            for (int j = node_count; next == 0 && j < updates; j++)
+                order[placed++] = g->nodes[j];
+            order[placed++] = g->nodes[updates + next];
         }
     }
     graph_set_order(g, order, placed);
     free(order);
-}
-
-static void update_by_block(graph *g, adamw_parameter *parameters, int count,
-                            const update_scalars *with, bool in_products) {
-    node *scale = with->scale->producer;
-    int node_count = scale->id, made = 0, left = count;
-    int *last_reader = find_last_readers(g);
-    bool *is_dropped = memory_allocate((size_t)node_count, sizeof *is_dropped);
-    placed_update *updates = memory_allocate((size_t)count, sizeof *updates);
-    update_setting products = {g, last_reader, with->rate, with->step, &with->options};
-    if (in_products)
-        made = update_in_products(&products, parameters, &left, updates, is_dropped);
-    made += update_groups(g, parameters, left, with, last_reader, updates + made);
-    place_updates(g, node_count, is_dropped, scale, updates, made);
-    free(updates);
-    free(is_dropped);
-    free(last_reader);
+    free(behind);
+    free(together);
+    free(groups);
 }
 
 /* ---- all of it ---- */
@@ -313,6 +286,7 @@ static dyno_status append(graph *g, const optimizer_options *options, adamw_para
         parameters[i].low_copy = low_copy_find(g, parameters[i].weight);
     RETURN_IF_FAILED(check(g, parameters, count, options->one_launch || options->by_block));
     value *loss_scale = graph_find_value(g, "loss_scale");
+    int node_count = g->node_count;
     update_scalars with = {
         .rate = graph_add_leaf(g, ROLE_INPUT, DTYPE_F64, &SHAPE_SCALAR, "learning_rate"),
         .step = graph_add_leaf(g, ROLE_INPUT, DTYPE_I64, &SHAPE_SCALAR, "step"),
@@ -324,7 +298,7 @@ static dyno_status append(graph *g, const optimizer_options *options, adamw_para
     for (int i = 0; i < count; i++)
         add_moments(g, &parameters[i]);
     if (options->by_block && !needs_all_at_once(parameters, count, options->clip_norm, loss_scale))
-        update_by_block(g, parameters, count, &with, options->in_products);
+        update_by_block(g, parameters, count, &with, node_count);
     else if (options->one_launch || options->by_block)
         update_together(g, parameters, count, &with);
     else

@@ -14,9 +14,6 @@ typedef struct optimizer_options {
      * more, so that the gradients' memory is free again. The same as one_launch where something
      * needs all gradients at once: clipping, a scaled loss, gradients that are outputs. */
     bool by_block;
-    /* Of updates by block, those of weights whose gradient is a product, or rows of one, are made
-     * by that product: their gradients never exist. */
-    bool in_products;
 } optimizer_options;
 
 /* Adds an AdamW node on each parameter, or one on many, after the backward or (by_block) inside it.

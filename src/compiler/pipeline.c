@@ -19,7 +19,6 @@
 #include "compiler/swap_loss_head.h"
 #include "graph/graph_text.h"
 #include "graph/verify.h"
-#include "ops/op_list.h"
 #include "plan/memory_plan.h"
 
 static const char *const pass_names[STEP_PASS_COUNT] = {"forward", "forward+backward", "step"};
@@ -146,8 +145,6 @@ static dyno_status run_optimizer(graph *g, const pipeline_options *options) {
         return DYNO_OK;
     optimizer_options how = options->optimizer;
     how.by_block = how.by_block || (options->mode == STEP_COMPILED && !how.one_launch);
-    how.in_products = options->mode == STEP_COMPILED &&
-                      kernel_list_has(op_matmul_adamw.kernels, options->target);
     return optimizer_append_adamw(g, &how);
 }
 

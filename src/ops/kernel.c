@@ -7,13 +7,6 @@ const char *backend_name(backend b) {
     return names[b];
 }
 
-bool kernel_list_has(const kernel *const *kernels, backend b) {
-    for (; *kernels; kernels++)
-        if ((*kernels)->backend == b)
-            return true;
-    return false;
-}
-
 static const char *reject_output(const kernel *k, const kernel_args *args) {
     for (int i = 0; i < args->output_count; i++)
         if (!k->writes_strided && !tensor_is_contiguous(&args->outputs[i]))

@@ -82,9 +82,6 @@ typedef struct tile_source {
 
 const char *backend_name(backend b);
 
-/* Whether one of an op's kernels, a list that ends with NULL, is for that backend. */
-bool kernel_list_has(const kernel *const *kernels, backend b);
-
 /* The first of a NULL-terminated list that is of the target and takes the operands; NULL when none
  * is. `reasons`, if not NULL, is told why those before it do not. */
 const kernel *kernel_pick(const kernel *const *list, backend target, const kernel_args *args,

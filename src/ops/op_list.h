@@ -46,7 +46,6 @@
     X(loss_head_forward)                                                                           \
     X(adamw)                                                                                       \
     X(adamw_many)                                                                                  \
-    X(matmul_adamw)                                                                                \
     X(global_norm)                                                                                 \
     X(clip_coefficient)                                                                            \
     X(unscale_coefficient)

@@ -18,7 +18,6 @@
 #include "ops/iota/iota.h"
 #include "ops/loss_head/loss_head.h"
 #include "ops/matmul/matmul.h"
-#include "ops/matmul_adamw/matmul_adamw.h"
 #include "ops/op_list.h"
 #include "ops/reduction.h"
 #include "ops/reshape/reshape.h"
@@ -368,37 +367,6 @@ static void build_many_updates(const op_case *c, op_instance *in, draw *d) {
             i < 3 * count && i % 3 ? ROLE_OPTIMIZER_STATE : ROLE_PARAMETER;
 }
 
-/* Of gradients in f32: one that is rounded may round the other way, which is more than an error. */
-static void build_product_with_update(const op_case *c, op_instance *in, draw *d) {
-    enum { MOST = 3 };
-    adamw_parameter parameters[MOST];
-    int count = 1 + (int)draw_below(d, MOST);
-    dtype type = draw_chance(d, 0.5) ? DTYPE_BF16 : DTYPE_F32;
-    bool ta = draw_chance(d, 0.5), tb = draw_chance(d, 0.5), is_low = draw_chance(d, 0.5);
-    int64_t k = draw_size(d, 40), columns = draw_size(d, 30), rows[MOST], all = 0;
-    for (int i = 0; i < count; i++)
-        all += rows[i] = draw_size(d, 20);
-    value *rate = add_leaf(in, DTYPE_F64, SHAPE_SCALAR, c->fill[0]);
-    value *step = add_leaf(in, DTYPE_I64, SHAPE_SCALAR, c->fill[1]);
-    value *a = add_leaf(in, type, ta ? SHAPE(k, all) : SHAPE(all, k), c->fill[2]);
-    value *b = add_leaf(in, type, tb ? SHAPE(columns, k) : SHAPE(k, columns), c->fill[3]);
-    for (int i = 0; i < count; i++) {
-        shape s = SHAPE(rows[i], columns);
-        parameters[i] = (adamw_parameter){.weight = add_leaf(in, DTYPE_F32, s, c->fill[4]),
-                                          .first_moment = add_leaf(in, DTYPE_F32, s, c->fill[5]),
-                                          .second_moment = add_leaf(in, DTYPE_F32, s, c->fill[6])};
-    }
-    for (int i = 0; i < count && is_low; i++)
-        parameters[i].low_copy = add_leaf(in, DTYPE_BF16, SHAPE(rows[i], columns), c->fill[4]);
-    adamw_options options = {.beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.1};
-    node *product = build_matmul_scaled(in->g, a, b, ta, tb, DTYPE_F32, 1)->producer;
-    build_matmul_adamw(in->g, product, parameters, count, rate, step, &options);
-    node *n = in->g->nodes[in->g->node_count - 1];
-    for (int i = 0; i < n->output_count; i++)
-        n->inputs[op_inplace_input(n, i)]->role = n->outputs[i]->role =
-            i < 3 * count && i % 3 ? ROLE_OPTIMIZER_STATE : ROLE_PARAMETER;
-}
-
 static void build_unscaled(const op_case *c, op_instance *in, draw *d) {
     shape s = draw_shape(d, 0, SHAPE_MAX_RANK);
     value *a = add_leaf(in, DTYPE_F32, s, c->fill[0]), *b = add_leaf(in, DTYPE_F32, s, c->fill[1]);
@@ -592,12 +560,6 @@ static const op_case cases[] = {
               UNIFORM(0, 1)},
      .ulps = 2,
      .absolute = 2e-7,
-     .low_ulps = 1},
-    {.kind = &op_matmul_adamw,
-     .build = build_product_with_update,
-     .fill = {UNIFORM(1e-4, 1e-2), INTEGERS(1, 1000), {0}, {0}, {0}, {.high = 0.1}, UNIFORM(0, 1)},
-     .ulps = 2,
-     .absolute = 1e-5,
      .low_ulps = 1},
     {.kind = &op_unscale_coefficient,
      .build = build_unscaled,

@@ -135,17 +135,17 @@ static void a_split_weight_is_not_there_a_second_time(void **state) {
     }
 }
 
-static int count_launches(const step_options *options, const char *op_name) {
+static int count_updates(const step_options *options) {
     plan *p;
     expect_ok(step_plan_create(options, &p));
     int updates = 0;
     for (int i = 0; i < p->launch_count; i++)
-        updates += strcmp(p->launches[i].op_name, op_name) == 0;
+        updates += strncmp(p->launches[i].op_name, "adamw", 5) == 0;
     plan_destroy(p);
     return updates;
 }
 
-static void updates_inside_the_backward_train_as_one_at_the_end_does(void **state) {
+static void updates_by_block_train_as_one_at_the_end_does(void **state) {
     (void)state;
     static const recompute_options recomputes[] = {{RECOMPUTE_NONE, 0},
                                                    {RECOMPUTE_MLP, 1},
@@ -158,11 +158,8 @@ static void updates_inside_the_backward_train_as_one_at_the_end_does(void **stat
             blocks.pipeline.recompute = recomputes[r];
             step_options end = blocks;
             end.pipeline.optimizer.one_launch = true;
-            /* of a block: q+k+v, o, gate+up, down; of the rest: head and embedding */
-            assert_int_equal(count_launches(&blocks, "matmul_adamw"), 4 * tiny.layers);
-            assert_int_equal(count_launches(&blocks, "adamw_many"), 2);
-            assert_int_equal(count_launches(&end, "matmul_adamw"), 0);
-            assert_int_equal(count_launches(&end, "adamw_many"), 1);
+            assert_int_equal(count_updates(&blocks), tiny.layers + 2); /* and head and embedding */
+            assert_int_equal(count_updates(&end), 1);
             expect_same_training(&blocks, &end);
         }
 }
@@ -281,7 +278,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(weights_in_halves_train_as_whole_ones_do),
         cmocka_unit_test(a_split_weight_is_not_there_a_second_time),
-        cmocka_unit_test(updates_inside_the_backward_train_as_one_at_the_end_does),
+        cmocka_unit_test(updates_by_block_train_as_one_at_the_end_does),
         cmocka_unit_test(eager_updates_give_the_same_in_one_launch_or_many),
         cmocka_unit_test(weights_go_from_plan_to_plan_without_losing_a_bit),
         cmocka_unit_test(halves_are_saved_and_loaded_as_whole_weights),

@@ -36,9 +36,9 @@ typedef struct update_context {
 static void run_range(void *context, int64_t begin, int64_t end) {
     const update_context *c = context;
     const tensor *out = c->args->outputs;
-    adamw_update(
-        &c->step, end - begin, end - begin, (const float *)c->args->inputs[GRADIENT].data + begin,
-        (float *)out[0].data + begin, (float *)out[1].data + begin, (float *)out[2].data + begin);
+    adamw_update(&c->step, end - begin, (const float *)c->args->inputs[GRADIENT].data + begin,
+                 (float *)out[0].data + begin, (float *)out[1].data + begin,
+                 (float *)out[2].data + begin);
 }
 
 static void run(const kernel_args *args) {

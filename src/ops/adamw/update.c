@@ -30,19 +30,17 @@ static inline void update_run(const adamw_step *u, int64_t count, const float *r
         weight[i] = adamw_element(u, gradient[i], weight[i], &first[i], &second[i]);
 }
 
-void adamw_update(const adamw_step *step, int64_t count, int64_t next,
-                  const float *restrict gradient, float *restrict weight, float *restrict first,
-                  float *restrict second) {
+void adamw_update(const adamw_step *step, int64_t count, const float *restrict gradient,
+                  float *restrict weight, float *restrict first, float *restrict second) {
     const adamw_step u = *step;
     if (u.is_skipped)
         return;
     int64_t i = 0;
     for (; i + ADAMW_CHUNK <= count; i += ADAMW_CHUNK) {
-        int64_t ahead = adamw_ahead(i, count, next);
-        adamw_ask(weight, ahead, sizeof *weight);
-        adamw_ask(first, ahead, sizeof *first);
-        adamw_ask(second, ahead, sizeof *second);
-        adamw_ask(gradient, i + ADAMW_AHEAD, sizeof *gradient);
+        adamw_ask(gradient, i, sizeof *gradient);
+        adamw_ask(weight, i, sizeof *weight);
+        adamw_ask(first, i, sizeof *first);
+        adamw_ask(second, i, sizeof *second);
         update_run(&u, ADAMW_CHUNK, gradient + i, weight + i, first + i, second + i);
     }
     update_run(&u, count - i, gradient + i, weight + i, first + i, second + i);

@@ -35,39 +35,13 @@ static inline float adamw_element(const adamw_step *u, float gradient, float wei
 enum { ADAMW_CHUNK = 32, ADAMW_AHEAD = 512 };
 
 static inline void adamw_ask(const void *array, int64_t element, int bytes) {
-    const char *from = (const char *)array + element * bytes;
+    const char *from = (const char *)array + (element + ADAMW_AHEAD) * bytes;
     for (int i = 0; i < ADAMW_CHUNK * bytes; i += 64)
         __builtin_prefetch(from + i);
 }
 
-/* The element to ask for at element i of a run of `count`; `next` is where the next run begins. */
-static inline int64_t adamw_ahead(int64_t i, int64_t count, int64_t next) {
-    int64_t ahead = i + (count < ADAMW_AHEAD ? count : ADAMW_AHEAD);
-    return ahead < count ? ahead : ahead - count + next;
-}
-
-/* A run of elements in f32. */
-void adamw_update(const adamw_step *step, int64_t count, int64_t next,
-                  const float *restrict gradient, float *restrict weight, float *restrict first,
-                  float *restrict second);
-
-/* Where a parameter is, dense, and how its weight is kept (ops/adamw_many/adamw_many.h). */
-typedef struct adamw_kept {
-    void *weight;
-    dtype weight_type; /* f32, or u16: half of a split one */
-    uint16_t *low;     /* its copy or its other half; NULL: there is none */
-    dtype low_type;
-    float *first, *second;
-} adamw_kept;
-
-/* Elements of a parameter: from `start` on, `columns` of each row, rows `stride` apart. */
-typedef struct adamw_rows {
-    int64_t start, rows, columns, stride;
-    int64_t gradient_stride; /* the gradient's numbers for them lie elsewhere */
-} adamw_rows;
-
-void adamw_update_kept(const adamw_step *step, const adamw_kept *to, const adamw_rows *at,
-                       dtype type, const void *gradient);
+void adamw_update(const adamw_step *step, int64_t count, const float *restrict gradient,
+                  float *restrict weight, float *restrict first, float *restrict second);
 
 /* The same in double for the ops' references, into other memory. */
 void adamw_update_reference(const node *n, double rate, double number, double scale, int64_t count,

@@ -7,7 +7,8 @@
  * a parameter is kept: a weight in u16 is the rest of one whose high half is its copy.
  *
  * All parameters are cut into blocks of one length, and threads share the blocks: a norm's 768
- * weights and an embedding's eight million cost what they weigh. */
+ * weights and an embedding's eight million cost what they weigh. All kinds of parameters are
+ * updated by the same arithmetic and get the same bits. */
 #include "ops/adamw_many/adamw_many.h"
 
 #include <stdlib.h>
@@ -17,13 +18,14 @@
 #include "graph/op.h"
 #include "ops/adamw/split_weight.h"
 #include "ops/adamw/update.h"
+#include "ops/cast/convert.h"
 #include "ops/kernel.h"
 
 enum { RATE, STEP, SCALE, SCALARS };
 enum { WEIGHT, GRADIENT, FIRST, SECOND, PER_PARAMETER }; /* inputs */
 enum { RESULTS = 3 };                                    /* outputs of a parameter */
 
-/* Elements of a block, and what a thread takes at the least. */
+/* Elements widened, updated, and rounded to their low copy while they are in the first cache. */
 enum { BLOCK = 2048, BLOCKS_PER_GRAIN = 8 };
 
 static int low_count(const attributes *list) {
@@ -144,24 +146,77 @@ static int64_t blocks_of(const tensor *t) {
     return (shape_elements(&t->shape) + BLOCK - 1) / BLOCK;
 }
 
+static void round_block(dtype low, int64_t count, const float *restrict weight,
+                        uint16_t *restrict copy) {
+    if (low == DTYPE_F16)
+        convert_f32_to_low(low, count, weight, copy);
+    else
+        for (int64_t i = 0; i < count; i++)
+            copy[i] = split_weight_high(weight[i]);
+}
+
+/* Weights in two halves are joined, updated and taken apart in one loop. */
+static inline void update_split_run(const adamw_step *u, int64_t count, dtype type,
+                                    const void *gradient, uint16_t *restrict high,
+                                    uint16_t *restrict rest, float *restrict first,
+                                    float *restrict second) {
+    const float *restrict wide = gradient;
+    const uint16_t *restrict low = gradient;
+    for (int64_t i = 0; i < count; i++) {
+        float g = type == DTYPE_F32 ? wide[i] : float_from_bits((uint32_t)low[i] << 16);
+        float w = split_weight_join(high[i], rest[i]);
+        w = adamw_element(u, g, w, &first[i], &second[i]);
+        high[i] = split_weight_high(w);
+        rest[i] = split_weight_rest(w);
+    }
+}
+
+static inline __attribute__((always_inline)) void
+update_split(const adamw_step *step, int64_t count, dtype type, const void *gradient,
+             uint16_t *restrict high, uint16_t *restrict rest, float *restrict first,
+             float *restrict second) {
+    const adamw_step u = *step;
+    const int bytes = type == DTYPE_F32 ? 4 : 2;
+    int64_t i = 0;
+    for (; i + ADAMW_CHUNK <= count; i += ADAMW_CHUNK) {
+        adamw_ask(gradient, i, bytes);
+        adamw_ask(high, i, sizeof *high);
+        adamw_ask(rest, i, sizeof *rest);
+        adamw_ask(first, i, sizeof *first);
+        adamw_ask(second, i, sizeof *second);
+        update_split_run(&u, ADAMW_CHUNK, type, (const char *)gradient + i * bytes, high + i,
+                         rest + i, first + i, second + i);
+    }
+    update_split_run(&u, count - i, type, (const char *)gradient + i * bytes, high + i, rest + i,
+                     first + i, second + i);
+}
+
 static void update_block(const many_context *c, int parameter, int64_t block) {
     const tensor *gradient = &c->args->inputs[SCALARS + parameter * PER_PARAMETER + GRADIENT];
     const tensor *out = c->args->outputs + parameter * RESULTS;
     const tensor *copy = &c->args->outputs[c->parameters * RESULTS + parameter];
     int64_t start = block * BLOCK, left = shape_elements(&out[0].shape) - start;
-    adamw_kept to = {.weight = out[0].data,
-                     .weight_type = out[0].type,
-                     .first = out[1].data,
-                     .second = out[2].data};
-    if (parameter < c->low) {
-        to.low = copy->data;
-        to.low_type = copy->type;
-    }
     int64_t count = left < BLOCK ? left : BLOCK;
-    adamw_rows at = {
-        .start = start, .rows = 1, .columns = count, .stride = count, .gradient_stride = count};
-    adamw_update_kept(&c->step, &to, &at, gradient->type,
-                      (const char *)gradient->data + start * dtype_bytes(gradient->type));
+    uint16_t *low = parameter < c->low ? (uint16_t *)copy->data + start : NULL;
+    float *first = (float *)out[1].data + start, *second = (float *)out[2].data + start;
+    const void *g = (const char *)gradient->data + start * dtype_bytes(gradient->type);
+    float wide_gradient[BLOCK];
+    if (gradient->type == DTYPE_F16 || (gradient->type == DTYPE_BF16 && out[0].type == DTYPE_F32)) {
+        convert_low_to_f32(gradient->type, count, g, wide_gradient);
+        g = wide_gradient;
+    }
+    if (out[0].type == DTYPE_U16) {
+        uint16_t *rest = (uint16_t *)out[0].data + start;
+        if (gradient->type == DTYPE_BF16)
+            update_split(&c->step, count, DTYPE_BF16, g, low, rest, first, second);
+        else
+            update_split(&c->step, count, DTYPE_F32, g, low, rest, first, second);
+        return;
+    }
+    float *weight = (float *)out[0].data + start;
+    adamw_update(&c->step, count, g, weight, first, second);
+    if (low)
+        round_block(copy->type, count, weight, low);
 }
 
 static void run_blocks(void *context, int64_t begin, int64_t end) {

@@ -26,25 +26,10 @@ typedef struct gemm_offsets {
     int64_t a, b, c;
 } gemm_offsets;
 
-/* A rectangle of C. */
-typedef struct gemm_part {
-    int64_t row, column, rows, columns;
-} gemm_part;
-
-/* Who takes the numbers of C, which then need not exist in memory: every one once, a part at a
- * time, on any thread. */
-typedef struct gemm_taker {
-    void (*take)(const void *context, const gemm_part *part, const void *numbers, int64_t ld);
-    /* The part will come soon: a chance to ask for memory (prefetch), while the product runs. */
-    void (*ask)(const void *context, const gemm_part *part);
-    const void *context;
-} gemm_taker;
-
 typedef struct gemm_problem {
     int64_t m, n, k; /* each at least 1 */
     gemm_operand a, b;
     void *c;
-    const gemm_taker *taker; /* instead of c, of one product that does not accumulate; or NULL */
     dtype c_type;
     int64_t ldc; /* elements from one row of C to the next */
     float alpha;

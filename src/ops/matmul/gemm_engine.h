@@ -47,10 +47,6 @@ typedef struct gemm_engine {
     void (*begin)(void), (*end)(void); /* around a thread's work; may be NULL */
 } gemm_engine;
 
-/* gemm_blocked.c: the product by an engine. */
-size_t gemm_blocked_workspace_bytes(const gemm_engine *e, const gemm_problem *p);
-void gemm_blocked_run(const gemm_engine *e, const gemm_problem *p, void *workspace);
-
 extern const gemm_engine gemm_amx, gemm_avx512_bf16, gemm_avx512, gemm_portable;
 
 /* gemm_pairs.c: bf16 packed for AMX and for dot products of pairs, 32 lines a strip. Each step of

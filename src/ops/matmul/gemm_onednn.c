@@ -98,32 +98,6 @@ typedef struct gemm_context {
     int64_t tiles_m, tiles_n, tile_m, tile_n;
 } gemm_context;
 
-static void sgemm_tile(const gemm_context *g, gemm_offsets at, const gemm_part *t, float *c,
-                       int64_t ldc) {
-    const gemm_problem *p = g->p;
-    const float *a = (const float *)p->a.data + at.a + t->row * (g->a.is_transposed ? 1 : g->a.ld);
-    const float *b =
-        (const float *)p->b.data + at.b + t->column * (g->b.is_transposed ? g->b.ld : 1);
-    g->sgemm(g->a.is_transposed ? 'T' : 'N', g->b.is_transposed ? 'T' : 'N', t->rows, t->columns,
-             p->k, p->alpha, a, g->a.ld, b, g->b.ld, p->accumulates ? 1.0f : 0.0f, c, ldc);
-}
-
-/* The library cannot be accompanied; rows are asked for a little ahead of their turn. */
-__attribute__((noinline)) static void take_tile(const gemm_context *g, const gemm_part *t) {
-    enum { AHEAD = 2 };
-    _Alignas(64) float numbers[TILE_M * TILE_N];
-    const gemm_taker *taker = g->p->taker;
-    sgemm_tile(g, (gemm_offsets){0}, t, numbers, t->columns);
-    for (int64_t i = -AHEAD; i < t->rows; i++) {
-        gemm_part row = {t->row + i, t->column, 1, t->columns};
-        gemm_part coming = {row.row + AHEAD, t->column, 1, t->columns};
-        if (i + AHEAD < t->rows)
-            taker->ask(taker->context, &coming);
-        if (i >= 0)
-            taker->take(taker->context, &row, numbers + i * t->columns, t->columns);
-    }
-}
-
 static void run_tile(const gemm_context *g, int64_t task) {
     const gemm_problem *p = g->p;
     int64_t batch = task / (g->tiles_m * g->tiles_n), tile = task % (g->tiles_m * g->tiles_n);
@@ -132,12 +106,12 @@ static void run_tile(const gemm_context *g, int64_t task) {
     int64_t columns = p->n - column < g->tile_n ? p->n - column : g->tile_n;
     if (rows <= 0 || columns <= 0)
         return;
-    gemm_part t = {row, column, rows, columns};
     gemm_offsets at = p->locate ? p->locate(p->locate_context, batch) : (gemm_offsets){0};
-    if (p->taker)
-        take_tile(g, &t);
-    else
-        sgemm_tile(g, at, &t, (float *)p->c + at.c + row * p->ldc + column, p->ldc);
+    const float *a = (const float *)p->a.data + at.a + row * (g->a.is_transposed ? 1 : g->a.ld);
+    const float *b = (const float *)p->b.data + at.b + column * (g->b.is_transposed ? g->b.ld : 1);
+    float *c = (float *)p->c + at.c + row * p->ldc + column;
+    g->sgemm(g->a.is_transposed ? 'T' : 'N', g->b.is_transposed ? 'T' : 'N', rows, columns, p->k,
+             p->alpha, a, g->a.ld, b, g->b.ld, p->accumulates ? 1.0f : 0.0f, c, p->ldc);
 }
 
 static void run_tiles(void *context, int64_t begin, int64_t end) {
