@@ -395,7 +395,7 @@ static __global__ void __launch_bounds__((CONSUMERS + 1) * WARPGROUP, 1)
 template <int TYPE, int DIM, int KINDS>
 static void launch_items(const attention_call *call, row_sums sums, const gradient_maps *maps,
                          cudaStream_t stream) {
-    gradient_order order;
+    gradient_order order = {};
     order.key_tiles = KINDS == OF_QUERIES ? 0 : (call->keys + ROWS - 1) / ROWS;
     order.query_tiles = KINDS == OF_KEYS ? 0 : (call->queries + ROWS - 1) / ROWS;
     order.kv_heads = call->batch * call->kv_heads;

@@ -53,6 +53,23 @@ template <int COUNT> __device__ __forceinline__ void clear(float (&d)[COUNT]) {
     hold(d); /* here, not between products that are under way */
 }
 
+/* Columns of a left operand that stays for many steps, by 16: as many as registers have room for.
+ * What is read from shared memory is what products wait for. */
+__host__ __device__ constexpr int held_columns(int dim) { return dim <= 192 ? 12 : 8; }
+
+/* Of a tile of 64 rows, the warp's 16: the first HELD times 16 columns, as A wants them. */
+template <int HELD>
+__device__ __forceinline__ void take_rows(uint32_t (&held)[4 * HELD], const unsigned char *tile,
+                                          int thread) {
+    int lane = thread % 32, row = thread / 32 * 16 + lane % 16;
+#pragma unroll
+    for (int k = 0; k < HELD; k++) {
+        int piece = k % 4 * 2 + lane / 16;
+        ldmatrix_x4(held + 4 * k,
+                    tile + (k / 4 * 64 + row) * SLAB_ROW_BYTES + (piece ^ row % 8) * 16);
+    }
+}
+
 /* ---- of keys ---- */
 
 /* P of all steps, and dV. */
@@ -70,17 +87,20 @@ __device__ __forceinline__ void differentiate_values(const attention_call &call,
     /* Key j is seen by query i when j <= i + keys - queries; from `all` on they see every key. */
     int lead = call.keys - call.queries - key + column;
     int all = call.is_causal ? item->first + 63 + call.queries - call.keys : 0;
+    constexpr int HELD = held_columns(DIM);
     float dv[DIM / 2], s[STEP / 2];
-    uint32_t p[STEP / 4];
+    uint32_t p[STEP / 4], held[4 * HELD];
 
     auto ask_scores = [&]() {
         wait_full<at::STAGES>(me, at::Q_FULL, me->steps, "Q of a step");
         products_begin();
-        ask_rows_by_rows<TYPE, DIM, 64, 64>(s, k_rows, q_rows + along<at, at::STAGES>(me->steps));
+        ask_both_by_rows<TYPE, DIM, HELD, 64, 64>(s, held, k_rows,
+                                                  q_rows + along<at, at::STAGES>(me->steps));
         products_commit();
     };
     clear(dv);
     barrier_wait(me->barriers + 8 * at::K_FULL, me->items & 1, "K");
+    take_rows<HELD>(held, me->base + at::K_AT, me->thread);
     ask_scores();
     for (int step = item->steps;; step--) {
         const float *lse =
@@ -146,17 +166,20 @@ __device__ __forceinline__ void differentiate_keys(const attention_call &call,
     uint64_t q_columns = tile_descriptor(shared + at::Q_AT, STEP * SLAB_ROW_BYTES);
     int column = me->thread % 4 * 2;
     int key = item->first + me->thread / 32 * 16 + me->thread % 32 / 4;
+    constexpr int HELD = held_columns(DIM);
     float dk[DIM / 2], dp[STEP / 2];
-    uint32_t ds[STEP / 4];
+    uint32_t ds[STEP / 4], held[4 * HELD];
 
     auto ask_products = [&]() {
         wait_full<at::STAGES>(me, at::DO_FULL, me->steps, "dO of a step");
         products_begin();
-        ask_rows_by_rows<TYPE, DIM, 64, 64>(dp, v_rows, do_rows + along<at, at::STAGES>(me->steps));
+        ask_both_by_rows<TYPE, DIM, HELD, 64, 64>(dp, held, v_rows,
+                                                  do_rows + along<at, at::STAGES>(me->steps));
         products_commit();
     };
     clear(dk);
     barrier_wait(me->barriers + 8 * at::V_FULL, me->items & 1, "V");
+    take_rows<HELD>(held, me->base + at::V_AT, me->thread);
     ask_products();
     for (int step = item->steps;; step--) {
         const float *mean =
@@ -225,8 +248,9 @@ __device__ __forceinline__ void differentiate_queries(const attention_call &call
     int last = first + 63 < call.queries ? first + 63 : call.queries - 1;
     int seen = (visible_keys(call, last) + STEP - 1) / STEP, all = visible_keys(call, first);
     seen = seen > 0 ? seen : 1; /* there is always a step: no branch is around products */
-    float dq[DIM / 2], s[STEP / 2], dp[STEP / 2];
-    uint32_t ds[STEP / 4];
+    constexpr int HELD = held_columns(DIM);
+    float dq[DIM / 2], s[STEP / 2]; /* s: of scores, then of dP */
+    uint32_t ds[STEP / 4], held[4 * HELD];
     clear(dq);
 #pragma unroll
     for (int r = 0; r < 2; r++) {
@@ -239,25 +263,17 @@ __device__ __forceinline__ void differentiate_queries(const attention_call &call
     auto ask_scores = [&]() {
         wait_full<at::K_STAGES>(me, at::K_FULL, me->steps, "K of a step");
         products_begin();
-        ask_rows_by_rows<TYPE, DIM, 64, 64>(s, not_in_advance(q_rows),
-                                            k_rows + along<at, at::K_STAGES>(me->steps));
-        products_commit();
-    };
-    auto ask_products = [&]() {
-        wait_full<at::V_STAGES>(me, at::V_FULL, me->steps, "V of a step");
-        products_begin();
-        ask_rows_by_rows<TYPE, DIM, 64, 64>(dp, not_in_advance(do_rows),
-                                            not_in_advance(v_rows) +
-                                                along<at, at::V_STAGES>(me->steps));
+        ask_both_by_rows<TYPE, DIM, HELD, 64, 64>(s, held, not_in_advance(q_rows),
+                                                  k_rows + along<at, at::K_STAGES>(me->steps));
         products_commit();
     };
     barrier_wait(me->barriers + 8 * (at::Q_FULL + NUMBER), me->items & 1, "Q");
+    take_rows<HELD>(held, me->base + at::Q_AT + NUMBER * at::TILE_BYTES, me->thread);
     ask_scores();
     barrier_wait(me->barriers + 8 * (at::DO_FULL + NUMBER), me->items & 1, "dO");
-    ask_products();
     for (int step = 0;; step++) {
         int key = step * STEP;
-        products_wait<1>(); /* the scores, and dQ of the step before */
+        products_wait<0>(); /* the scores, and dQ of the step before */
         hold(s);
         if (step > 0)
             leave(me, at::K_EMPTY + (me->steps - 1) % at::K_STAGES);
@@ -269,22 +285,26 @@ __device__ __forceinline__ void differentiate_queries(const attention_call &call
                 if (key + i / 4 * 8 + (i & 1) >= limit[i >> 1 & 1])
                     s[i] = -INFINITY;
         }
-        float weights = 0;
 #pragma unroll
-        for (int i = 0; i < STEP / 2; i++) {
+        for (int i = 0; i < STEP / 2; i++)
             s[i] = exp2_fast(s[i] * factor - lse[i >> 1 & 1]);
-            weights += s[i];
-        }
-        compute_before_wait(weights, shared);
+        pack_all<TYPE>(ds, s);
+        wait_full<at::V_STAGES>(me, at::V_FULL, me->steps, "V of a step");
+        products_begin();
+        ask_rows_by_rows<TYPE, DIM, 64, 64>(s, not_in_advance(do_rows),
+                                            not_in_advance(v_rows) +
+                                                along<at, at::V_STAGES>(me->steps));
+        products_commit();
         products_wait<0>();
-        hold(dp);
+        hold(s);
         leave(me, at::V_EMPTY + me->steps % at::V_STAGES);
         if (step + 1 == seen)
             leave(me, at::DO_EMPTY + NUMBER);
 #pragma unroll
-        for (int i = 0; i < STEP / 2; i++)
-            dp[i] = s[i] * (dp[i] - mean[i >> 1 & 1]);
-        pack_all<TYPE>(ds, dp);
+        for (int i = 0; i < STEP / 4; i++) {
+            float2 p = unpack_both<TYPE>(ds[i]);
+            ds[i] = pack<TYPE>(p.x * (s[2 * i] - mean[i & 1]), p.y * (s[2 * i + 1] - mean[i & 1]));
+        }
         products_begin();
         ask_registers_by_columns<TYPE, STEP>(dq, ds,
                                              k_columns + along<at, at::K_STAGES>(me->steps));
@@ -293,7 +313,6 @@ __device__ __forceinline__ void differentiate_queries(const attention_call &call
         if (step + 1 == seen)
             break;
         ask_scores();
-        ask_products();
     }
     products_wait<0>();
     hold(dq);
@@ -391,13 +410,16 @@ template <int TYPE, int DIM, int KIND>
 static void launch_items(const attention_call *call, row_sums sums, const gradient_maps *maps,
                          cudaStream_t stream) {
     typedef typename storage_of<DIM, KIND>::type at;
-    gradient_order order;
+    gradient_order order = {};
     order.key_tiles = KIND == OF_QUERIES ? 0 : (call->keys + at::KEY_ROWS - 1) / at::KEY_ROWS;
     order.query_tiles = KIND == OF_KEYS ? 0 : (call->queries + ROWS - 1) / ROWS;
     order.kv_heads = call->batch * call->kv_heads;
     int64_t rows = (int64_t)call->queries * call->group + call->keys; /* twice: Q, dO and K, V */
     order.bundle = hopper_heads_at_once(rows * call->head_dim * 4, order.kv_heads);
     order.items = order.kv_heads * (order.key_tiles + call->group * order.query_tiles);
+    order.early = order.key_tiles + order.query_tiles;
+    if (call->is_causal)
+        order.early = (order.early + 1) / 2;
     sums.counter += KIND == OF_QUERIES;
 
     cudaLaunchAttribute early = {};

@@ -51,6 +51,59 @@ int pairs_list_tiles(const kernel_args *args, kernel_tile most, kernel_tile *out
     return attention_list_tiles(queries, query_count, keys, key_count, out);
 }
 
+#if defined(__FMA__)
+PAIRS_INLINE __m512 widen(__mmask16 which, const uint16_t *x) {
+    __m512i wide = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(which, x));
+    return _mm512_castsi512_ps(_mm512_slli_epi32(wide, 16));
+}
+
+/* What rope_rotate_row computes, product by product, rounded by the instruction for it. */
+PAIRS_TARGET static void rotate_row(int64_t half, const uint16_t *x, const float *cosine,
+                                    const float *sine, uint16_t *y) {
+    for (int64_t j = 0; j < half; j += 2 * LANES) {
+        __mmask32 both = half - j < 2 * LANES ? (1u << (half - j)) - 1 : ~0u;
+        __m512 low[2], high[2];
+        for (int i = 0; i < 2; i++) {
+            int64_t at = j + i * LANES;
+            __mmask16 which = (__mmask16)(both >> (i * LANES));
+            __m512 a = widen(which, x + at), b = widen(which, x + half + at);
+            __m512 c = _mm512_maskz_loadu_ps(which, cosine + at);
+            __m512 s = _mm512_maskz_loadu_ps(which, sine + at);
+            low[i] = _mm512_fmsub_ps(a, c, _mm512_mul_ps(b, s));
+            high[i] = _mm512_fmadd_ps(b, c, _mm512_mul_ps(a, s));
+        }
+        _mm512_mask_storeu_epi16(y + j, both, pairs_round(low[0], low[1]));
+        _mm512_mask_storeu_epi16(y + half + j, both, pairs_round(high[0], high[1]));
+    }
+}
+#else
+static void rotate_row(int64_t half, const uint16_t *x, const float *cosine, const float *sine,
+                       uint16_t *y) {
+    rope_rotate_row(DTYPE_BF16, half, x, cosine, sine, false, y);
+}
+#endif
+
+tensor pairs_turned(const tensor *t, const attention_turn *turn, int64_t b, int64_t h,
+                    int64_t first, int64_t count, uint16_t *room) {
+    tensor rows = *t;
+    int64_t width = t->shape.dim[3];
+    rows.data = attention_row(t, b, h, first);
+    if (!turn || !turn->cosine)
+        return rows;
+    for (int64_t i = 0; i < ATTENTION_ROWS_AHEAD && i < count; i++)
+        attention_ask_for_row(t, b, h, first + i);
+    for (int64_t i = 0; i < count; i++) {
+        int64_t at = (first + i) * turn->half;
+        if (i + ATTENTION_ROWS_AHEAD < count)
+            attention_ask_for_row(t, b, h, first + i + ATTENTION_ROWS_AHEAD);
+        rotate_row(turn->half, (const void *)attention_row(t, b, h, first + i), turn->cosine + at,
+                   turn->sine + at, room + i * width);
+    }
+    rows.data = room;
+    rows.stride[2] = width;
+    return rows;
+}
+
 enum { MOST_PANELS = 4, MOST_KEYS = 256 }; /* panels: of queries that go together */
 
 typedef struct work {

@@ -62,22 +62,9 @@ static inline float pairs_float(uint16_t bits) {
 }
 
 /* `count` rows of a head as rows 0 and on of head 0 of batch 0: where they lie, or rotated and put
- * into `room`. */
-static inline tensor pairs_turned(const tensor *t, const attention_turn *turn, int64_t b, int64_t h,
-                                  int64_t first, int64_t count, uint16_t *room) {
-    tensor rows = *t;
-    int64_t width = t->shape.dim[3];
-    rows.data = attention_row(t, b, h, first);
-    if (!turn || !turn->cosine)
-        return rows;
-    for (int64_t i = 0; i < count; i++)
-        rope_rotate_row(t->type, turn->half, attention_row(t, b, h, first + i),
-                        turn->cosine + (first + i) * turn->half,
-                        turn->sine + (first + i) * turn->half, false, room + i * width);
-    rows.data = room;
-    rows.stride[2] = width;
-    return rows;
-}
+ * into `room`. There subnormal numbers may be 0, which products take them for anyway. */
+tensor pairs_turned(const tensor *t, const attention_turn *turn, int64_t b, int64_t h,
+                    int64_t first, int64_t count, uint16_t *room);
 
 /* Rows of a head, as lines to pack: a row is a line, or a column is. */
 static inline gemm_lines pairs_rows(const tensor *t, int64_t b, int64_t h, int64_t first) {

@@ -34,6 +34,17 @@ static inline void attention_store_row(const tensor *t, int64_t b, int64_t h, in
         convert_f32_to_low(t->type, width, in, (void *)to);
 }
 
+/* Rows of a head may lie pages apart, where no hardware fetches ahead, and a rotation between two
+ * of them leaves few loads in flight: so many rows ahead are asked for. */
+enum { ATTENTION_ROWS_AHEAD = 16 };
+
+static inline void attention_ask_for_row(const tensor *t, int64_t b, int64_t h, int64_t row) {
+    enum { LINE = 64 };
+    const char *from = attention_row(t, b, h, row);
+    for (int64_t i = 0; i < t->shape.dim[3] * dtype_bytes(t->type); i += LINE)
+        __builtin_prefetch(from + i);
+}
+
 /* The row rotated, as rope would have stored it: rounded to its type. NULL: as it is. */
 static inline void attention_load_turned(const tensor *t, const attention_turn *turn, int64_t b,
                                          int64_t h, int64_t row, float *out) {

@@ -362,6 +362,23 @@ __device__ __forceinline__ void ask_registers_by_rows(float (&d)[COUNT],
             d, a + 4 * k, b + (uint32_t)(k / 4 * (B_ROWS * SLAB_ROW_BYTES >> 4) + k % 4 * 2));
 }
 
+/* The same, of a the first HELD times 16 columns in registers, the rest in a tile. */
+template <int TYPE, int DIM, int HELD, int A_ROWS, int B_ROWS, int COUNT>
+__device__ __forceinline__ void
+ask_both_by_rows(float (&d)[COUNT], const uint32_t (&held)[4 * HELD], uint64_t a, uint64_t b) {
+    product_of_registers<TYPE, 0, 0>(d, held, b);
+#pragma unroll
+    for (int k = 1; k < DIM / 16; k++) {
+        int slab = k / 4, along = k % 4 * 2;
+        uint64_t right = b + (uint32_t)(slab * (B_ROWS * SLAB_ROW_BYTES >> 4) + along);
+        if (k < HELD)
+            product_of_registers<TYPE, 0, 1>(d, held + 4 * (k < HELD ? k : 0), right);
+        else
+            product_of_tiles<TYPE, 0, 0, 1>(
+                d, a + (uint32_t)(slab * (A_ROWS * SLAB_ROW_BYTES >> 4) + along), right);
+    }
+}
+
 /* d[64][N] += a b, summed over DEPTH rows of the tile b; a in registers. */
 template <int TYPE, int DEPTH, int COUNT>
 __device__ __forceinline__ void

@@ -19,6 +19,7 @@
 
 template <int DIM> struct once_storage {
     enum {
+        KIND = OF_BOTH, /* all are of keys */
         QUERY_STEP = DIM == 64 ? 128 : 64,
         KEY_ROWS = ROWS,
         STAGES = 2,    /* of Q and dO */

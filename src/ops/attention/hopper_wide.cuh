@@ -10,6 +10,7 @@
  * other. */
 template <int DIM> struct wide_keys_storage {
     enum {
+        KIND = OF_KEYS,
         QUERY_STEP = STEP,
         KEY_ROWS = 64,
         ITEM_COPIED = 0, /* a barrier that it does not have */
@@ -49,6 +50,7 @@ template <int DIM> struct wide_keys_storage {
  * short while only. */
 template <int DIM> struct wide_queries_storage {
     enum {
+        KIND = OF_QUERIES,
         QUERY_STEP = STEP,
         KEY_ROWS = ROWS,
         ITEM_COPIED = 0,
@@ -142,9 +144,8 @@ __device__ __forceinline__ void copy_for_queries(const gradient_maps &maps, unsi
     uint32_t shared = shared_address(base), barriers = shared + at::BARRIERS_AT;
     int turn = 0; /* of the rings */
     for (int items = 0;; items++) {
-        gradient_item item = *wait_for_item<at>(base, items);
-        barrier_arrive(barriers + 8 * (at::ITEM_EMPTY + items % ITEM_PLACES));
-        if (item.kind == NO_MORE)
+        const gradient_item *item = wait_for_item<at>(base, items);
+        if (item->kind == NO_MORE)
             return;
         auto copy_own = [&](int tile, int consumer, int to, int full, int empty) {
             full = barriers + 8 * (full + consumer);
@@ -152,7 +153,7 @@ __device__ __forceinline__ void copy_for_queries(const gradient_maps &maps, unsi
                          "a free place for the item's tile");
             barrier_expect(full, at::TILE_BYTES);
             copy_tile<64, DIM>(shared + to + consumer * at::TILE_BYTES, &maps.of_queries[tile],
-                               full, item.first + consumer * 64, item.head, item.batch);
+                               full, item->first + consumer * 64, item->head, item->batch);
         };
         auto copy_step = [&](int tile, int step, int places, int to, int full, int empty) {
             full = barriers + 8 * (full + turn % places);
@@ -160,9 +161,9 @@ __device__ __forceinline__ void copy_for_queries(const gradient_maps &maps, unsi
                          "a free stage"); /* all are, at first */
             barrier_expect(full, at::TILE_BYTES);
             copy_tile<64, DIM>(shared + to + turn % places * at::TILE_BYTES, &maps.of_keys[tile],
-                               full, step * STEP, item.other_head, item.batch);
+                               full, step * STEP, item->other_head, item->batch);
         };
-        for (int step = 0; step == 0 || step < item.steps; step++, turn++) {
+        for (int step = 0; step == 0 || step < item->steps; step++, turn++) {
             copy_step(0, step, at::K_STAGES, at::K_AT, at::K_FULL, at::K_EMPTY);
             for (int i = 0; step == 0 && i < CONSUMERS; i++)
                 copy_own(0, i, at::Q_AT, at::Q_FULL, at::Q_EMPTY);
@@ -170,6 +171,7 @@ __device__ __forceinline__ void copy_for_queries(const gradient_maps &maps, unsi
             for (int i = 0; step == 0 && i < CONSUMERS; i++)
                 copy_own(1, i, at::DO_AT, at::DO_FULL, at::DO_EMPTY);
         }
+        barrier_arrive(barriers + 8 * (at::ITEM_EMPTY + items % ITEM_PLACES));
     }
 }
 

@@ -2,14 +2,24 @@
 
 #include "ops/cast/convert.h"
 
+/* a * b + c with one rounding where the machine has that: said and not left to the compiler, since
+ * other code counts on these bits. */
+static inline float multiply_add(float a, float b, float c) {
+#if defined(__FMA__)
+    return __builtin_fmaf(a, b, c);
+#else
+    return a * b + c;
+#endif
+}
+
 /* y may be x: no iteration reads what another writes. */
 static void rotate_row(int64_t half, const float *x, const float *c, const float *s, float sign,
                        float *y) {
 #pragma omp simd
     for (int64_t j = 0; j < half; j++) {
         float sine = sign * s[j], a = x[j], b = x[j + half];
-        y[j] = a * c[j] - b * sine;
-        y[j + half] = b * c[j] + a * sine;
+        y[j] = multiply_add(a, c[j], -(b * sine));
+        y[j + half] = multiply_add(b, c[j], a * sine);
     }
 }
 
@@ -20,8 +30,8 @@ static void rotate_bf16_row(int64_t half, const uint16_t *x, const float *c, con
     for (int64_t j = 0; j < half; j++) {
         float sine = sign * s[j], a = float_from_bits((uint32_t)x[j] << 16);
         float b = float_from_bits((uint32_t)x[j + half] << 16);
-        y[j] = bf16_from_f32(a * c[j] - b * sine);
-        y[j + half] = bf16_from_f32(b * c[j] + a * sine);
+        y[j] = bf16_from_f32(multiply_add(a, c[j], -(b * sine)));
+        y[j + half] = bf16_from_f32(multiply_add(b, c[j], a * sine));
     }
 }
 
