@@ -34,6 +34,10 @@ __device__ __forceinline__ void release(const consumer_state *me, int barrier) {
     if (me->lane == 0)
         barrier_arrive(me->barriers + 8 * barrier);
 }
+/* By every lane, for each of them has read sums there. */
+__device__ __forceinline__ void release_step(const consumer_state *me, int barrier) {
+    barrier_arrive(me->barriers + 8 * barrier);
+}
 template <int DIM> __device__ __forceinline__ void wait_for_step(const consumer_state *me) {
     typedef gradient_storage<DIM> at;
     barrier_wait(me->barriers + 8 * (at::STEP_FULL + me->steps % at::STAGES),
@@ -43,8 +47,7 @@ template <int DIM> __device__ __forceinline__ void wait_for_step(const consumer_
 template <int DIM> __device__ __forceinline__ void pass_over_step(consumer_state *me) {
     typedef gradient_storage<DIM> at;
     wait_for_step<DIM>(me);
-    __syncwarp(); /* all lanes have seen it before it can be filled again */
-    release(me, at::STEP_EMPTY + me->steps % at::STAGES);
+    release_step(me, at::STEP_EMPTY + me->steps % at::STAGES);
     me->steps++;
 }
 /* Where the item's own tiles are, once they are there. */
@@ -151,7 +154,7 @@ __device__ __forceinline__ void differentiate_keys(const attention_call &call,
         products_wait<1>(); /* the scores, and what came before them */
         hold(s);
         if (before >= 0)
-            release(me, at::STEP_EMPTY + before);
+            release_step(me, at::STEP_EMPTY + before);
         before = stage;
         if (query < all) {
 #pragma unroll
@@ -183,7 +186,6 @@ __device__ __forceinline__ void differentiate_keys(const attention_call &call,
             dp[i + 3] = s[i + 3] * (dp[i + 3] - sum.y);
         }
         pack_all<TYPE>(ds, dp);
-        __syncwarp(); /* all lanes have read the sums of the step, whose place is released later */
         products_begin();
         ask_registers_by_columns<TYPE, STEP>(dk, ds, q_columns + along);
         products_commit();
@@ -201,7 +203,7 @@ __device__ __forceinline__ void differentiate_keys(const attention_call &call,
     products_wait<0>();
     hold(dk);
     hold(dv);
-    release(me, at::STEP_EMPTY + before);
+    release_step(me, at::STEP_EMPTY + before);
     if (KEEPS_TILES)
         release_tiles<DIM>(me);
     float scale[2] = {call.scale, call.scale}, one[2] = {1, 1};
@@ -262,7 +264,7 @@ differentiate_queries(const attention_call &call, const row_sums &sums, const gr
             products_wait<1>(); /* the scores, and what came before them */
             hold(s);
             if (before >= 0)
-                release(me, at::STEP_EMPTY + before);
+                release_step(me, at::STEP_EMPTY + before);
             before = stage;
             if (key + STEP > seen_by_all) {
 #pragma unroll
@@ -294,7 +296,7 @@ differentiate_queries(const attention_call &call, const row_sums &sums, const gr
         }
         products_wait<0>();
         hold(dq);
-        release(me, at::STEP_EMPTY + before);
+        release_step(me, at::STEP_EMPTY + before);
     } else if (item->steps) {
         wait_for_tiles<DIM>(me);
         __syncwarp();
@@ -352,10 +354,12 @@ static __global__ void __launch_bounds__((CONSUMERS + 1) * WARPGROUP, 1)
             prefetch_map(&maps.of_keys[i]);
         }
         for (int i = 0; i < at::BARRIERS; i++) {
-            /* One arrival of each warp that computes; the copying thread reads items, too. */
-            bool is_empty = (i >= at::TILE_EMPTY && i < at::STEP_FULL) ||
-                            (i >= at::STEP_EMPTY && i < at::ITEM_FULL);
-            barrier_init(barriers + 8 * i, is_empty              ? CONSUMERS * 4
+            /* One arrival of each warp that computes, of each lane for steps; the copying thread
+             * reads items, too. */
+            bool is_of_tiles = i >= at::TILE_EMPTY && i < at::STEP_FULL;
+            bool is_of_steps = i >= at::STEP_EMPTY && i < at::ITEM_FULL;
+            barrier_init(barriers + 8 * i, is_of_steps           ? CONSUMERS * WARPGROUP
+                                           : is_of_tiles         ? CONSUMERS * 4
                                            : i >= at::ITEM_EMPTY ? CONSUMERS * 4 + 1
                                                                  : 1);
         }

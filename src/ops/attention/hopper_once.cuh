@@ -61,13 +61,14 @@ template <int DIM> struct once_storage {
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
-/* Who arrives: one thread; one lane of each warp of a consumer; of both; of both, the copying
- * thread and those that add. */
+/* Who arrives: one thread; one lane of each warp of a consumer; every lane of both; one of each warp
+ * of both; these, the copying thread and those that add. */
 template <int DIM> __device__ __forceinline__ void init_barriers(uint32_t barriers) {
     typedef once_storage<DIM> at;
     for (int i = 0; i < at::BARRIERS; i++)
         barrier_init(barriers + 8 * i, i < at::DS_FULL      ? 1
                                        : i < at::STEP_EMPTY ? 4
+                                       : i < at::K_EMPTY    ? CONSUMERS * WARPGROUP
                                        : i < at::ITEM_EMPTY ? CONSUMERS * 4
                                                             : CONSUMERS * 4 + 1 + at::DQ_STAGES);
     barrier_init_fence();
