@@ -162,14 +162,7 @@ __device__ __forceinline__ void differentiate_keys(const attention_call &call,
                 if (lead + query + column + i / 4 * 8 + (i & 1) - (i & 2) * 4 < 0)
                     s[i] = -INFINITY;
         }
-#pragma unroll
-        for (int i = 0; i < STEP / 2; i += 4) {
-            float2 sum = *(const float2 *)(lse + 2 * i);
-            s[i] = exp2_fast(s[i] * factor - sum.x);
-            s[i + 1] = exp2_fast(s[i + 1] * factor - sum.y);
-            s[i + 2] = exp2_fast(s[i + 2] * factor - sum.x);
-            s[i + 3] = exp2_fast(s[i + 3] * factor - sum.y);
-        }
+        weigh_transposed(s, lse, factor);
         pack_all<TYPE>(p, s);
         uint32_t along = (uint32_t)(stage * (at::STEP_BYTES >> 4));
         products_begin();

@@ -162,14 +162,7 @@ __device__ __forceinline__ void differentiate(const attention_call &call, const 
         wait_to_weigh(me->number);
         if (query < all)
             hide(s, call, key, query + column);
-#pragma unroll
-        for (int i = 0; i < QUERIES / 2; i += 4) {
-            float2 sum = *(const float2 *)(lse + 2 * i);
-            s[i] = exp2_fast(s[i] * factor - sum.x);
-            s[i + 1] = exp2_fast(s[i + 1] * factor - sum.y);
-            s[i + 2] = exp2_fast(s[i + 2] * factor - sum.x);
-            s[i + 3] = exp2_fast(s[i + 3] * factor - sum.y);
-        }
+        weigh_transposed(s, lse, factor);
         pack_all<TYPE>(p, s);
         products_begin();
         ask_registers_by_columns<TYPE, QUERIES>(dv, p, do_columns + along(me->steps));

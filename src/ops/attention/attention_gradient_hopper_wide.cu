@@ -30,6 +30,10 @@ __device__ __forceinline__ void leave(const wide_state *me, int barrier) {
     if (me->thread % 32 == 0)
         barrier_arrive(me->barriers + 8 * barrier);
 }
+/* By every lane, for each of them has read or written there. */
+__device__ __forceinline__ void leave_each(const wide_state *me, int barrier) {
+    barrier_arrive(me->barriers + 8 * barrier);
+}
 /* For what comes to the place of a ring that has PLACES of them, at its `turn`. */
 template <int PLACES>
 __device__ __forceinline__ void wait_full(const wide_state *me, int barrier, int turn,
@@ -46,10 +50,6 @@ template <typename at, int PLACES> __device__ __forceinline__ uint32_t along(int
     return (uint32_t)(turn % PLACES * (at::TILE_BYTES >> 4));
 }
 
-/* Columns of a left operand that stays for many steps, by 16: as many as registers have room for.
- * What is read from shared memory is what products wait for. */
-__host__ __device__ constexpr int held_columns(int dim) { return dim <= 192 ? 12 : 8; }
-
 /* Of a tile of 64 rows, the warp's 16: the first HELD times 16 columns, as A wants them. */
 template <int HELD>
 __device__ __forceinline__ void take_rows(uint32_t (&held)[4 * HELD], const unsigned char *tile,
@@ -61,7 +61,6 @@ __device__ __forceinline__ void take_rows(uint32_t (&held)[4 * HELD], const unsi
         ldmatrix_x4(held + 4 * k,
                     tile + (k / 4 * 64 + row) * SLAB_ROW_BYTES + (piece ^ row % 8) * 16);
     }
-    __syncwarp(); /* all lanes have them before the tile's place can be released */
 }
 
 /* ---- of keys ---- */
@@ -81,7 +80,7 @@ __device__ __forceinline__ void differentiate_values(const attention_call &call,
     /* Key j is seen by query i when j <= i + keys - queries; from `all` on they see every key. */
     int lead = call.keys - call.queries - key + column;
     int all = call.is_causal ? item->first + 63 + call.queries - call.keys : 0;
-    constexpr int HELD = held_columns(DIM);
+    constexpr int HELD = at::HELD;
     float dv[DIM / 2], s[STEP / 2];
     uint32_t p[STEP / 4], held[4 * HELD];
 
@@ -104,21 +103,14 @@ __device__ __forceinline__ void differentiate_values(const attention_call &call,
         if (step < item->steps)
             leave(me, at::DO_EMPTY + (me->steps - 1) % at::STAGES);
         if (step == 1)
-            leave(me, at::K_EMPTY);
+            leave_each(me, at::K_EMPTY);
         if (query < all) {
 #pragma unroll
             for (int i = 0; i < STEP / 2; i++)
                 if (lead + query + i / 4 * 8 + (i & 1) - (i & 2) * 4 < 0)
                     s[i] = -INFINITY;
         }
-#pragma unroll
-        for (int i = 0; i < STEP / 2; i += 4) {
-            float2 sum = *(const float2 *)(lse + 2 * i);
-            s[i] = exp2_fast(s[i] * factor - sum.x);
-            s[i + 1] = exp2_fast(s[i + 1] * factor - sum.y);
-            s[i + 2] = exp2_fast(s[i + 2] * factor - sum.x);
-            s[i + 3] = exp2_fast(s[i + 3] * factor - sum.y);
-        }
+        weigh_transposed(s, lse, factor);
         pack_all<TYPE>(p, s);
         wait_empty<at::P_PLACES>(me, at::P_EMPTY, me->steps, "a free place for P");
         uint4 *to = (uint4 *)(me->base + at::P_AT + me->steps % at::P_PLACES * at::P_BYTES);
@@ -126,9 +118,8 @@ __device__ __forceinline__ void differentiate_values(const attention_call &call,
         for (int i = 0; i < STEP / 16; i++)
             to[i * WARPGROUP + me->thread] =
                 make_uint4(p[4 * i], p[4 * i + 1], p[4 * i + 2], p[4 * i + 3]);
-        barrier_arrive(me->barriers + 8 * (at::P_FULL + me->steps % at::P_PLACES));
-        __syncwarp(); /* all lanes have read the sums that lie with Q */
-        leave(me, at::Q_EMPTY + me->steps % at::STAGES);
+        leave_each(me, at::P_FULL + me->steps % at::P_PLACES);
+        leave_each(me, at::Q_EMPTY + me->steps % at::STAGES);
         wait_full<at::STAGES>(me, at::DO_FULL, me->steps, "dO of a step");
         products_begin();
         ask_registers_by_columns<TYPE, STEP>(dv, p, do_columns + along<at, at::STAGES>(me->steps));
@@ -160,7 +151,7 @@ __device__ __forceinline__ void differentiate_keys(const attention_call &call,
     uint64_t q_columns = tile_descriptor(shared + at::Q_AT, STEP * SLAB_ROW_BYTES);
     int column = me->thread % 4 * 2;
     int key = item->first + me->thread / 32 * 16 + me->thread % 32 / 4;
-    constexpr int HELD = held_columns(DIM);
+    constexpr int HELD = at::HELD;
     float dk[DIM / 2], dp[STEP / 2];
     uint32_t ds[STEP / 4], held[4 * HELD];
 
@@ -183,7 +174,7 @@ __device__ __forceinline__ void differentiate_keys(const attention_call &call,
         if (step < item->steps)
             leave(me, at::Q_EMPTY + (me->steps - 1) % at::STAGES);
         if (step == 1)
-            leave(me, at::V_EMPTY);
+            leave_each(me, at::V_EMPTY);
         wait_full<at::P_PLACES>(me, at::P_FULL, me->steps, "P of a step");
         const uint4 *from =
             (const uint4 *)(me->base + at::P_AT + me->steps % at::P_PLACES * at::P_BYTES);
@@ -202,9 +193,8 @@ __device__ __forceinline__ void differentiate_keys(const attention_call &call,
                     pack<TYPE>(lower.x * (d[2] - sum.x), lower.y * (d[3] - sum.y));
             }
         }
-        barrier_arrive(me->barriers + 8 * (at::P_EMPTY + me->steps % at::P_PLACES));
-        __syncwarp(); /* all lanes have read the sums that lie with dO */
-        leave(me, at::DO_EMPTY + me->steps % at::STAGES);
+        leave_each(me, at::P_EMPTY + me->steps % at::P_PLACES);
+        leave_each(me, at::DO_EMPTY + me->steps % at::STAGES);
         wait_full<at::STAGES>(me, at::Q_FULL, me->steps, "Q of a step");
         products_begin();
         ask_registers_by_columns<TYPE, STEP>(dk, ds, q_columns + along<at, at::STAGES>(me->steps));
@@ -242,7 +232,7 @@ __device__ __forceinline__ void differentiate_queries(const attention_call &call
     int last = first + 63 < call.queries ? first + 63 : call.queries - 1;
     int seen = (visible_keys(call, last) + STEP - 1) / STEP, all = visible_keys(call, first);
     seen = seen > 0 ? seen : 1; /* there is always a step: no branch is around products */
-    constexpr int HELD = held_columns(DIM);
+    constexpr int HELD = at::HELD;
     float dq[DIM / 2], s[STEP / 2]; /* s: of scores, then of dP */
     uint32_t ds[STEP / 4], held[4 * HELD];
     clear(dq);
@@ -272,7 +262,7 @@ __device__ __forceinline__ void differentiate_queries(const attention_call &call
         if (step > 0)
             leave(me, at::K_EMPTY + (me->steps - 1) % at::K_STAGES);
         if (step + 1 == seen)
-            leave(me, at::Q_EMPTY + NUMBER);
+            leave_each(me, at::Q_EMPTY + NUMBER);
         if (key + STEP > all) {
 #pragma unroll
             for (int i = 0; i < STEP / 2; i++)
@@ -366,9 +356,7 @@ static __global__ void __launch_bounds__((CONSUMERS + 1) * WARPGROUP, 1)
             prefetch_map(&maps.of_queries[i]);
             prefetch_map(&maps.of_keys[i]);
         }
-        init_wide_barriers<at>(shared_address(base) + at::BARRIERS_AT,
-                               KIND == OF_KEYS ? (int)at::K_EMPTY : (int)at::Q_EMPTY,
-                               KIND == OF_KEYS ? (int)at::Q_EMPTY : (int)at::K_EMPTY);
+        init_wide_barriers<at>(shared_address(base) + at::BARRIERS_AT);
     }
     __syncthreads();
     if (KIND == OF_KEYS) {

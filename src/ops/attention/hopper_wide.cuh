@@ -11,6 +11,7 @@
 template <int DIM> struct wide_keys_storage {
     enum {
         KIND = OF_KEYS,
+        HELD = DIM > 192 ? 8 : 12, /* of K and V */
         QUERY_STEP = STEP,
         KEY_ROWS = 64,
         ITEM_COPIED = 0, /* a barrier that it does not have */
@@ -33,14 +34,14 @@ template <int DIM> struct wide_keys_storage {
         Q_FULL = V_FULL + 1,
         DO_FULL = Q_FULL + STAGES,
         ITEM_FULL = DO_FULL + STAGES,
-        K_EMPTY = ITEM_FULL + ITEM_PLACES, /* from here on: one lane of each warp of a consumer */
+        K_EMPTY = ITEM_FULL + ITEM_PLACES,
         V_EMPTY = K_EMPTY + 1,
-        Q_EMPTY = V_EMPTY + 1, /* of both */
-        DO_EMPTY = Q_EMPTY + STAGES,
-        ITEM_EMPTY = DO_EMPTY + STAGES,    /* and the copying thread */
-        P_FULL = ITEM_EMPTY + ITEM_PLACES, /* all threads of a consumer */
+        P_FULL = V_EMPTY + 1,
         P_EMPTY = P_FULL + P_PLACES,
-        BARRIERS = P_EMPTY + P_PLACES,
+        Q_EMPTY = P_EMPTY + P_PLACES,
+        DO_EMPTY = Q_EMPTY + STAGES,
+        ITEM_EMPTY = DO_EMPTY + STAGES,
+        BARRIERS = ITEM_EMPTY + ITEM_PLACES,
         BYTES = BARRIERS_AT + 8 * BARRIERS
     };
     static_assert((int)BYTES <= 227 * 1024, "more than a block can have");
@@ -51,6 +52,7 @@ template <int DIM> struct wide_keys_storage {
 template <int DIM> struct wide_queries_storage {
     enum {
         KIND = OF_QUERIES,
+        HELD = DIM > 192 ? 7 : 12, /* of Q */
         QUERY_STEP = STEP,
         KEY_ROWS = ROWS,
         ITEM_COPIED = 0,
@@ -69,11 +71,11 @@ template <int DIM> struct wide_queries_storage {
         K_FULL = DO_FULL + CONSUMERS,
         V_FULL = K_FULL + K_STAGES,
         ITEM_FULL = V_FULL + V_STAGES,
-        Q_EMPTY = ITEM_FULL + ITEM_PLACES, /* from here on: one lane of each warp of a consumer */
+        Q_EMPTY = ITEM_FULL + ITEM_PLACES,
         DO_EMPTY = Q_EMPTY + CONSUMERS,
-        K_EMPTY = DO_EMPTY + CONSUMERS, /* of both */
+        K_EMPTY = DO_EMPTY + CONSUMERS,
         V_EMPTY = K_EMPTY + K_STAGES,
-        ITEM_EMPTY = V_EMPTY + V_STAGES, /* and the copying thread */
+        ITEM_EMPTY = V_EMPTY + V_STAGES,
         BARRIERS = ITEM_EMPTY + ITEM_PLACES,
         BYTES = BARRIERS_AT + 8 * BARRIERS
     };
@@ -82,15 +84,29 @@ template <int DIM> struct wide_queries_storage {
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
-/* Barriers from `of_one` on have a consumer to wait for, from `of_both` on two. */
-template <typename at>
-__device__ __forceinline__ void init_wide_barriers(uint32_t barriers, int of_one, int of_both) {
+/* How many arrive. What lanes read or wrote themselves, each of them leaves for itself; what only
+ * products read, one lane of a warp. Of keys, all lanes of one consumer have read the sums that lie
+ * with Q, and of the other those with dO. Items are read by both and by the copying thread. */
+template <int DIM>
+__device__ __forceinline__ int count_arrivals(const wide_keys_storage<DIM> *, int barrier) {
+    typedef wide_keys_storage<DIM> at;
+    return barrier < at::K_EMPTY      ? 1
+           : barrier < at::Q_EMPTY    ? WARPGROUP
+           : barrier < at::ITEM_EMPTY ? WARPGROUP + 4
+                                      : CONSUMERS * 4 + 1;
+}
+template <int DIM>
+__device__ __forceinline__ int count_arrivals(const wide_queries_storage<DIM> *, int barrier) {
+    typedef wide_queries_storage<DIM> at;
+    return barrier < at::Q_EMPTY      ? 1
+           : barrier < at::DO_EMPTY   ? WARPGROUP
+           : barrier < at::K_EMPTY    ? 4
+           : barrier < at::ITEM_EMPTY ? CONSUMERS * 4
+                                      : CONSUMERS * 4 + 1;
+}
+template <typename at> __device__ __forceinline__ void init_wide_barriers(uint32_t barriers) {
     for (int i = 0; i < at::BARRIERS; i++)
-        barrier_init(barriers + 8 * i, i < of_one                         ? 1
-                                       : i < of_both                      ? 4
-                                       : i < at::ITEM_EMPTY               ? CONSUMERS * 4
-                                       : i < at::ITEM_EMPTY + ITEM_PLACES ? CONSUMERS * 4 + 1
-                                                                          : WARPGROUP);
+        barrier_init(barriers + 8 * i, count_arrivals((const at *)NULL, i));
     barrier_init_fence();
 }
 
