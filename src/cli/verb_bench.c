@@ -198,7 +198,7 @@ static dyno_status prepare_cell(bench_model *m, const plan *p, uint64_t seed, in
     if (status == DYNO_OK && held)
         status = weights_restore(m->shared, held);
     else if (status == DYNO_OK && !m->has_weights)
-        status = weights_init(m->shared, m->config, seed);
+        status = weights_init_unless(m->shared, m->config, seed, interrupt_requested);
     else if (status == DYNO_OK && !has_copies)
         status = weights_fill_low_copies(m->shared, m->config);
     /* Weights that were held for a cell that could not be set up are drawn anew for the next. */

@@ -16,16 +16,27 @@ static float *room_for_largest(const model_config *config) {
     return memory_allocate((size_t)most, sizeof(float));
 }
 
-dyno_status weights_init(storage *s, const model_config *config, uint64_t seed) {
+dyno_status weights_init_unless(storage *s, const model_config *config, uint64_t seed,
+                                bool (*should_stop)(void)) {
     float *room = room_for_largest(config);
     dyno_status status = DYNO_OK;
-    for (int i = 0; i < model_parameter_count(config) && status == DYNO_OK; i++) {
+    int count = model_parameter_count(config);
+    for (int i = 0; i < count && status == DYNO_OK; i++) {
+        if (should_stop && should_stop()) {
+            status =
+                dyno_fail(DYNO_INTERRUPTED, "interrupted after drawing %d of %d weights", i, count);
+            break;
+        }
         model_parameter p = model_parameter_at(config, i);
         model_parameter_init(&p, seed, room);
         status = weight_write(s, &p, room);
     }
     free(room);
     return status;
+}
+
+dyno_status weights_init(storage *s, const model_config *config, uint64_t seed) {
+    return weights_init_unless(s, config, seed, NULL);
 }
 
 dyno_status weights_load(storage *s, const hf_directory *directory) {

@@ -8,6 +8,9 @@
 
 /* First values, the same for a seed whatever the number of threads. */
 NODISCARD dyno_status weights_init(storage *s, const model_config *config, uint64_t seed);
+/* The same, unless asked to stop before the last is drawn: billions take seconds. */
+NODISCARD dyno_status weights_init_unless(storage *s, const model_config *config, uint64_t seed,
+                                          bool (*should_stop)(void));
 NODISCARD dyno_status weights_load(storage *s, const hf_directory *directory);
 /* Rounds every whole parameter into its low copy ("low.P", compiler/low_copies.h) where the storage
  * has one: for plans that come after the weights. */

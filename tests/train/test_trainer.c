@@ -148,6 +148,19 @@ static void what_is_not_kept_cannot_be_found(void **state) {
     trainer_destroy(kept);
 }
 
+static int asked;
+static bool stop_at_the_third(void) { return ++asked == 3; }
+
+static void drawing_weights_ends_when_asked_to(void **state) {
+    (void)state;
+    trainer *t = make(small_model_step(&tiny, BATCH, CONTEXT, STEP_FULL));
+    asked = 0;
+    assert_int_equal(weights_init_unless(trainer_storage(t), &tiny, 1, stop_at_the_third),
+                     DYNO_INTERRUPTED);
+    assert_non_null(strstr(dyno_error_message(), "interrupted after drawing 2 of "));
+    trainer_destroy(t);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(memory_is_checked_before_it_is_taken),
@@ -157,6 +170,7 @@ int main(void) {
         cmocka_unit_test(a_learning_rate_of_zero_leaves_the_weights),
         cmocka_unit_test(all_three_passes_agree_on_the_loss),
         cmocka_unit_test(what_is_not_kept_cannot_be_found),
+        cmocka_unit_test(drawing_weights_ends_when_asked_to),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
