@@ -7,8 +7,9 @@
  * Arguments: "probe" (tiny problems of known shape, each difference printed: for finding what a
  * kernel for one chip does wrong), "check", "time" or "ways" (the two kernels for gradients on
  * sm_90, by turns) for one part only; "check-quick" (few and short problems, for
- * compute-sanitizer). Exit code 1 when a check failed. With -DATTENTION_WATCHDOG a kernel that
- * waits for ever ends and says for what. */
+ * compute-sanitizer); "check-wide" (head sizes above 128 only); "time 129": of these only. Exit
+ * code 1 when a check failed. With -DATTENTION_WATCHDOG a kernel that waits for ever ends and says
+ * for what. */
 #include "attention_problem.cuh"
 
 /* ---- the same in double ---- */
@@ -396,7 +397,7 @@ static int probe_backward(int T, int S, int is_causal, int type) {
 }
 
 static int probe_all(void) {
-    static const int dims[] = {64, 128, 96, 80, 72, 40};
+    static const int dims[] = {64, 128, 96, 80, 72, 40, 256, 192, 136};
     int wrong = 0;
     printf("multiprocessors of sm_90: %d\n", hopper_multiprocessors());
     for (size_t i = 0; i < sizeof dims / sizeof *dims; i++) {
@@ -418,67 +419,7 @@ static int probe_all(void) {
     return wrong;
 }
 
-/* ---- drawn problems ---- */
-
-/* What the kernels for sm_90 take. Some have so many heads that every block gets several tiles. */
-static problem draw_aligned_problem(int round, int longest) {
-    static const int heads[] = {64, 80,  96,  128, 64,  80,  40,  48,
-                                72, 104, 112, 120, 136, 192, 248, 256};
-    problem p = {};
-    p.S = heads[round % 16];
-    p.type = below(3) ? CUDA_DTYPE_BF16 : CUDA_DTYPE_F16;
-    p.K = round % 5 == 2 ? 12 + below(6) : 1 + below(2);
-    p.H = p.K * (1 + below(3));
-    p.B = 1 + below(2);
-    p.T = 1 + below(longest);
-    p.T2 = below(3) ? p.T : 1 + below(longest);
-    p.is_causal = below(3) > 0;
-    p.layout = (enum layout)below(2);
-    p.size = below(6) ? 1 : 20;
-    return p;
-}
-
-static problem draw_problem(int round, int longest) {
-    static const int heads[] = {8,  16, 20,  32,  40,  64,  64,  72,
-                                80, 96, 100, 128, 128, 160, 192, 256};
-    static const int lengths[] = {1,  2,   3,   15,  16,  17,  63,  64,
-                                  65, 127, 128, 129, 191, 193, 256, 300};
-    static const int types[] = {CUDA_DTYPE_BF16, CUDA_DTYPE_BF16, CUDA_DTYPE_F16, CUDA_DTYPE_F32};
-    problem p = {};
-    p.S = heads[below(16)];
-    p.type = types[round % 4];
-    p.is_tf32 = p.type == CUDA_DTYPE_F32 && below(2);
-    p.K = 1 + below(2);
-    p.H = p.K * (1 + below(3));
-    p.B = 1 + below(2);
-    do
-        p.T = below(2) ? lengths[below(16)] : 1 + below(longest);
-    while (p.T > longest);
-    do
-        p.T2 = below(3) ? p.T : below(2) ? lengths[below(16)] : 1 + below(longest);
-    while (p.T2 > longest);
-    p.is_causal = below(2);
-    p.layout = (enum layout)below(3);
-    /* Scores of hundreds in tf32 are off by tenths, and so is all that follows. */
-    p.size = p.is_tf32 || below(6) ? 1 : 20;
-    return p;
-}
-
-static int check_all(int rounds, int longest) {
-    int failures = 0;
-    for (int round = 0; round < rounds; round++) {
-        problem p = draw_problem(round, longest);
-        failures += check(&p, 150);
-        p = draw_aligned_problem(round, round % 8 ? 2 * longest : 8 * longest);
-        failures += check(&p, round % 8 ? 150 : 40);
-        attention_way = ATTENTION_ONCE; /* which is for long contexts otherwise */
-        if (attention_sum_columns(p.S))
-            failures += check(&p, round % 8 ? 150 : 40);
-        attention_way = ATTENTION_BEST;
-    }
-    printf("%d drawn problems: %s\n", 2 * rounds, failures ? "FAILED" : "ok");
-    return failures;
-}
+#include "attention_drawn.cuh"
 
 /* ---- time ---- */
 
@@ -506,7 +447,7 @@ static float milliseconds(const instance *in, void (*run)(const instance *, cuda
     return all / (float)reps;
 }
 
-static int time_all(void) {
+static int time_all(int least_head) {
     static const struct {
         problem p;
         const char *goal;
@@ -524,6 +465,10 @@ static int time_all(void) {
         {{4, 32, 32, 512, 512, 80, 1, CUDA_DTYPE_BF16, TOKENS, 1}, ""},
         {{4, 32, 8, 2048, 2048, 128, 1, CUDA_DTYPE_F16, TOKENS, 1}, ""},
         {{4, 16, 16, 2048, 2048, 256, 1, CUDA_DTYPE_BF16, TOKENS, 1}, ""},
+        {{4, 16, 16, 4096, 4096, 256, 1, CUDA_DTYPE_BF16, DENSE, 1}, ""},
+        {{4, 16, 16, 4096, 4096, 256, 0, CUDA_DTYPE_BF16, DENSE, 1}, ""},
+        {{4, 16, 16, 4096, 4096, 192, 1, CUDA_DTYPE_BF16, DENSE, 1}, ""},
+        {{8, 8, 2, 512, 512, 256, 1, CUDA_DTYPE_BF16, TOKENS, 1}, ""},
         {{8, 1, 1, 16384, 16384, 64, 0, CUDA_DTYPE_F32, DENSE, 1}, "12.4 / 30.2 ms"},
         {{8, 1, 1, 16384, 16384, 64, 0, CUDA_DTYPE_F32, DENSE, 1, 1}, ""},
         {{8, 1, 1, 4096, 4096, 128, 0, CUDA_DTYPE_F32, DENSE, 1}, ""},
@@ -540,6 +485,8 @@ static int time_all(void) {
            "TFLOP/s", "back. ms", "TFLOP/s");
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const problem *p = &rows[i].p;
+        if (p->S < least_head)
+            continue;
         instance in = make_instance(p);
         failures += check_instance(&in, 16);
         double flops = 4.0 * p->B * p->H * p->T * p->T2 * p->S / (p->is_causal ? 2 : 1);
@@ -576,9 +523,11 @@ int main(int argc, char **argv) {
     if (is_all || strcmp(part, "check") == 0)
         failures += argc > 3 ? check_all(atoi(argv[2]), atoi(argv[3])) : check_all(120, 300);
     if (strcmp(part, "check-quick") == 0)
-        failures += check_all(8, 100);
+        failures += check_all(8, 100) + check_wide(2, 60);
+    if (strcmp(part, "check-wide") == 0)
+        failures += argc > 3 ? check_wide(atoi(argv[2]), atoi(argv[3])) : check_wide(40, 300);
     if (is_all || strcmp(part, "time") == 0)
-        failures += time_all();
+        failures += time_all(argc > 2 ? atoi(argv[2]) : 0);
     if (is_all || strcmp(part, "ways") == 0)
         failures += argc > 4 ? compare_ways(atoi(argv[2]), atoi(argv[3]), (size_t)atoi(argv[4]))
                              : compare_ways(5, 100, SIZE_MAX);

@@ -35,8 +35,8 @@
          .choices = GRADIENTS_CHOICES},                                                            \
     {                                                                                              \
         "recompute", "LIST", FLAG_TEXT_LIST, "none",                                               \
-            .help = "blocks whose forward the backward runs again to save memory: none, every:K, " \
-                    "full, nested"                                                                 \
+            .help = "what the backward runs again to save memory: none, mlp:K (gate and up of "    \
+                    "every K-th block), every:K (segments of K blocks), full, nested"              \
     }
 
 /* One way to run a step. */

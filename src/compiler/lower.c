@@ -75,30 +75,6 @@ static void layouts(const plan_operand *operands, int count, tensor *out) {
         out[i] = operands[i].layout;
 }
 
-bool lowering_can_write(const kernel *k, const kernel_args *args) {
-    for (int i = 0; i < args->output_count; i++)
-        if (!k->writes_strided && !tensor_is_contiguous(&args->outputs[i]))
-            return false;
-    return true;
-}
-
-/* The first kernel for the target that does not decline; the reasons of those before it go to
- * `reasons`. */
-static const kernel *pick_kernel(const lowering *l, const op *kind, const kernel_args *args,
-                                 text *reasons) {
-    for (const kernel *const *k = kind->kernels; *k; k++) {
-        if ((*k)->backend != l->target)
-            continue;
-        const char *reason = (*k)->reject ? (*k)->reject(args) : NULL;
-        if (!reason && !lowering_can_write(*k, args))
-            reason = "writes dense results only";
-        if (!reason)
-            return *k;
-        text_format(reasons, "%s%s: %s", reasons->length ? "; " : "", (*k)->name, reason);
-    }
-    return NULL;
-}
-
 static attributes copy_attributes(plan *p, const attributes *from) {
     attributes list = {from->count,
                        arena_allocate(p->memory, (size_t)from->count, sizeof(attribute))};
@@ -168,7 +144,7 @@ static dyno_status launch_node(lowering *l, const node *n, const plan_operand *i
                         .outputs = out_layouts,
                         .attributes = &n->attributes};
     text reasons = {0};
-    const kernel *k = pick_kernel(l, n->op, &args, &reasons);
+    const kernel *k = kernel_pick(n->op->kernels, l->target, &args, &reasons);
     dyno_status status = DYNO_OK;
     if (k)
         emit(l, n, k, &args, in, out);

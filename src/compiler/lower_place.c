@@ -77,10 +77,7 @@ static bool has_kernel(const placer *p, const node *n, const tensor *layout) {
                         .inputs = operands,
                         .outputs = operands + n->input_count,
                         .attributes = &n->attributes};
-    bool has = false;
-    for (const kernel *const *k = n->op->kernels; *k && !has; k++)
-        has = (*k)->backend == p->target && (!(*k)->reject || !(*k)->reject(&args)) &&
-              lowering_can_write(*k, &args);
+    bool has = kernel_pick(n->op->kernels, p->target, &args, NULL) != NULL;
     free(operands);
     return has;
 }

@@ -19,9 +19,6 @@ typedef struct lowering {
     bool *is_begun;    /* by value id: it has memory already, in which others are being made */
 } lowering;
 
-/* Whether the kernel can write outputs that lie so. */
-bool lowering_can_write(const kernel *k, const kernel_args *args);
-
 /* A dense buffer of the value's own, born at that launch. */
 plan_operand lowering_place_dense(lowering *l, const value *v, int scope, int born);
 

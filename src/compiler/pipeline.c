@@ -8,6 +8,7 @@
 #include "compiler/common_subexpressions.h"
 #include "compiler/dead_code.h"
 #include "compiler/fold_casts.h"
+#include "compiler/fold_rope.h"
 #include "compiler/fuse.h"
 #include "compiler/low_copies.h"
 #include "compiler/lower.h"
@@ -90,6 +91,10 @@ static dyno_status run_attention(graph *g, const pipeline_options *options) {
     return is_swapped ? swap_attention(g) : DYNO_OK;
 }
 
+static dyno_status run_rope(graph *g, const pipeline_options *options) {
+    return options->mode == STEP_COMPILED ? fold_rope(g, options->target) : DYNO_OK;
+}
+
 static dyno_status run_autodiff(graph *g, const pipeline_options *options) {
     if (options->pass == STEP_FORWARD)
         return DYNO_OK;
@@ -116,11 +121,17 @@ static dyno_status run_loss_head(graph *g, const pipeline_options *options) {
 }
 
 static dyno_status run_rematerialize(graph *g, const pipeline_options *options) {
-    if (options->mode != STEP_COMPILED || options->pass == STEP_FORWARD)
+    if (options->pass == STEP_FORWARD)
         return DYNO_OK;
     /* A block that runs again starts from its own input. */
     enum { BLOCKS = 2 };
-    return rematerialize_apply(g, options->recompute.mode == RECOMPUTE_NONE ? BLOCKS : 1);
+    bool is_mlp = options->recompute.mode == RECOMPUTE_MLP;
+    rematerialize_options how = {
+        .is_everywhere = options->mode == STEP_COMPILED,
+        .blocks = is_mlp || options->recompute.mode == RECOMPUTE_NONE ? BLOCKS : 1,
+        .mlp_every = is_mlp ? options->recompute.every : 0,
+    };
+    return how.is_everywhere || is_mlp ? rematerialize_apply(g, &how) : DYNO_OK;
 }
 
 static dyno_status run_recompute(graph *g, const pipeline_options *options) {
@@ -159,14 +170,16 @@ dyno_status pipeline_compile(graph *g, const pipeline_options *options, plan **o
         {"merge-products", run_merge_products}, /* compiled: one product for q, k and v */
         {"precision", run_precision},           /* casts by a policy per op */
         {"attention", run_attention}, /* compiled: one op, the scores never exist together */
+        {"rope", run_rope},           /* compiled: attention rotates, where its kernels can */
         {"autodiff", run_autodiff},   /* gradients of every parameter */
         {"casts", run_casts},         /* compiled: folded; weights' low copies kept across steps */
         {"loss-head", run_loss_head}, /* compiled: in chunks, all logits never exist together */
-        {"rematerialize", run_rematerialize}, /* compiled: element-wise work again, not saved */
-        {"recompute", run_recompute},         /* activation checkpointing */
-        {"optimizer", run_optimizer},         /* clipping and AdamW */
-        {"simplify", run_simplify},           /* compiled: common subexpressions, dead code */
-        {"fuse", run_fuse},                   /* groups of nodes that become one kernel each */
+        {"rematerialize",
+         run_rematerialize},          /* compiled: element-wise work again; MLPs, if asked */
+        {"recompute", run_recompute}, /* activation checkpointing */
+        {"optimizer", run_optimizer}, /* clipping and AdamW */
+        {"simplify", run_simplify},   /* compiled: common subexpressions, dead code */
+        {"fuse", run_fuse},           /* groups of nodes that become one kernel each */
     };
     *out = NULL;
     for (size_t i = 0; i < sizeof passes / sizeof *passes; i++) {

@@ -61,8 +61,10 @@ static value *in_type(policy *p, value *v, dtype type, const node *reader) {
 static dyno_status retype(policy *p, node *n) {
     bool is_product = n->op == &op_matmul || n->op == &op_attention;
     bool is_view = n->op->view != NULL;
-    for (int i = 0; i < n->input_count && !is_view && n->op != &op_cast; i++)
-        n->inputs[i] = in_type(p, n->inputs[i], is_product ? p->low : DTYPE_F32, n);
+    for (int i = 0; i < n->input_count && !is_view && n->op != &op_cast; i++) {
+        bool is_factor = is_product && i < n->op->input_count; /* tables of angles are none */
+        n->inputs[i] = in_type(p, n->inputs[i], is_factor ? p->low : DTYPE_F32, n);
+    }
     if (n->op == &op_matmul && p->feeds_a_loss[n->outputs[0]->id])
         rewrite_set_attribute(p->g, n, ATTR_INTEGER("type", (int64_t)DTYPE_F32));
     p->order[p->count++] = n;

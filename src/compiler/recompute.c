@@ -190,8 +190,17 @@ static void order_nodes(recomputation *r) {
     free(order);
 }
 
+dyno_status recompute_check(const recompute_options *options, int64_t blocks) {
+    if (options->mode == RECOMPUTE_MLP && (options->every < 1 || options->every > blocks))
+        return dyno_fail(DYNO_INVALID,
+                         "recompute mlp:%d: the MLP of every %d-th block, but the model has %lld "
+                         "blocks; give mlp:1 (all but the last) to mlp:%lld (the first)",
+                         options->every, options->every, (long long)blocks, (long long)blocks);
+    return DYNO_OK;
+}
+
 dyno_status recompute_apply(graph *g, const recompute_options *options) {
-    if (options->mode == RECOMPUTE_NONE)
+    if (options->mode == RECOMPUTE_NONE || options->mode == RECOMPUTE_MLP)
         return DYNO_OK;
     int every = options->mode == RECOMPUTE_EVERY ? options->every : 1;
     if (every < 1)
@@ -225,30 +234,33 @@ dyno_status recompute_parse(const char *text, recompute_options *out) {
             out->mode = names[i].mode;
             return DYNO_OK;
         }
-    static const char prefix[] = "every:";
-    if (strncmp(text, prefix, sizeof prefix - 1) != 0)
+    static const char mlp[] = "mlp:", segments[] = "every:";
+    bool is_mlp = strncmp(text, mlp, sizeof mlp - 1) == 0;
+    if (!is_mlp && strncmp(text, segments, sizeof segments - 1) != 0)
         return dyno_fail(DYNO_INVALID,
-                         "there is no recompute level '%s'; there are none, every:K (K blocks a "
-                         "segment), full and nested",
+                         "there is no recompute level '%s'; there are none, mlp:K (the MLP of "
+                         "every K-th block), every:K (K blocks a segment), full and nested",
                          text);
-    const char *digits = text + sizeof prefix - 1;
+    const char *digits = text + (is_mlp ? sizeof mlp : sizeof segments) - 1;
     char *end;
     errno = 0;
     long every = strtol(digits, &end, 10);
     if (*digits < '0' || *digits > '9' || *end || errno || every < 1 || every > 1000000)
         return dyno_fail(DYNO_INVALID,
-                         "recompute '%s': the blocks of a segment are '%s'; give a whole number "
-                         "from 1 to 1000000, as in every:2",
-                         text, digits);
-    *out = (recompute_options){RECOMPUTE_EVERY, (int)every};
+                         "recompute '%s': %s '%s'; give a whole number from 1 to 1000000, as in "
+                         "%s2",
+                         text,
+                         is_mlp ? "the K of every K-th block is" : "the blocks of a segment are",
+                         digits, is_mlp ? mlp : segments);
+    *out = (recompute_options){is_mlp ? RECOMPUTE_MLP : RECOMPUTE_EVERY, (int)every};
     return DYNO_OK;
 }
 
 recompute_text recompute_format(const recompute_options *options) {
-    static const char *const names[] = {"none", "every", "full", "nested"};
+    static const char *const names[] = {"none", "mlp", "every", "full", "nested"};
     recompute_text out;
-    if (options->mode == RECOMPUTE_EVERY)
-        snprintf(out.text, sizeof out.text, "every:%d", options->every);
+    if (options->mode == RECOMPUTE_MLP || options->mode == RECOMPUTE_EVERY)
+        snprintf(out.text, sizeof out.text, "%s:%d", names[options->mode], options->every);
     else
         snprintf(out.text, sizeof out.text, "%s", names[options->mode]);
     return out;

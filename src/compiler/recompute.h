@@ -1,5 +1,5 @@
-/* recompute.h - activation checkpointing: the backward computes a block's forward a second time
- * instead of finding its activations saved.
+/* recompute.h - activation checkpointing: the backward computes a block's forward, or a part of it,
+ * a second time instead of finding its activations saved.
  *
  * Blocks are the scopes "layers.N". Results are bitwise those without recompute: the same ops on
  * the same numbers in the same order. */
@@ -10,6 +10,7 @@
 
 typedef enum recompute_mode {
     RECOMPUTE_NONE,
+    RECOMPUTE_MLP,   /* inside the MLP of every so many blocks: rematerialize_apply does it */
     RECOMPUTE_EVERY, /* segments of `every` blocks; what enters a segment is saved */
     RECOMPUTE_FULL,  /* segments of one block */
     /* By halves: to go back through N blocks, run forward to the middle, go back through the
@@ -20,10 +21,10 @@ typedef enum recompute_mode {
 
 typedef struct recompute_options {
     recompute_mode mode;
-    int every; /* of RECOMPUTE_EVERY; at least 1 */
+    int every; /* of RECOMPUTE_MLP and RECOMPUTE_EVERY; at least 1 */
 } recompute_options;
 
-/* "none", "every:K", "full" or "nested". */
+/* "none", "mlp:K", "every:K", "full" or "nested". */
 NODISCARD dyno_status recompute_parse(const char *text, recompute_options *out);
 
 typedef struct recompute_text {
@@ -32,7 +33,11 @@ typedef struct recompute_text {
 /* What recompute_parse reads. */
 recompute_text recompute_format(const recompute_options *options);
 
-/* On a graph that ends with the backward, saved values marked. Marks them anew. */
+/* Fails where the level asks for every K-th of fewer than K blocks. */
+NODISCARD dyno_status recompute_check(const recompute_options *options, int64_t blocks);
+
+/* On a graph that ends with the backward, saved values marked. Marks them anew. Has nothing to do
+ * for RECOMPUTE_NONE and RECOMPUTE_MLP. */
 NODISCARD dyno_status recompute_apply(graph *g, const recompute_options *options);
 
 #endif

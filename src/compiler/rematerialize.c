@@ -8,6 +8,7 @@
  *   small(o)     the reduction of something much larger: a row's sum or maximum
  *   cheap(o)     made of values that are available, element by element or by a product that is
  *                much larger than its operands (attention scores: few FLOPs, many bytes)
+ *                or lies inside an MLP that is to run again
  *   available(o) a leaf, held, small, or cheap
  *
  * All that is held and cheap can be dropped at once: following the inputs of a cheap value down
@@ -31,9 +32,12 @@
 
 typedef struct rematerialization {
     graph *g;
+    const rematerialize_options *options;
     value **owner;            /* by value: whose memory it lies in */
     bool *is_held, *is_cheap; /* by owner */
     int *additions;           /* by owner: how many bring back a sum of the residual stream */
+    int *mlp;                 /* by node: the block whose MLP runs again with it; -1: none does */
+    bool *leaves_mlp;         /* by value: read in the forward outside of the MLP that makes it */
     value **copy;             /* by value: for the block at hand */
 } rematerialization;
 
@@ -82,6 +86,16 @@ static bool is_expanding_product(const rematerialization *r, const node *n) {
     return bytes_of(n->outputs[0]) >= LEAST_EXPANSION * operands;
 }
 
+static bool is_inner_product(const rematerialization *r, const node *n) {
+    return n->op == &op_matmul && r->mlp[n->id] >= 0 && !r->leaves_mlp[n->outputs[0]->id];
+}
+
+static bool may_run_again(const rematerialization *r, const node *n) {
+    if (n->phase != PHASE_FORWARD || (!r->options->is_everywhere && r->mlp[n->id] < 0))
+        return false;
+    return is_elementwise(n->op) || is_expanding_product(r, n) || is_inner_product(r, n);
+}
+
 static bool is_small(const value *o) {
     enum { LEAST_REDUCTION = 16 };
     const node *n = o->producer;
@@ -114,8 +128,9 @@ static const value *narrow_source(const rematerialization *r, const value *v) {
 /* A sum of the residual stream and a block's result in a low type: where both sides of the addition
  * are wanted, the narrow result is kept in place of the second. The input of every so many blocks
  * stays: bringing a sum back never takes all additions since the embedding. */
-static void hold_narrow_addends(rematerialization *r, int blocks) {
-    int longest = 2 * blocks - 1; /* a block adds twice; the last sum is the next one's input */
+static void hold_narrow_addends(rematerialization *r) {
+    int longest =
+        2 * r->options->blocks - 1; /* a block adds twice; the last sum is the next one's input */
     for (int i = 0; i < r->g->node_count; i++) {
         const node *n = r->g->nodes[i];
         const value *sum = n->outputs[0];
@@ -132,7 +147,27 @@ static void hold_narrow_addends(rematerialization *r, int blocks) {
     }
 }
 
-static void decide(rematerialization *r, int blocks) {
+static void find_mlps(rematerialization *r) {
+    const graph *g = r->g;
+    int every = r->options->mlp_every, blocks = 0;
+    for (int i = 0; i < g->node_count; i++) {
+        int block = scope_block(g->scopes[g->nodes[i]->scope]);
+        blocks = block >= blocks ? block + 1 : blocks;
+    }
+    for (int i = 0; i < g->node_count; i++) {
+        const node *n = g->nodes[i];
+        int block = n->phase == PHASE_FORWARD ? scope_mlp(g->scopes[n->scope]) : -1;
+        bool is_taken = every > 0 && block >= 0 && block % every == 0 && block < blocks - 1;
+        r->mlp[n->id] = is_taken ? block : -1;
+        for (int j = 0; n->phase == PHASE_FORWARD && j < n->input_count; j++) {
+            const node *maker = n->inputs[j]->producer;
+            if (maker && r->mlp[maker->id] != r->mlp[n->id])
+                r->leaves_mlp[n->inputs[j]->id] = true;
+        }
+    }
+}
+
+static void decide(rematerialization *r) {
     const graph *g = r->g;
     for (int i = 0; i < g->node_count; i++) {
         const node *n = g->nodes[i];
@@ -142,12 +177,13 @@ static void decide(rematerialization *r, int blocks) {
     for (int i = 0; i < g->value_count; i++) /* for the caller, to the end */
         if (g->values[i]->is_output)
             r->is_held[r->owner[i]->id] = true;
-    hold_cast_sources(r);
-    hold_narrow_addends(r, blocks);
+    if (r->options->is_everywhere) {
+        hold_cast_sources(r);
+        hold_narrow_addends(r);
+    }
     for (int i = 0; i < g->node_count; i++) {
         const node *n = g->nodes[i];
-        if (n->phase != PHASE_FORWARD || !(is_elementwise(n->op) || is_expanding_product(r, n)) ||
-            r->owner[n->outputs[0]->id] != n->outputs[0])
+        if (!may_run_again(r, n) || r->owner[n->outputs[0]->id] != n->outputs[0])
             continue;
         bool is_cheap = true;
         for (int j = 0; j < n->input_count; j++) {
@@ -210,21 +246,27 @@ static void redirect_backward(rematerialization *r) {
     free(order);
 }
 
-dyno_status rematerialize_apply(graph *g, int blocks) {
+dyno_status rematerialize_apply(graph *g, const rematerialize_options *options) {
     size_t values = (size_t)g->value_count;
     rematerialization r = {.g = g,
+                           .options = options,
                            .owner = memory_allocate(values, sizeof *r.owner),
                            .is_held = memory_allocate(values, sizeof *r.is_held),
                            .is_cheap = memory_allocate(values, sizeof *r.is_cheap),
                            .additions = memory_allocate(values, sizeof *r.additions),
+                           .mlp = memory_allocate((size_t)g->node_count, sizeof *r.mlp),
+                           .leaves_mlp = memory_allocate(values, sizeof *r.leaves_mlp),
                            .copy = memory_allocate(values, sizeof *r.copy)};
     find_owners(&r);
-    decide(&r, blocks);
+    find_mlps(&r);
+    decide(&r);
     redirect_backward(&r);
     free(r.owner);
     free(r.is_held);
     free(r.is_cheap);
     free(r.additions);
+    free(r.mlp);
+    free(r.leaves_mlp);
     free(r.copy);
     RETURN_IF_FAILED(graph_status(g));
     return mark_saved_activations(g);

@@ -1,8 +1,15 @@
-/* rematerialize.h - saves for the backward only what cheap work cannot bring back. */
+/* rematerialize.h - saves for the backward only what cheap work cannot bring back, or the MLPs of
+ * some blocks. */
 #ifndef COMPILER_REMATERIALIZE_H
 #define COMPILER_REMATERIALIZE_H
 
 #include "graph/graph.h"
+
+typedef struct rematerialize_options {
+    bool is_everywhere; /* all that is cheap, in every block; else in the MLPs of mlp_every alone */
+    int blocks;         /* of the residual stream the input of every so many is saved */
+    int mlp_every;      /* the MLPs of blocks 0, K, 2K, ... but the last run again; 0: none does */
+} rematerialize_options;
 
 /* Every saved value that element-wise ops, casts and copies alone make from leaves and from other
  * saved values is computed again in the backward, right before it is read, and no longer saved:
@@ -14,8 +21,12 @@
  * less is saved and the more is read to bring a sum back. No reduction runs twice, and results are
  * bitwise the same.
  *
+ * Inside the MLP of a block that `mlp_every` takes the products are cheap too: gate and up, not
+ * down, whose result leaves it. The last block's are needed at once and stay; the backward begins
+ * there, so all others' count the same at the peak.
+ *
  * On a graph that ends with the backward, saved values marked. Marks them anew. Goes before
  * recompute_apply, so that a segment that is computed again holds as little. */
-NODISCARD dyno_status rematerialize_apply(graph *g, int blocks);
+NODISCARD dyno_status rematerialize_apply(graph *g, const rematerialize_options *options);
 
 #endif

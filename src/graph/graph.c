@@ -76,6 +76,15 @@ void graph_join_family(graph *g, value *const *leaves, int count, const char *fa
     }
 }
 
+static dyno_status fail_input_count(const op *kind, int given) {
+    if (kind->input_count == OP_ANY_COUNT)
+        return dyno_fail(DYNO_INVALID, "takes at least 1 inputs, %d given", given);
+    if (kind->optional_inputs)
+        return dyno_fail(DYNO_INVALID, "takes %d or %d inputs, %d given", kind->input_count,
+                         kind->input_count + kind->optional_inputs, given);
+    return dyno_fail(DYNO_INVALID, "takes %d inputs, %d given", kind->input_count, given);
+}
+
 value *graph_add_node(graph *g, const op *kind, value *const *inputs, int input_count,
                       const attribute *items, int attribute_count) {
     node *n = arena_allocate(g->memory, 1, sizeof *n);
@@ -98,11 +107,8 @@ value *graph_add_node(graph *g, const op *kind, value *const *inputs, int input_
     value_type *types = memory_allocate(outputs, sizeof *types);
     if (g->status == DYNO_OK) {
         dyno_status status = DYNO_OK;
-        if (kind->input_count == OP_ANY_COUNT ? input_count < 1 : kind->input_count != input_count)
-            status =
-                dyno_fail(DYNO_INVALID, "takes %s%d inputs, %d given",
-                          kind->input_count == OP_ANY_COUNT ? "at least " : "",
-                          kind->input_count == OP_ANY_COUNT ? 1 : kind->input_count, input_count);
+        if (!op_takes_inputs(kind, input_count))
+            status = fail_input_count(kind, input_count);
         if (status == DYNO_OK)
             status = kind->infer(n, types);
         for (int i = 0; status == DYNO_OK && i < n->output_count; i++)
@@ -188,6 +194,12 @@ dyno_status node_require_attribute(const node *n, const char *name, attribute_ki
     if (!found || found->kind != kind)
         return dyno_fail(DYNO_INVALID, "attribute '%s' must be given, as %s", name, kinds[kind]);
     return DYNO_OK;
+}
+
+bool op_takes_inputs(const op *kind, int count) {
+    if (kind->input_count == OP_ANY_COUNT)
+        return count >= 1;
+    return count == kind->input_count || count == kind->input_count + kind->optional_inputs;
 }
 
 int op_output_count(const node *n) {

@@ -42,8 +42,9 @@ struct op {
     const char *name;
     const char *summary; /* one line for `dyno list ops` */
     op_class class;
-    int input_count;  /* OP_ANY_COUNT: one or more */
-    int output_count; /* OP_ANY_COUNT: what count_outputs says */
+    int input_count;     /* OP_ANY_COUNT: one or more */
+    int optional_inputs; /* so many more may follow, all of them or none */
+    int output_count;    /* OP_ANY_COUNT: what count_outputs says */
 
     /* For ops whose number of outputs follows from inputs and attributes; at least 1. Must bear
      * nodes that the shape rule will refuse. NULL for all others. */
@@ -89,6 +90,8 @@ struct op {
 /* The op of that name, or NULL. Defined by ops/op_list.c: the graph knows no op. */
 const op *op_find(const char *name);
 
+/* Whether a node of this op may have so many inputs. */
+bool op_takes_inputs(const op *kind, int count);
 /* Outputs that a node of this op with these inputs and attributes has. */
 int op_output_count(const node *n);
 /* The input whose memory output `output` takes over, or -1. */

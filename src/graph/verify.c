@@ -106,9 +106,7 @@ static dyno_status check_outputs(const graph *g, int position) {
 static dyno_status check_node(const graph *g, int position, history *seen) {
     char detail[512];
     const node *n = g->nodes[position];
-    bool arity = n->op->input_count == OP_ANY_COUNT ? n->input_count >= 1
-                                                    : n->op->input_count == n->input_count;
-    if (!arity || n->output_count != op_output_count(n))
+    if (!op_takes_inputs(n->op, n->input_count) || n->output_count != op_output_count(n))
         return broken(g, position, "arity",
                       DETAIL("has %d inputs and %d outputs", n->input_count, n->output_count));
     RETURN_IF_FAILED(check_inputs(g, position, seen));

@@ -7,6 +7,29 @@ const char *backend_name(backend b) {
     return names[b];
 }
 
+static const char *reject_output(const kernel *k, const kernel_args *args) {
+    for (int i = 0; i < args->output_count; i++)
+        if (!k->writes_strided && !tensor_is_contiguous(&args->outputs[i]))
+            return "writes dense results only";
+    return NULL;
+}
+
+const kernel *kernel_pick(const kernel *const *list, backend target, const kernel_args *args,
+                          text *reasons) {
+    for (const kernel *const *k = list; *k; k++) {
+        if ((*k)->backend != target)
+            continue;
+        const char *reason = (*k)->reject ? (*k)->reject(args) : NULL;
+        if (!reason)
+            reason = reject_output(*k, args);
+        if (!reason)
+            return *k;
+        if (reasons)
+            text_format(reasons, "%s%s: %s", reasons->length ? "; " : "", (*k)->name, reason);
+    }
+    return NULL;
+}
+
 const char *kernel_reject_unless_f32(const kernel_args *args) {
     for (int i = 0; i < args->input_count; i++)
         if (args->inputs[i].type != DTYPE_F32)

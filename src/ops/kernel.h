@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "base/text.h"
 #include "tensor/attributes.h"
 #include "tensor/tensor.h"
 
@@ -80,6 +81,11 @@ typedef struct tile_source {
 } tile_source;
 
 const char *backend_name(backend b);
+
+/* The first of a NULL-terminated list that is of the target and takes the operands; NULL when none
+ * is. `reasons`, if not NULL, is told why those before it do not. */
+const kernel *kernel_pick(const kernel *const *list, backend target, const kernel_args *args,
+                          text *reasons);
 
 /* For reject: the reason when an input is not f32, else NULL. */
 const char *kernel_reject_unless_f32(const kernel_args *args);

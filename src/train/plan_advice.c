@@ -47,19 +47,72 @@ static void describe(const step_options *before, const step_options *after, cons
 #undef APPEND
 }
 
-/* The cheapest recompute level that fits, if any does: the largest segments first. */
+/* A change, what it needs, and whether that fits. */
+typedef struct candidate {
+    step_options options;
+    outcome needs;
+    bool fits;
+} candidate;
+
+static dyno_status try_level(const step_options *options, recompute_mode mode, int64_t every,
+                             int64_t memory_bytes, candidate *out) {
+    out->options = *options;
+    out->options.pipeline.recompute = (recompute_options){.mode = mode, .every = (int)every};
+    RETURN_IF_FAILED(try_options(&out->options, &out->needs));
+    out->fits = out->needs.bytes <= memory_bytes;
+    return DYNO_OK;
+}
+
+/* The fewest MLPs that do, by halves: the more run again, the less is needed. */
+static dyno_status try_mlps(const step_options *options, int64_t memory_bytes, candidate *best) {
+    RETURN_IF_FAILED(try_level(options, RECOMPUTE_MLP, 1, memory_bytes, best));
+    int64_t fits = 1, too_few = options->config.layers;
+    while (best->fits && fits + 1 < too_few) {
+        int64_t every = fits + (too_few - fits) / 2;
+        candidate trial;
+        RETURN_IF_FAILED(try_level(options, RECOMPUTE_MLP, every, memory_bytes, &trial));
+        if (trial.fits) {
+            fits = every;
+            *best = trial;
+        } else {
+            too_few = every;
+        }
+    }
+    return DYNO_OK;
+}
+
+static bool is_better(const candidate *a, const candidate *b) {
+    return a->fits ? !b->fits || a->needs.flops < b->needs.flops : !b->fits;
+}
+
+/* The recompute level of the fewest FLOPs that fits, if any does: MLPs or segments. Without one
+ * *result is what the last one tried needs. */
 static dyno_status try_recompute(step_options *options, int64_t memory_bytes, outcome *result,
                                  bool *fits) {
-    step_options trial = *options;
-    for (int64_t every = options->config.layers / 2; every >= 1 && !*fits; every /= 2) {
-        trial.pipeline.recompute =
-            (recompute_options){.mode = RECOMPUTE_EVERY, .every = (int)every};
-        RETURN_IF_FAILED(try_options(&trial, result));
-        *fits = result->bytes <= memory_bytes;
+    candidate best, trial;
+    RETURN_IF_FAILED(try_mlps(options, memory_bytes, &best));
+    int64_t every = (options->config.layers + 1) / 2;
+    RETURN_IF_FAILED(try_level(options, RECOMPUTE_EVERY, every, memory_bytes, &trial));
+    /* No other segments run as little again as these two. */
+    bool are_mlps_cheaper = best.fits && best.needs.flops <= trial.needs.flops;
+    while (!are_mlps_cheaper) {
+        if (is_better(&trial, &best))
+            best = trial;
+        if (every == 1)
+            break;
+        every = (every + 1) / 2;
+        RETURN_IF_FAILED(try_level(options, RECOMPUTE_EVERY, every, memory_bytes, &trial));
     }
-    if (*fits)
-        *options = trial;
+    *result = best.needs;
+    *fits = best.fits;
+    if (best.fits)
+        *options = best.options;
     return DYNO_OK;
+}
+
+/* Levels that leave room for more. */
+static bool runs_little_again(recompute_mode mode) {
+    return mode == RECOMPUTE_NONE || mode == RECOMPUTE_MLP;
 }
 
 dyno_status plan_advice_find(const step_options *options, int64_t memory_bytes, plan_advice *out) {
@@ -75,7 +128,7 @@ dyno_status plan_advice_find(const step_options *options, int64_t memory_bytes, 
         RETURN_IF_FAILED(try_options(&trial, &result));
         fits = result.bytes <= memory_bytes;
     }
-    if (!fits && recomputes && options->pipeline.recompute.mode == RECOMPUTE_NONE)
+    if (!fits && recomputes && runs_little_again(options->pipeline.recompute.mode))
         RETURN_IF_FAILED(try_recompute(&trial, memory_bytes, &result, &fits));
     if (!fits && precision_low_type(trial.pipeline.precision) == DTYPE_F32) {
         trial.pipeline.precision = PRECISION_BF16;

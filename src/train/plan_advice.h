@@ -5,7 +5,7 @@
 #include "train/step_plan.h"
 
 typedef struct plan_advice {
-    char text[160]; /* "--mode compiled --recompute every:2 (7.9 GiB, 1.21x the FLOPs)" */
+    char text[160]; /* "--mode compiled --recompute mlp:2 (7.9 GiB, 1.08x the FLOPs a token)" */
 } plan_advice;
 
 /* For a step that needs more than `memory_bytes`. Changes are tried in the order of what they

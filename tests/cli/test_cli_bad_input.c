@@ -72,6 +72,11 @@ static void sizes_that_make_no_model_are_named(void **state) {
         {"--batch", "--batch needs a value"},
         {"--device gpu", "there is no device 'gpu'; there are cpu, cuda, cuda:N"},
         {"--device cuda:x", "there is no device 'cuda:x'"},
+        {"--recompute mlp:0", "recompute 'mlp:0': the K of every K-th block is '0'"},
+        {"--recompute mlp:x", "give a whole number from 1 to 1000000, as in mlp:2"},
+        {"--recompute every:-1", "the blocks of a segment are '-1'"},
+        {"--recompute mlp:13", "but the model has 12 blocks; give mlp:1"},
+        {"--recompute some", "there is no recompute level 'some'; there are none, mlp:K"},
         {"--precision fp8", "--precision: 'fp8' is not one of fp32|tf32|bf16|fp16"},
         {"extra", "unexpected 'extra'"},
     };

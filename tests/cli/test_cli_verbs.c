@@ -108,6 +108,10 @@ static void a_plan_tells_what_fits(void **state) {
                 "plan --model small,10B --memory 32GiB --format md");
     dyno_expect(0, "| yes |", "plan --model small --memory 32GiB --format md");
     dyno_expect(0, "| no |", "plan --model 10B --memory 32GiB --format md");
+    dyno_expect(0, "| --mode compiled --recompute mlp:",
+                "plan --model small --context 512 --device cpu --memory 2400MiB --format md");
+    dyno_expect(0, "\"recompute\": \"mlp:3\"",
+                "plan --model small --recompute mlp:3 --format json");
     dyno_expect(0, "@backward", "plan " SMALL "--dump-after autodiff");
     dyno_expect(2, "2 are asked for; give one --model", "plan --model small,xl --dump-after build");
 }

@@ -326,6 +326,22 @@ static void tf32_marks_attention_and_its_gradient(void **state) {
     graph_destroy(g);
 }
 
+static void tables_of_angles_stay_f32(void **state) {
+    (void)state;
+    graph *g = graph_create("attention");
+    shape size = SHAPE(1, 2, 4, 8), angles = SHAPE(4, 4);
+    value *x = graph_add_leaf(g, ROLE_INPUT, DTYPE_F32, &size, "x");
+    rope_table table = {graph_add_leaf(g, ROLE_INPUT, DTYPE_F32, &angles, "cos"),
+                        graph_add_leaf(g, ROLE_INPUT, DTYPE_F32, &angles, "sin")};
+    const node *n = build_rotated_attention(g, x, x, x, table, true, 0.5)->producer;
+    assert_int_equal(precision_apply(g, PRECISION_BF16), DYNO_OK);
+    assert_int_equal(graph_verify(g), DYNO_OK);
+    assert_int_equal(n->inputs[ATTENTION_Q]->type, DTYPE_BF16);
+    assert_ptr_equal(n->inputs[3], table.cos);
+    assert_ptr_equal(n->inputs[4], table.sin);
+    graph_destroy(g);
+}
+
 static void tf32_is_refused_where_there_is_none(void **state) {
     (void)state;
     expect_failure(precision_check(PRECISION_TF32, BACKEND_CPU), DYNO_UNSUPPORTED,
@@ -516,6 +532,7 @@ int main(void) {
         cmocka_unit_test(low_copies_take_the_place_of_the_weights_casts),
         cmocka_unit_test(tf32_marks_every_product_and_changes_nothing_else),
         cmocka_unit_test(tf32_marks_attention_and_its_gradient),
+        cmocka_unit_test(tables_of_angles_stay_f32),
         cmocka_unit_test(tf32_is_refused_where_there_is_none),
         cmocka_unit_test(weights_that_only_products_read_are_split),
         cmocka_unit_test(names_are_parsed_back),

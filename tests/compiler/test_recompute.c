@@ -260,7 +260,8 @@ static void more_recompute_takes_less_memory(void **state) {
 
 static void levels_are_read_and_written(void **state) {
     (void)state;
-    static const char *const texts[] = {"none", "every:1", "every:12", "full", "nested"};
+    static const char *const texts[] = {"none",     "mlp:1", "mlp:48", "every:1",
+                                        "every:12", "full",  "nested"};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         recompute_options options;
         assert_int_equal(recompute_parse(texts[i], &options), DYNO_OK);
@@ -270,21 +271,17 @@ static void levels_are_read_and_written(void **state) {
 
 static void bad_levels_get_a_clear_answer(void **state) {
     (void)state;
-    static const char *const numbers[] = {"every:0",
-                                          "every:x",
-                                          "every:",
-                                          "every:-1",
-                                          "every:2x",
-                                          "every: 2",
-                                          "every:99999999999999999999"};
-    static const char *const words[] = {"", "every", "all", "Full", "none ", "every2"};
+    static const char *const numbers[] = {
+        "mlp:0",   "mlp:-1", "mlp:x",    "mlp:",     "mlp:1000001", "every:0",
+        "every:x", "every:", "every:-1", "every:2x", "every: 2",    "every:99999999999999999999"};
+    static const char *const words[] = {"",      "every",  "all", "Full",
+                                        "none ", "every2", "mlp", "MLP:2"};
     recompute_options options;
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         expect_failure(recompute_parse(numbers[i], &options), DYNO_INVALID,
                        "whole number from 1 to");
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        expect_failure(recompute_parse(words[i], &options), DYNO_INVALID,
-                       "there are none, every:K");
+        expect_failure(recompute_parse(words[i], &options), DYNO_INVALID, "there are none, mlp:K");
     graph *g = graph_from_text(FORWARD "output %10 \"loss\"\n");
     expect_failure(recompute_apply(g, &(recompute_options){RECOMPUTE_EVERY, 0}), DYNO_INVALID,
                    "segment of 0 blocks");

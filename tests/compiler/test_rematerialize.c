@@ -50,12 +50,17 @@ static graph *with_backward(const char *forward) {
     return g;
 }
 
+static void rematerialize_everywhere(graph *g, int blocks) {
+    rematerialize_options how = {.is_everywhere = true, .blocks = blocks};
+    assert_int_equal(rematerialize_apply(g, &how), DYNO_OK);
+}
+
 /* Gate, sigmoid and silu come back from the weight and the sum, which is a reduction and stays. */
 static void elementwise_chains_are_computed_again_from_what_stays(void **state) {
     (void)state;
     graph *g = with_backward(
         SILU("activation", "activation", "activation", "activation") "output %9 \"loss\"\n");
-    assert_int_equal(rematerialize_apply(g, 1), DYNO_OK);
+    rematerialize_everywhere(g, 1);
     expect_graph_text(g, SILU("saved", "activation", "activation", "activation") LOSS_GRADIENT
                       "%13 f32[3] activation = multiply %12 %0 @backward layers.0\n"
                       "%14 f32[3] activation = multiply %0 %3 @backward layers.0\n"
@@ -80,7 +85,7 @@ static void outputs_are_read_and_not_computed_again(void **state) {
         SILU("activation", "activation", "activation", "activation") "output %9 \"loss\"\n"
                                                                      "output %4 \"gate\"\n");
     int before = g->node_count;
-    assert_int_equal(rematerialize_apply(g, 1), DYNO_OK);
+    rematerialize_everywhere(g, 1);
     assert_int_equal(graph_verify(g), DYNO_OK);
     assert_int_equal(g->node_count, before + 2); /* sigmoid and silu */
     assert_int_equal(graph_find_value(g, "gate")->role, ROLE_SAVED);
@@ -97,7 +102,7 @@ static void nothing_is_brought_back_that_needs_a_reduction(void **state) {
                                     "output %5 \"loss\"\n");
     text before = {0};
     graph_print(g, &before);
-    assert_int_equal(rematerialize_apply(g, 1), DYNO_OK);
+    rematerialize_everywhere(g, 1);
     expect_graph_text(g, text_string(&before));
     text_release(&before);
     graph_destroy(g);
@@ -112,7 +117,7 @@ static void copies_do_not_live_across_blocks(void **state) {
                                     "%5 f32[1] activation = sum %4 {axes=[0]} @forward loss\n"
                                     "%6 f32[] activation = reshape %5 {shape=[]} @forward loss\n"
                                     "output %6 \"loss\"\n");
-    assert_int_equal(rematerialize_apply(g, 1), DYNO_OK);
+    rematerialize_everywhere(g, 1);
     assert_int_equal(graph_verify(g), DYNO_OK);
     int copies = 0;
     for (int i = 0; i < g->node_count; i++)
@@ -141,14 +146,14 @@ static void no_product_and_no_reduction_runs_twice(void **state) {
         int before[OP_CLASS_COUNT];
         for (int i = 0; i < OP_CLASS_COUNT; i++)
             before[i] = count_class(g, (op_class)i);
-        assert_int_equal(rematerialize_apply(g, 1), DYNO_OK);
+        rematerialize_everywhere(g, 1);
         assert_int_equal(graph_verify(g), DYNO_OK);
         for (int i = 0; i < OP_CLASS_COUNT; i++) {
             bool may_grow = i == OP_CLASS_ELEMENTWISE || i == OP_CLASS_COPY;
             assert_int_equal(count_class(g, (op_class)i) > before[i], may_grow);
         }
         int after = g->node_count; /* a second time finds nothing more */
-        assert_int_equal(rematerialize_apply(g, 1), DYNO_OK);
+        rematerialize_everywhere(g, 1);
         assert_int_equal(g->node_count, after);
         graph_destroy(g);
     }
@@ -202,7 +207,7 @@ static void sums_of_the_residual_stream_are_added_again(void **state) {
         assert_int_equal(autodiff_append_backward(g, false), DYNO_OK);
         assert_int_equal(fold_casts(g, false), DYNO_OK);
         assert_int_equal(low_copies_bind(g), DYNO_OK);
-        assert_int_equal(rematerialize_apply(g, blocks), DYNO_OK);
+        rematerialize_everywhere(g, blocks);
         assert_int_equal(graph_verify(g), DYNO_OK);
         /* Inputs of blocks, and what the last block gives. */
         assert_int_equal(count_saved_rows(g, &rows, DTYPE_F32, ""), layers / blocks + 1);
@@ -235,7 +240,7 @@ static void parts_of_a_sum_are_not_shared_with_other_sums(void **state) {
         "%13 f32[2,2] activation = add %10 %11 @backward layers.0\n"
         "%14 f32[2,2] activation = add %13 %12 @backward layers.0\n"
         "output %14 \"y\"\n");
-    assert_int_equal(rematerialize_apply(g, 2), DYNO_OK);
+    rematerialize_everywhere(g, 2);
     text printed = {0};
     graph_print(g, &printed);
     const char *backward = strstr(text_string(&printed), "@forward layers.0\n%10");

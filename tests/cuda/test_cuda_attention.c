@@ -87,7 +87,9 @@ static void every_tile_agrees_with_the_cpu(void **state) {
         precision math;
     } cases[] = {{{1, 300, 4, 2, 64}, PRECISION_BF16},  {{2, 129, 2, 2, 128}, PRECISION_FP16},
                  {{1, 1000, 2, 1, 80}, PRECISION_BF16}, {{1, 200, 2, 2, 32}, PRECISION_BF16},
-                 {{1, 150, 2, 2, 256}, PRECISION_BF16}, {{1, 257, 2, 2, 64}, PRECISION_FP32}};
+                 {{1, 150, 2, 2, 256}, PRECISION_BF16}, {{1, 333, 6, 2, 256}, PRECISION_FP16},
+                 {{2, 129, 2, 1, 136}, PRECISION_BF16}, {{1, 200, 2, 2, 160}, PRECISION_FP16},
+                 {{1, 260, 4, 4, 192}, PRECISION_BF16}, {{1, 257, 2, 2, 64}, PRECISION_FP32}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         for (int causal = 0; causal < 2; causal++) {
             attention_plan_options options = {.shape = cases[i].shape,

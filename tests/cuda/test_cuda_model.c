@@ -211,14 +211,14 @@ static void steps_give_the_same_bits_again(void **state) {
 
 static void recompute_changes_no_bit(void **state) {
     device *d = device_bench_open(state);
-    static const char *const levels[] = {"every:1", "nested"};
+    static const char *const levels[] = {"mlp:2", "every:1", "nested"};
     drawn what = draw_step(600, STEP_FULL);
     what.options.config.layers = 4;
     what.options.pipeline.mode = STEP_COMPILED;
     what.options.pipeline.precision = PRECISION_BF16;
     step_bench plain = step_bench_create_on(d, &what.options, 1);
     step_bench_run(&plain);
-    for (int i = 0; i < device_bench_rounds(2, 1); i++) {
+    for (int i = 0; i < device_bench_rounds(3, 1); i++) {
         expect_ok(recompute_parse(levels[i], &what.options.pipeline.recompute));
         step_bench again = step_bench_create_on(d, &what.options, 1);
         step_bench_run(&again);

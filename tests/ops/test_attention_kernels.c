@@ -14,7 +14,6 @@
 #include <string.h>
 
 #include "base/isa.h"
-#include "base/threads.h"
 #include "ops/lanes.h"
 #include "ops/op_list.h"
 #include "support/attention_sample.h"
@@ -210,26 +209,6 @@ static void subnormal_operands_are_not_lost(void **state) {
 
 /* ---- threads ---- */
 
-static void expect_same_bits(const sample *s) {
-    for (int k = 0; s->n->op->kernels[k]; k++) {
-        buffer first[MOST_OUTPUTS], again[MOST_OUTPUTS];
-        threads_set_count(1);
-        if (!run_kernel(s, s->n->op->kernels[k], first))
-            continue;
-        for (int count = 2; count < 6; count++) {
-            threads_set_count(count);
-            assert_true(run_kernel(s, s->n->op->kernels[k], again));
-            for (int i = 0; i < s->n->output_count; i++) {
-                assert_memory_equal(first[i].block, again[i].block, first[i].bytes);
-                free(again[i].block);
-            }
-        }
-        for (int i = 0; i < s->n->output_count; i++)
-            free(first[i].block);
-    }
-    threads_set_count(0);
-}
-
 static void any_number_of_threads_gives_the_same_bits(void **state) {
     (void)state;
     static const sizes several[] = {{1, 1, 1, 300, 900, 16}, {2, 4, 2, 150, 300, 40}};
@@ -238,10 +217,10 @@ static void any_number_of_threads_gives_the_same_bits(void **state) {
             for (int type = 0; type < 2; type++) {
                 sample s =
                     forward_sample(&several[z], TYPES[type], causal, PLACED_BY_TOKEN, NORMAL);
-                expect_same_bits(&s);
+                expect_same_bits_with_threads(&s);
                 sample_release(&s);
                 s = gradient_sample(&several[z], TYPES[type], causal, PLACED_BY_TOKEN, NORMAL);
-                expect_same_bits(&s);
+                expect_same_bits_with_threads(&s);
                 sample_release(&s);
             }
 }

@@ -14,6 +14,7 @@
 
 #include "base/isa.h"
 #include "base/memory.h"
+#include "base/threads.h"
 #include "ops/matmul/gemm.h"
 #include "ops/op_list.h"
 #include "support/attention_sample.h"
@@ -22,19 +23,19 @@
 static buffer buffer_create(dtype type, const shape *s, placing how, bool is_input) {
     buffer b = {.view = tensor_contiguous(NULL, type, s)};
     int64_t *stride = b.view.stride, size = dtype_bytes(type);
-    bool is_lse = s->rank == 3;
-    if (!is_lse && how == PLACED_BY_TOKEN) {
+    bool has_heads = s->rank == 4; /* not LSE, not a table */
+    if (has_heads && how == PLACED_BY_TOKEN) {
         stride[1] = s->dim[3];
         stride[2] = s->dim[1] * s->dim[3];
-    } else if (!is_lse && how == PLACED_MISALIGNED) {
+    } else if (has_heads && how == PLACED_MISALIGNED) {
         stride[2] = s->dim[3] + 3;
         stride[1] = s->dim[2] * stride[2];
-    } else if (!is_lse && how == PLACED_REPEATED && is_input) {
+    } else if (has_heads && how == PLACED_REPEATED && is_input) {
         stride[1] = 0;
     }
-    if (!is_lse)
+    if (has_heads)
         stride[0] = s->dim[1] * s->dim[2] * (s->dim[3] + 3);
-    int64_t count = is_lse ? shape_elements(s) : s->dim[0] * stride[0];
+    int64_t count = has_heads ? s->dim[0] * stride[0] : shape_elements(s);
     b.bytes = (size_t)((count + 1) * size);
     b.block = memory_allocate(b.bytes, 1);
     memset(b.block, 0xff, b.bytes); /* NaN in every type */
@@ -143,45 +144,95 @@ void sample_release(sample *s) {
     graph_destroy(s->g);
 }
 
-sample forward_without_numbers(const sizes *z, dtype type, bool is_causal, placing how) {
+/* Of any angles: what positions they are of is nothing to kernels. */
+static void place_tables(sample *s) {
+    draw d = draw_create(11, 1);
+    int at = s->n->op->input_count;
+    int64_t count = shape_elements(&s->n->inputs[at]->shape);
+    double *cosine = memory_allocate((size_t)count, sizeof *cosine);
+    double *sine = memory_allocate((size_t)count, sizeof *sine);
+    for (int64_t i = 0; i < count; i++) {
+        double angle = draw_uniform(&d, -4, 4);
+        cosine[i] = cos(angle);
+        sine[i] = sin(angle);
+    }
+    sample_place(s, at, cosine);
+    sample_place(s, at + 1, sine);
+    free(cosine);
+    free(sine);
+}
+
+static sample without_numbers(const sizes *z, dtype type, bool is_causal, placing how,
+                              bool is_rotated) {
     sample s = {.g = graph_create("attention"), .how = how};
     shape queries = SHAPE(z->batch, z->heads, z->queries, z->head_dim);
     shape keys = SHAPE(z->batch, z->kv_heads, z->keys, z->head_dim);
+    shape angles = SHAPE(z->queries > z->keys ? z->queries : z->keys, z->head_dim / 2);
     value *q = graph_add_leaf(s.g, ROLE_INPUT, type, &queries, "q");
     value *k = graph_add_leaf(s.g, ROLE_INPUT, type, &keys, "k");
     value *v = graph_add_leaf(s.g, ROLE_INPUT, type, &keys, "v");
+    rope_table table = {0};
+    if (is_rotated) {
+        table.cos = graph_add_leaf(s.g, ROLE_INPUT, DTYPE_F32, &angles, "cos");
+        table.sin = graph_add_leaf(s.g, ROLE_INPUT, DTYPE_F32, &angles, "sin");
+    }
     double scale = (float)(1 / sqrt((double)z->head_dim));
-    s.n = build_attention_node(s.g, q, k, v, is_causal, scale)->producer;
+    s.n = build_rotated_attention(s.g, q, k, v, table, is_causal, scale)->producer;
     assert_int_equal(graph_status(s.g), DYNO_OK);
+    if (is_rotated)
+        place_tables(&s);
     return s;
+}
+
+sample forward_without_numbers(const sizes *z, dtype type, bool is_causal, placing how) {
+    return without_numbers(z, type, is_causal, how, false);
+}
+
+sample rotated_without_numbers(const sizes *z, dtype type, bool is_causal, placing how) {
+    return without_numbers(z, type, is_causal, how, true);
+}
+
+static void draw_forward(sample *s, const sizes *z, numbers drawn) {
+    draw d = draw_create((uint64_t)(z->queries * 1000 + z->keys), 1);
+    sample_draw(s, ATTENTION_Q, drawn.q, &d);
+    sample_draw(s, ATTENTION_K, drawn.k, &d);
+    sample_draw(s, ATTENTION_V, drawn.v, &d);
+    sample_expect(s);
 }
 
 sample forward_sample(const sizes *z, dtype type, bool is_causal, placing how, numbers drawn) {
     sample s = forward_without_numbers(z, type, is_causal, how);
-    draw d = draw_create((uint64_t)(z->queries * 1000 + z->keys), 1);
-    sample_draw(&s, ATTENTION_Q, drawn.q, &d);
-    sample_draw(&s, ATTENTION_K, drawn.k, &d);
-    sample_draw(&s, ATTENTION_V, drawn.v, &d);
-    sample_expect(&s);
+    draw_forward(&s, z, drawn);
+    return s;
+}
+
+sample rotated_sample(const sizes *z, dtype type, bool is_causal, placing how, numbers drawn) {
+    sample s = rotated_without_numbers(z, type, is_causal, how);
+    draw_forward(&s, z, drawn);
     return s;
 }
 
 sample gradient_of(sample *forward, double dy_deviation) {
     sample s = {.g = graph_create("gradient"), .how = forward->how};
     const node *n = forward->n;
+    int plain = op_attention_gradient.input_count, tables = n->input_count - n->op->input_count;
     value *leaf[MOST_INPUTS];
-    for (int i = 0; i < MOST_INPUTS; i++) {
-        const value *like = i < 3 ? n->inputs[i] : n->outputs[i == ATTENTION_LSE];
+    for (int i = 0; i < plain + tables; i++) {
+        const value *like = i >= plain ? n->inputs[n->op->input_count + i - plain]
+                            : i < 3    ? n->inputs[i]
+                                       : n->outputs[i == ATTENTION_LSE];
         char name[2] = {(char)('a' + i), 0};
         leaf[i] = graph_add_leaf(s.g, ROLE_INPUT, like->type, &like->shape, name);
     }
-    graph_add_node(s.g, &op_attention_gradient, leaf, MOST_INPUTS, n->attributes.items,
+    graph_add_node(s.g, &op_attention_gradient, leaf, plain + tables, n->attributes.items,
                    n->attributes.count);
     assert_int_equal(graph_status(s.g), DYNO_OK);
     s.n = s.g->nodes[0];
     draw d = draw_create(7, 1);
     for (int i = ATTENTION_Q; i <= ATTENTION_V; i++)
         sample_place(&s, i, forward->dense[i]);
+    for (int i = 0; i < tables; i++)
+        sample_place(&s, plain + i, forward->dense[n->op->input_count + i]);
     sample_place(&s, ATTENTION_O, forward->want[0]);
     sample_draw(&s, ATTENTION_DO, dy_deviation, &d);
     sample_place(&s, ATTENTION_LSE, forward->want[1]);
@@ -341,4 +392,24 @@ int check_tiles(const sample *s, tolerance t) {
             free(own[j].block);
     }
     return checked;
+}
+
+void expect_same_bits_with_threads(const sample *s) {
+    for (int k = 0; s->n->op->kernels[k]; k++) {
+        buffer first[MOST_OUTPUTS], again[MOST_OUTPUTS];
+        threads_set_count(1);
+        if (!run_kernel(s, s->n->op->kernels[k], first))
+            continue;
+        for (int count = 2; count < 6; count++) {
+            threads_set_count(count);
+            assert_true(run_kernel(s, s->n->op->kernels[k], again));
+            for (int i = 0; i < s->n->output_count; i++) {
+                assert_memory_equal(first[i].block, again[i].block, first[i].bytes);
+                free(again[i].block);
+            }
+        }
+        for (int i = 0; i < s->n->output_count; i++)
+            free(first[i].block);
+    }
+    threads_set_count(0);
 }

@@ -7,7 +7,7 @@
 #include "ops/attention/attention.h"
 #include "support/draw.h"
 
-enum { MOST_INPUTS = 6, MOST_OUTPUTS = 3 };
+enum { MOST_INPUTS = ATTENTION_LSE + 1 + ATTENTION_TABLES, MOST_OUTPUTS = 3 };
 
 /* How operands lie, inputs and outputs alike. */
 typedef enum placing {
@@ -44,6 +44,8 @@ typedef struct numbers {
 static const numbers NORMAL = {1, 1, 1, 1};
 
 sample forward_without_numbers(const sizes *z, dtype type, bool is_causal, placing how);
+/* Rotated, by tables of any angles, which it has already. */
+sample rotated_without_numbers(const sizes *z, dtype type, bool is_causal, placing how);
 /* Sets an input to given numbers, or to normal ones; then, when all are set, asks the reference. */
 void sample_place(sample *s, int input, const double *given);
 void sample_draw(sample *s, int input, double deviation, draw *d);
@@ -52,6 +54,7 @@ void sample_expect(sample *s);
 void sample_expect_again(sample *s);
 
 sample forward_sample(const sizes *z, dtype type, bool is_causal, placing how, numbers drawn);
+sample rotated_sample(const sizes *z, dtype type, bool is_causal, placing how, numbers drawn);
 /* The gradient's node on what the forward took and gave; dO from the drawn numbers. Takes and
  * releases the forward. */
 sample gradient_of(sample *forward, double dy_deviation);
@@ -74,6 +77,8 @@ typedef struct tolerance {
 /* All kernels that take the operands: their number. What should be no finite number must not be
  * one. */
 int check_kernels(const sample *s, tolerance t);
+/* Every kernel gives the same bits with 1 to 5 threads. */
+void expect_same_bits_with_threads(const sample *s);
 /* Every tile of every kernel; the first is the one that is taken when none is asked for. */
 int check_tiles(const sample *s, tolerance t);
 

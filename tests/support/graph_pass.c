@@ -30,6 +30,13 @@ void expect_graph_text(const graph *g, const char *wanted) {
     text_release(&printed);
 }
 
+int graph_count_ops(const graph *g, const op *kind) {
+    int count = 0;
+    for (int i = 0; i < g->node_count; i++)
+        count += g->nodes[i]->op == kind;
+    return count;
+}
+
 void expect_failure(dyno_status status, dyno_status code, const char *part) {
     const char *message = status == DYNO_OK ? "it succeeded" : dyno_error_message();
     if (status != code || !strstr(message, part))

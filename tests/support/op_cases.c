@@ -209,7 +209,9 @@ static void build_product(const op_case *c, op_instance *in, draw *d) {
     build_matmul_scaled(in->g, left, right, ta, tb, DTYPE_F32, alpha);
 }
 
-/* Without queries that see no key where finite differences are taken: their LSE is infinite. */
+/* Without queries that see no key where finite differences are taken: their LSE is infinite. There
+ * it is rotated at times; which kernels rotate is not known here, and tested in
+ * ops/test_attention_rotation.c. */
 static void build_attended(const op_case *c, op_instance *in, draw *d) {
     int64_t S = draw_size(d, d->budget < 100 ? 4 : 70), K = draw_size(d, 2), G = draw_size(d, 2);
     int64_t limit = d->is_full ? 200 : d->budget < 100 ? 4 : 90;
@@ -224,7 +226,13 @@ static void build_attended(const op_case *c, op_instance *in, draw *d) {
     value *q = add_leaf(in, type, queries, c->fill[0]), *k = add_leaf(in, type, keys, c->fill[1]);
     value *v = add_leaf(in, type, keys, c->fill[2]);
     if (c->kind == &op_attention) {
-        build_attention_node(in->g, q, k, v, is_causal, scale);
+        rope_table table = {0};
+        if (in->is_smooth && S % 2 == 0 && draw_chance(d, 0.7)) {
+            shape angles = SHAPE(T > T2 ? T : T2, S / 2);
+            table.cos = add_leaf(in, DTYPE_F32, angles, c->fill[3]);
+            table.sin = add_leaf(in, DTYPE_F32, angles, c->fill[4]);
+        }
+        build_rotated_attention(in->g, q, k, v, table, is_causal, scale);
         return;
     }
     value *o = add_leaf(in, type, queries, c->fill[3]);
@@ -481,6 +489,7 @@ static const op_case cases[] = {
      .differentiable = 3},
     {.kind = &op_attention,
      .build = build_attended,
+     .fill = {{0}, {0}, {0}, UNIFORM(-1, 1), UNIFORM(-1, 1)},
      .ulps = 2,
      .absolute = 3e-6,
      .low_ulps = 0.6,

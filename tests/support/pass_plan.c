@@ -24,7 +24,8 @@ static void append_backward(graph *g, const pass_options *options) {
     expect(mark_saved_activations(g));
     expect(graph_verify(g));
     if (options->rematerialize)
-        expect(rematerialize_apply(g, 2));
+        expect(
+            rematerialize_apply(g, &(rematerialize_options){.is_everywhere = true, .blocks = 2}));
     expect(graph_verify(g));
     expect(recompute_apply(g, &options->recompute));
     expect(graph_verify(g));

@@ -147,10 +147,13 @@ static int count_updates(const step_options *options) {
 
 static void updates_by_block_train_as_one_at_the_end_does(void **state) {
     (void)state;
-    static const recompute_options recomputes[] = {
-        {RECOMPUTE_NONE, 0}, {RECOMPUTE_FULL, 0}, {RECOMPUTE_EVERY, 2}, {RECOMPUTE_NESTED, 0}};
+    static const recompute_options recomputes[] = {{RECOMPUTE_NONE, 0},
+                                                   {RECOMPUTE_MLP, 1},
+                                                   {RECOMPUTE_FULL, 0},
+                                                   {RECOMPUTE_EVERY, 2},
+                                                   {RECOMPUTE_NESTED, 0}};
     for (int kind = PRECISION_FP32; kind <= PRECISION_BF16; kind++)
-        for (int r = 0; r < 4; r++) {
+        for (int r = 0; r < 5; r++) {
             step_options blocks = options_of(STEP_COMPILED, (precision)kind, STEP_FULL);
             blocks.pipeline.recompute = recomputes[r];
             step_options end = blocks;

@@ -6,12 +6,18 @@
  *   S_ij = scale * Q_i . K_j      P = softmax(S) over j      O = P V      LSE_i = log sum_j e^S_ij
  *
  * Causal: query i sees keys j <= i + T2 - T, so the last query sees all of them. A query that sees
- * none has O = 0 and LSE = -infinity, and passes no gradient on. */
+ * none has O = 0 and LSE = -infinity, and passes no gradient on.
+ *
+ * Rotated: Q and K are rotated first as ops/rope would rotate and store them, each row by the row
+ * of the tables that is its position, and the gradients are of what they were before. The last
+ * query and the last key stand at the same position, the tables' last: query i at i + max(T2 - T,
+ * 0), key j at j + max(T - T2, 0). */
 #ifndef OPS_ATTENTION_H
 #define OPS_ATTENTION_H
 
 #include "graph/graph.h"
 #include "ops/kernel.h"
+#include "ops/rope/rope.h"
 
 enum { ATTENTION_MAX_HEAD_DIM = 256 };
 
@@ -19,14 +25,26 @@ enum { ATTENTION_MAX_HEAD_DIM = 256 };
  * LSE, f32 [B,H,T]. */
 value *build_attention_node(graph *g, value *q, value *k, value *v, bool is_causal, double scale);
 
+/* The same rotated; the tables are of max(T, T2) positions. */
+value *build_rotated_attention(graph *g, value *q, value *k, value *v, rope_table table,
+                               bool is_causal, double scale);
+
 /* dQ, dK and dV, outputs 0 to 2 of the producer of what it returns, from what the node took
  * and gave and the gradient of O, of q's type. */
 value *build_attention_gradient(graph *g, const node *attention, value *output_gradient);
 
 /* ---- for kernels ---- */
 
-/* Where operands stand, in both ops alike. */
+/* Where operands stand, in both ops alike; behind an op's last may stand the tables of cos and
+ * sin. */
 enum { ATTENTION_Q, ATTENTION_K, ATTENTION_V, ATTENTION_O, ATTENTION_DO, ATTENTION_LSE };
+enum { ATTENTION_TABLES = 2 };
+
+/* How rows of Q or of K are rotated. */
+typedef struct attention_turn {
+    const float *cosine, *sine; /* of row 0, the next `half` numbers of row 1; NULL: not at all */
+    int64_t half;
+} attention_turn;
 
 typedef struct attention_problem {
     int64_t batch, heads, kv_heads, queries, keys, head_dim;
@@ -34,6 +52,7 @@ typedef struct attention_problem {
     bool is_causal;
     float scale;
     kernel_tile tile; /* 0 x 0: the kernel's own */
+    attention_turn q_turn, k_turn;
 } attention_problem;
 
 attention_problem attention_describe(const kernel_args *args);
@@ -52,6 +71,9 @@ static inline int64_t attention_first_query(const attention_problem *p, int64_t 
 /* For kernel.tiles: all of queries[0 .. query_count) x keys[0 .. key_count), in this order. */
 int attention_list_tiles(const int *queries, int query_count, const int *keys, int key_count,
                          kernel_tile *out);
+
+/* Whether there are tables. */
+bool attention_is_rotated(const kernel_args *args);
 
 /* The reason when rows of operands are not dense or a head is too large, else NULL. */
 const char *attention_reject_layout(const kernel_args *args);

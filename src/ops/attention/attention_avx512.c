@@ -4,7 +4,10 @@
  *   S^T = K Q'^T            Q' = Q scale log2(e), so that P = 2^(S - largest)
  *   O^T = O^T shrink + V^T P^T
  * All of it is vertical: a lane is a query. What no query of a panel sees is not computed, and
- * only blocks that some query does not see are masked. */
+ * only blocks that some query does not see are masked.
+ *
+ * Keys that are to be rotated and that many tiles of queries take are rotated once. Workspace,
+ * then: K in f32. */
 #include "ops/attention/attention_panels.h"
 
 #include <math.h>
@@ -52,6 +55,8 @@ typedef struct work {
     attention_problem p;
     int64_t pitch; /* of rows in tiles */
     int64_t tile_keys, panels, query_tiles;
+    tensor k; /* and how its rows are rotated as they are taken */
+    attention_turn k_turn;
 } work;
 
 /* A panel's queries and what is known of them so far. */
@@ -166,7 +171,7 @@ LANES_TARGET static void attend(const work *w, int64_t unit) {
         panel *at = &panels[panel_count];
         int64_t i = panel_count * PANEL;
         *at = (panel){q + i * w->pitch, o + i * w->pitch, largest + i, sum + i, begin + i};
-        tile_load(&in[ATTENTION_Q], b, h, at->query,
+        tile_load(&in[ATTENTION_Q], &p->q_turn, b, h, at->query,
                   attention_smaller(PANEL, p->queries - at->query), PANEL, w->pitch,
                   p->scale * LOG2_E, k);
         tile_to_panel(k, w->pitch, p->head_dim, q + i * w->pitch);
@@ -181,8 +186,8 @@ LANES_TARGET static void attend(const work *w, int64_t unit) {
     for (int64_t first = 0; first < end; first += w->tile_keys) {
         int64_t count = attention_smaller(w->tile_keys, end - first);
         int64_t rows = attention_round_up(count, STEP);
-        tile_load(&in[ATTENTION_K], b, kv, first, count, rows, w->pitch, 1, k);
-        tile_load(&in[ATTENTION_V], b, kv, first, count, rows, w->pitch, 1, v);
+        tile_load(&w->k, &w->k_turn, b, kv, first, count, rows, w->pitch, 1, k);
+        tile_load(&in[ATTENTION_V], NULL, b, kv, first, count, rows, w->pitch, 1, v);
         for (int64_t i = 0; i < panel_count; i++)
             attend_keys(w, &panels[i], k, v, first, count, s);
     }
@@ -201,9 +206,28 @@ static int list_tiles(const kernel_args *args, kernel_tile *out) {
     return attention_list_panels(args, (int)panels * PANEL, MOST_KEYS, out);
 }
 
+/* The same for every tile, as a plan wants it. */
+static bool keeps_keys(const kernel_args *args) {
+    kernel_tile own[KERNEL_MOST_TILES];
+    attention_problem p = attention_describe(args);
+    list_tiles(args, own);
+    int64_t takers = (p.queries + own[0].queries - 1) / own[0].queries * p.group;
+    return attention_is_rotated(args) && takers > ATTENTION_MOST_TURNS;
+}
+
+static size_t workspace_bytes(const kernel_args *args) {
+    const shape *k = &args->inputs[ATTENTION_K].shape;
+    return keeps_keys(args) ? (size_t)shape_elements(k) * sizeof(float) : 0;
+}
+
 static void run(const kernel_args *args) {
     work w = {.args = args, .p = attention_describe(args)};
     kernel_tile tile = kernel_tile_taken(args, list_tiles);
+    w.k = args->inputs[ATTENTION_K];
+    if (keeps_keys(args))
+        w.k = attention_turn_all(&w.k, &w.p.k_turn, args->workspace);
+    else
+        w.k_turn = w.p.k_turn;
     w.pitch = attention_round_up(w.p.head_dim, LANES);
     w.tile_keys = tile.keys;
     w.panels = tile.queries / PANEL;
@@ -217,6 +241,7 @@ const kernel attention_avx512 = {.name = "attention_avx512",
                                  .backend = BACKEND_CPU,
                                  .reject = attention_reject_avx512,
 #if defined(__x86_64__)
+                                 .workspace_bytes = workspace_bytes,
                                  .run = run,
                                  .tiles = list_tiles,
                                  .is_tiled = true,

@@ -1,8 +1,22 @@
-/* attention_choices.cuh - a kernel compiled for several tiles, and which of them a call takes. */
+/* attention_choices.cuh - a kernel compiled for several tiles: which of them a call takes, and its
+ * launch. */
 #ifndef OPS_ATTENTION_ATTENTION_CHOICES_CUH
 #define OPS_ATTENTION_ATTENTION_CHOICES_CUH
 
 #include "ops/attention/attention_cuda.cuh"
+
+/* Enqueues a kernel of so many blocks, with so many bytes of shared memory each. */
+template <typename FUNCTION>
+static void launch_blocks(FUNCTION *function, int blocks, int threads, int bytes,
+                          const attention_call *call, cudaStream_t stream) {
+    cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+    cudaLaunchConfig_t config = {};
+    config.gridDim = dim3((unsigned)blocks);
+    config.blockDim = dim3((unsigned)threads);
+    config.dynamicSmemBytes = (size_t)bytes;
+    config.stream = stream;
+    cudaLaunchKernelEx(&config, function, *call);
+}
 
 typedef struct attention_choice {
     cuda_tile tile;

@@ -45,6 +45,8 @@ void attention_backward_f32(const attention_call *call, cudaStream_t stream);
 int attention_forward_hopper(const attention_call *call, cudaStream_t stream);
 int attention_backward_hopper(const attention_call *call, cudaStream_t stream);
 int attention_backward_hopper_once(const attention_call *call, cudaStream_t stream);
+/* Of head sizes above 128; attention_backward_hopper has found that the call is for this chip. */
+int attention_backward_hopper_wide(const attention_call *call, cudaStream_t stream);
 /* call->mean from O and dO. */
 void attention_backward_means(const attention_call *call, cudaStream_t stream);
 

@@ -9,7 +9,8 @@
  * own and lies in the workspace; pieces are added up at the end, in their order. So no sum depends
  * on the number of threads.
  *
- * Workspace, f32: D [B, H, T], then dQ [pieces, B, H, panels][head size, rounded up to 8][32]. */
+ * Workspace, f32: D [B, H, T], then dQ [pieces, B, H, panels][head size, rounded up to 8][32],
+ * then, if queries are to be rotated and many tiles of keys take them, Q [B, H, T, S] rotated. */
 #include "ops/attention/attention_panels.h"
 
 #include <math.h>
@@ -28,6 +29,9 @@ typedef struct work {
     int64_t pieces, piece_keys;
     int64_t panel_floats; /* of dQ */
     float *mean, *dq;
+    bool keeps_queries;
+    tensor q; /* and how its rows are rotated as they are taken */
+    attention_turn q_turn;
 } work;
 
 static int list_tiles(const kernel_args *args, kernel_tile *out) {
@@ -46,16 +50,22 @@ static work describe(const kernel_args *args) {
     w.piece_keys = (tiles + pieces - 1) / pieces * w.tile_keys;
     w.pieces = (w.p.keys + w.piece_keys - 1) / w.piece_keys;
     w.panel_floats = attention_round_up(w.p.head_dim, STEP) * PANEL;
+    w.keeps_queries = attention_is_rotated(args) && tiles > ATTENTION_MOST_TURNS;
     w.mean = args->workspace;
     if (w.mean)
         w.dq = w.mean + w.p.batch * w.p.heads * w.p.queries;
     return w;
 }
 
+static int64_t gradient_floats(const work *w) {
+    return w->p.batch * w->p.heads * w->pieces * w->panels * w->panel_floats;
+}
+
 static size_t workspace_bytes(const kernel_args *args) {
     work w = describe(args);
-    int64_t heads = w.p.batch * w.p.heads;
-    return (size_t)(heads * (w.p.queries + w.pieces * w.panels * w.panel_floats)) * sizeof(float);
+    int64_t rows = w.p.batch * w.p.heads * w.p.queries;
+    int64_t kept = w.keeps_queries ? rows * w.p.head_dim : 0;
+    return (size_t)(rows + gradient_floats(&w) + kept) * sizeof(float);
 }
 
 static float *piece_gradient(const work *w, int64_t piece, int64_t b, int64_t h, int64_t panel) {
@@ -215,9 +225,9 @@ LANES_TARGET static void take_queries(const work *w, const key_tile *t, query_pa
     _Alignas(64) float p[TILE_KEYS * PAIR], ds[TILE_KEYS * PAIR];
     int64_t count = attention_smaller(w->tile_queries, w->p.queries - q->first);
     q->panels = (count + PANEL - 1) / PANEL;
-    tile_load(&in[ATTENTION_Q], t->b, q->h, q->first, count, q->panels * PANEL, w->pitch,
+    tile_load(&w->q, &w->q_turn, t->b, q->h, q->first, count, q->panels * PANEL, w->pitch,
               w->p.scale * LOG2_E, rows[0]);
-    tile_load(&in[ATTENTION_DO], t->b, q->h, q->first, count, q->panels * PANEL, w->pitch, 1,
+    tile_load(&in[ATTENTION_DO], NULL, t->b, q->h, q->first, count, q->panels * PANEL, w->pitch, 1,
               rows[1]);
     load_statistics(w, t->b, q);
     for (int i = 0; i < q->panels; i++) {
@@ -241,8 +251,9 @@ LANES_TARGET static void take_tile(const work *w, key_tile *t) {
     _Alignas(64) float k[TILE_FLOATS], v[TILE_FLOATS], dk[TILE_FLOATS], dv[TILE_FLOATS];
     int64_t rows = attention_round_up(t->count, STEP);
     size_t bytes = (size_t)(rows * w->pitch) * sizeof(float);
-    tile_load(&in[ATTENTION_K], t->b, t->kv, t->first, t->count, rows, w->pitch, 1, k);
-    tile_load(&in[ATTENTION_V], t->b, t->kv, t->first, t->count, rows, w->pitch, 1, v);
+    tile_load(&in[ATTENTION_K], &w->p.k_turn, t->b, t->kv, t->first, t->count, rows, w->pitch, 1,
+              k);
+    tile_load(&in[ATTENTION_V], NULL, t->b, t->kv, t->first, t->count, rows, w->pitch, 1, v);
     memset(dk, 0, bytes);
     memset(dv, 0, bytes);
     t->k = k;
@@ -259,7 +270,8 @@ LANES_TARGET static void take_tile(const work *w, key_tile *t) {
         float *row = dk + j * w->pitch;
         for (int64_t d = 0; d < w->p.head_dim; d++)
             row[d] *= LN_2;
-        attention_store_row(&out[ATTENTION_K], t->b, t->kv, t->first + j, row);
+        attention_store_turned_back(&out[ATTENTION_K], &w->p.k_turn, t->b, t->kv, t->first + j,
+                                    row);
         attention_store_row(&out[ATTENTION_V], t->b, t->kv, t->first + j, dv + j * w->pitch);
     }
 }
@@ -305,14 +317,19 @@ LANES_TARGET static void finish_panels(void *context, int64_t begin, int64_t end
         }
         panel_to_tile(sum, w->p.head_dim, factor, rows, w->pitch);
         for (int64_t i = 0; i < count; i++)
-            attention_store_row(&w->args->outputs[ATTENTION_Q], b, h, first + i,
-                                rows + i * w->pitch);
+            attention_store_turned_back(&w->args->outputs[ATTENTION_Q], &w->p.q_turn, b, h,
+                                        first + i, rows + i * w->pitch);
     }
 }
 
 static void run(const kernel_args *args) {
     work w = describe(args);
     int64_t heads = w.p.batch * w.p.heads;
+    w.q = args->inputs[ATTENTION_Q];
+    if (w.keeps_queries)
+        w.q = attention_turn_all(&w.q, &w.p.q_turn, w.dq + gradient_floats(&w));
+    else
+        w.q_turn = w.p.q_turn;
     threads_for(heads * w.p.queries, 64, mean_rows, &w);
     threads_for_each(w.pieces * w.p.batch * w.p.kv_heads, take_pieces, &w);
     threads_for(heads * w.panels, 1, finish_panels, &w);

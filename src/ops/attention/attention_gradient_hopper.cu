@@ -1,5 +1,6 @@
 /* attention_gradient_hopper.cu - attention's gradients on sm_90a, bf16 and f16, head sizes up to
- * 128: short contexts, and head sizes that attention_gradient_hopper_once.cu does not take.
+ * 128: short contexts, and head sizes that attention_gradient_hopper_once.cu does not take. Larger
+ * ones: attention_gradient_hopper_wide.cu.
  *
  * Work comes in items of two kinds, each the only one to add up what it writes, in a fixed order:
  *   of keys     128 keys, going over the queries that see them: dK and dV
@@ -33,6 +34,10 @@ __device__ __forceinline__ void release(const consumer_state *me, int barrier) {
     if (me->lane == 0)
         barrier_arrive(me->barriers + 8 * barrier);
 }
+/* By every lane, for each of them has read sums there. */
+__device__ __forceinline__ void release_step(const consumer_state *me, int barrier) {
+    barrier_arrive(me->barriers + 8 * barrier);
+}
 template <int DIM> __device__ __forceinline__ void wait_for_step(const consumer_state *me) {
     typedef gradient_storage<DIM> at;
     barrier_wait(me->barriers + 8 * (at::STEP_FULL + me->steps % at::STAGES),
@@ -42,8 +47,7 @@ template <int DIM> __device__ __forceinline__ void wait_for_step(const consumer_
 template <int DIM> __device__ __forceinline__ void pass_over_step(consumer_state *me) {
     typedef gradient_storage<DIM> at;
     wait_for_step<DIM>(me);
-    __syncwarp(); /* all lanes have seen it before it can be filled again */
-    release(me, at::STEP_EMPTY + me->steps % at::STAGES);
+    release_step(me, at::STEP_EMPTY + me->steps % at::STAGES);
     me->steps++;
 }
 /* Where the item's own tiles are, once they are there. */
@@ -96,13 +100,6 @@ __device__ __forceinline__ void ask_rows(float (&d)[COUNT], const rows_in_memory
 /* Where dK and dV leave room for the rows of K and V in registers. */
 template <int DIM> struct rows_of_keys { typedef rows_in_memory<DIM> type; };
 template <> struct rows_of_keys<64> { typedef rows_in_registers<64> type; };
-
-template <int COUNT> __device__ __forceinline__ void clear(float (&d)[COUNT]) {
-#pragma unroll
-    for (int i = 0; i < COUNT; i++)
-        d[i] = 0;
-    hold(d); /* here, not between products that are under way */
-}
 
 template <int TYPE, int DIM>
 __device__ __forceinline__ void differentiate_keys(const attention_call &call,
@@ -157,7 +154,7 @@ __device__ __forceinline__ void differentiate_keys(const attention_call &call,
         products_wait<1>(); /* the scores, and what came before them */
         hold(s);
         if (before >= 0)
-            release(me, at::STEP_EMPTY + before);
+            release_step(me, at::STEP_EMPTY + before);
         before = stage;
         if (query < all) {
 #pragma unroll
@@ -165,14 +162,7 @@ __device__ __forceinline__ void differentiate_keys(const attention_call &call,
                 if (lead + query + column + i / 4 * 8 + (i & 1) - (i & 2) * 4 < 0)
                     s[i] = -INFINITY;
         }
-#pragma unroll
-        for (int i = 0; i < STEP / 2; i += 4) {
-            float2 sum = *(const float2 *)(lse + 2 * i);
-            s[i] = exp2_fast(s[i] * factor - sum.x);
-            s[i + 1] = exp2_fast(s[i + 1] * factor - sum.y);
-            s[i + 2] = exp2_fast(s[i + 2] * factor - sum.x);
-            s[i + 3] = exp2_fast(s[i + 3] * factor - sum.y);
-        }
+        weigh_transposed(s, lse, factor);
         pack_all<TYPE>(p, s);
         uint32_t along = (uint32_t)(stage * (at::STEP_BYTES >> 4));
         products_begin();
@@ -189,7 +179,6 @@ __device__ __forceinline__ void differentiate_keys(const attention_call &call,
             dp[i + 3] = s[i + 3] * (dp[i + 3] - sum.y);
         }
         pack_all<TYPE>(ds, dp);
-        __syncwarp(); /* all lanes have read the sums of the step, whose place is released later */
         products_begin();
         ask_registers_by_columns<TYPE, STEP>(dk, ds, q_columns + along);
         products_commit();
@@ -207,7 +196,7 @@ __device__ __forceinline__ void differentiate_keys(const attention_call &call,
     products_wait<0>();
     hold(dk);
     hold(dv);
-    release(me, at::STEP_EMPTY + before);
+    release_step(me, at::STEP_EMPTY + before);
     if (KEEPS_TILES)
         release_tiles<DIM>(me);
     float scale[2] = {call.scale, call.scale}, one[2] = {1, 1};
@@ -268,7 +257,7 @@ differentiate_queries(const attention_call &call, const row_sums &sums, const gr
             products_wait<1>(); /* the scores, and what came before them */
             hold(s);
             if (before >= 0)
-                release(me, at::STEP_EMPTY + before);
+                release_step(me, at::STEP_EMPTY + before);
             before = stage;
             if (key + STEP > seen_by_all) {
 #pragma unroll
@@ -300,7 +289,7 @@ differentiate_queries(const attention_call &call, const row_sums &sums, const gr
         }
         products_wait<0>();
         hold(dq);
-        release(me, at::STEP_EMPTY + before);
+        release_step(me, at::STEP_EMPTY + before);
     } else if (item->steps) {
         wait_for_tiles<DIM>(me);
         __syncwarp();
@@ -358,10 +347,12 @@ static __global__ void __launch_bounds__((CONSUMERS + 1) * WARPGROUP, 1)
             prefetch_map(&maps.of_keys[i]);
         }
         for (int i = 0; i < at::BARRIERS; i++) {
-            /* One arrival of each warp that computes; the copying thread reads items, too. */
-            bool is_empty = (i >= at::TILE_EMPTY && i < at::STEP_FULL) ||
-                            (i >= at::STEP_EMPTY && i < at::ITEM_FULL);
-            barrier_init(barriers + 8 * i, is_empty              ? CONSUMERS * 4
+            /* One arrival of each warp that computes, of each lane for steps; the copying thread
+             * reads items, too. */
+            bool is_of_tiles = i >= at::TILE_EMPTY && i < at::STEP_FULL;
+            bool is_of_steps = i >= at::STEP_EMPTY && i < at::ITEM_FULL;
+            barrier_init(barriers + 8 * i, is_of_steps           ? CONSUMERS * WARPGROUP
+                                           : is_of_tiles         ? CONSUMERS * 4
                                            : i >= at::ITEM_EMPTY ? CONSUMERS * 4 + 1
                                                                  : 1);
         }
@@ -390,7 +381,7 @@ static __global__ void __launch_bounds__((CONSUMERS + 1) * WARPGROUP, 1)
 template <int TYPE, int DIM, int KINDS>
 static void launch_items(const attention_call *call, row_sums sums, const gradient_maps *maps,
                          cudaStream_t stream) {
-    gradient_order order;
+    gradient_order order = {};
     order.key_tiles = KINDS == OF_QUERIES ? 0 : (call->keys + ROWS - 1) / ROWS;
     order.query_tiles = KINDS == OF_KEYS ? 0 : (call->queries + ROWS - 1) / ROWS;
     order.kv_heads = call->batch * call->kv_heads;
@@ -453,7 +444,7 @@ static int launch_for_head(const attention_call *call, const row_sums *sums, cud
 }
 
 static int takes(const attention_call *call) {
-    return hopper_takes(call) && call->head_dim <= 128 && (uintptr_t)call->workspace % 16 == 0;
+    return hopper_takes(call) && (uintptr_t)call->workspace % 16 == 0;
 }
 
 int attention_backward_hopper_tiles(const attention_call *call, cuda_tile *out) {
@@ -471,6 +462,8 @@ int attention_backward_hopper_tiles(const attention_call *call, cuda_tile *out) 
 int attention_backward_hopper(const attention_call *call, cudaStream_t stream) {
     if (!takes(call))
         return 0;
+    if (call->head_dim > 128)
+        return attention_backward_hopper_wide(call, stream);
     row_sums sums = hopper_row_sums(call, 0);
     return call->type == CUDA_DTYPE_BF16 ? launch_for_head<CUDA_DTYPE_BF16>(call, &sums, stream)
                                          : launch_for_head<CUDA_DTYPE_F16>(call, &sums, stream);

@@ -54,6 +54,11 @@ __device__ __forceinline__ void leave(const once_state *me, int barrier) {
         barrier_arrive(me->barriers + 8 * barrier);
 }
 
+/* By every lane, for each of them has read sums there. */
+__device__ __forceinline__ void leave_step(const once_state *me, int barrier) {
+    barrier_arrive(me->barriers + 8 * barrier);
+}
+
 /* dQ's accumulator of a step to shared memory, once that place is free; then that it is there. */
 template <int DIM>
 __device__ __forceinline__ void store_dq(const once_state *me, const float (&dq)[32], int step) {
@@ -157,14 +162,7 @@ __device__ __forceinline__ void differentiate(const attention_call &call, const 
         wait_to_weigh(me->number);
         if (query < all)
             hide(s, call, key, query + column);
-#pragma unroll
-        for (int i = 0; i < QUERIES / 2; i += 4) {
-            float2 sum = *(const float2 *)(lse + 2 * i);
-            s[i] = exp2_fast(s[i] * factor - sum.x);
-            s[i + 1] = exp2_fast(s[i + 1] * factor - sum.y);
-            s[i + 2] = exp2_fast(s[i + 2] * factor - sum.x);
-            s[i + 3] = exp2_fast(s[i + 3] * factor - sum.y);
-        }
+        weigh_transposed(s, lse, factor);
         pack_all<TYPE>(p, s);
         products_begin();
         ask_registers_by_columns<TYPE, QUERIES>(dv, p, do_columns + along(me->steps));
@@ -232,7 +230,7 @@ __device__ __forceinline__ void differentiate(const attention_call &call, const 
         go_up<QUERIES>(item, &query);
         products_wait<1>(); /* all but S */
         hold(dq);
-        leave(me, at::STEP_EMPTY + me->steps % at::STAGES);
+        leave_step(me, at::STEP_EMPTY + me->steps % at::STAGES);
         if (!is_first) {
             leave_ds(me->steps - 1);
             store_dq<DIM>(me, dq, me->steps - 1);
@@ -260,7 +258,7 @@ __device__ __forceinline__ void differentiate(const attention_call &call, const 
     hold(dv);
     leave_ds(me->steps);
     leave(me, at::K_EMPTY);
-    leave(me, at::STEP_EMPTY + me->steps % at::STAGES);
+    leave_step(me, at::STEP_EMPTY + me->steps % at::STAGES);
     store_dq<DIM>(me, dq, me->steps);
     pass_dq_on<DIM>(me, me->steps);
     me->steps++;

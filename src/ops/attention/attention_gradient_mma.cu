@@ -208,15 +208,6 @@ static __global__ void __launch_bounds__(QUERY_WARPS * 32, 1)
 
 /* ---- launching ---- */
 
-static cudaLaunchConfig_t shape_launch(int blocks, int threads, int bytes, cudaStream_t stream) {
-    cudaLaunchConfig_t config = {};
-    config.gridDim = dim3((unsigned)blocks);
-    config.blockDim = dim3((unsigned)threads);
-    config.dynamicSmemBytes = (size_t)bytes;
-    config.stream = stream;
-    return config;
-}
-
 /* TILE: rows of the other side taken at a time. */
 template <int TYPE, int DIM, int TILE, int COLUMN_WARPS, int STAGES>
 static int launch(const attention_call *call, cudaStream_t stream) {
@@ -224,16 +215,12 @@ static int launch(const attention_call *call, cudaStream_t stream) {
     int query_tiles = (call->queries + QUERY_ROWS - 1) / QUERY_ROWS;
     int tile_bytes = tile_size<DIM>(2 * KEY_ROWS + STAGES * 2 * TILE) * (int)sizeof(uint16_t);
     int bytes = tile_bytes + STAGES * 2 * TILE * (int)sizeof(float);
-    auto for_keys = differentiate_keys<TYPE, DIM, TILE, COLUMN_WARPS, STAGES>;
-    auto for_queries = differentiate_queries<TYPE, DIM, TILE, STAGES>;
-    cudaFuncSetAttribute(for_keys, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-    cudaFuncSetAttribute(for_queries, cudaFuncAttributeMaxDynamicSharedMemorySize, tile_bytes);
-    cudaLaunchConfig_t keys = shape_launch(key_tiles * call->batch * call->kv_heads,
-                                           KEY_WARPS * COLUMN_WARPS * 32, bytes, stream);
-    cudaLaunchKernelEx(&keys, for_keys, *call);
-    cudaLaunchConfig_t queries =
-        shape_launch(query_tiles * call->batch * call->heads, QUERY_WARPS * 32, tile_bytes, stream);
-    cudaLaunchKernelEx(&queries, for_queries, *call);
+    launch_blocks(differentiate_keys<TYPE, DIM, TILE, COLUMN_WARPS, STAGES>,
+                  key_tiles * call->batch * call->kv_heads, KEY_WARPS * COLUMN_WARPS * 32, bytes,
+                  call, stream);
+    launch_blocks(differentiate_queries<TYPE, DIM, TILE, STAGES>,
+                  query_tiles * call->batch * call->heads, QUERY_WARPS * 32, tile_bytes, call,
+                  stream);
     return 1;
 }
 
@@ -304,9 +291,6 @@ static __global__ void __launch_bounds__(MEAN_WARPS * 32) sum_rows(const attenti
 void attention_backward_means(const attention_call *call, cudaStream_t stream) {
     int64_t rows = (int64_t)call->batch * call->heads * call->queries;
     int blocks = (int)((rows + MEAN_WARPS - 1) / MEAN_WARPS);
-    cudaLaunchConfig_t config = shape_launch(blocks, MEAN_WARPS * 32, 0, stream);
-    if (call->type == CUDA_DTYPE_F32)
-        cudaLaunchKernelEx(&config, sum_rows<float>, *call);
-    else
-        cudaLaunchKernelEx(&config, sum_rows<uint16_t>, *call);
+    launch_blocks(call->type == CUDA_DTYPE_F32 ? sum_rows<float> : sum_rows<uint16_t>, blocks,
+                  MEAN_WARPS * 32, 0, call, stream);
 }

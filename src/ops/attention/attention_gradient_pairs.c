@@ -116,16 +116,20 @@ static void take_statistics(const work *w, const query_block *q) {
 
 static void pack_blocks(void *context, int64_t begin, int64_t end) {
     const work *w = context;
+    uint16_t room[BLOCK * ATTENTION_MAX_HEAD_DIM];
     for (int64_t index = begin; index < end; index++) {
         query_block q = block_at(w, index);
-        const tensor *from[2] = {&w->args->inputs[ATTENTION_Q], &w->args->inputs[ATTENTION_DO]};
+        const tensor *in = w->args->inputs;
+        tensor from[2] = {
+            pairs_turned(&in[ATTENTION_Q], &w->p.q_turn, q.b, q.h, q.first, q.count, room),
+            pairs_turned(&in[ATTENTION_DO], NULL, q.b, q.h, q.first, q.count, NULL)};
         uint16_t *rows_to[2] = {q.q, q.dy}, *columns_to[2] = {q.q_columns, q.dy_columns};
         for (int i = 0; i < 2; i++) {
-            gemm_lines rows = pairs_rows(from[i], q.b, q.h, q.first);
-            gemm_lines columns = pairs_columns(from[i], q.b, q.h, q.first);
+            gemm_lines rows = pairs_rows(&from[i], 0, 0, 0);
+            gemm_lines columns = pairs_columns(&from[i], 0, 0, 0);
             gemm_pack_pairs_b(&rows, q.count, w->p.head_dim, rows_to[i]);
             gemm_pack_pairs_b(&columns, w->p.head_dim, q.count, columns_to[i]);
-            q.is_wild[i] = pairs_are_wild(from[i], q.b, q.h, q.first, q.count);
+            q.is_wild[i] = pairs_are_wild(&from[i], 0, 0, 0, q.count);
         }
         take_statistics(w, &q);
     }
@@ -252,10 +256,10 @@ static bool is_visible(const work *w, const encounter *e, int64_t query, int64_t
 }
 
 static void add_visible_to_keys(const work *w, const encounter *e, const uint16_t *x,
-                                const tensor *rows, float *to) {
+                                const tensor *rows, const attention_turn *turn, float *to) {
     float y[ATTENTION_MAX_HEAD_DIM];
     for (int64_t i = 0; i < e->q.count; i++) {
-        attention_load_row(rows, e->q.b, e->q.h, e->q.first + i, y);
+        attention_load_turned(rows, turn, e->q.b, e->q.h, e->q.first + i, y);
         for (int64_t j = 0; is_visible(w, e, i, j); j++) {
             float factor = pairs_float(x[pairs_a_at(e->q.panels * PANEL, j, i)]);
             for (int64_t d = 0; d < w->p.head_dim; d++)
@@ -270,7 +274,8 @@ static void add_visible_to_queries(const work *w, const encounter *e, int64_t pa
     if (e->t->is_first)
         memset(dq, 0, (size_t)(w->depth * PANEL) * sizeof *dq);
     for (int64_t j = 0; j < e->t->count; j++) {
-        attention_load_row(&w->args->inputs[ATTENTION_K], e->t->b, e->t->kv, e->t->first + j, k);
+        attention_load_turned(&w->args->inputs[ATTENTION_K], &w->p.k_turn, e->t->b, e->t->kv,
+                              e->t->first + j, k);
         for (int64_t c = 0; c < PANEL; c++) {
             int64_t i = panel * PANEL + pairs_query(c);
             if (i >= e->q.count || !is_visible(w, e, i, j))
@@ -307,11 +312,11 @@ static void take_block(const work *w, const encounter *e) {
             take_strip(w, e, &at);
         }
     if (e->is_masked && e->q.is_wild[1])
-        add_visible_to_keys(w, e, e->p, &in[ATTENTION_DO], e->t->dv);
+        add_visible_to_keys(w, e, e->p, &in[ATTENTION_DO], NULL, e->t->dv);
     else
         add_to_keys(w, e, e->p, e->q.dy_columns, e->t->dv);
     if (e->is_masked && e->q.is_wild[0])
-        add_visible_to_keys(w, e, e->ds, &in[ATTENTION_Q], e->t->dk);
+        add_visible_to_keys(w, e, e->ds, &in[ATTENTION_Q], &w->p.q_turn, e->t->dk);
     else
         add_to_keys(w, e, e->ds, e->q.q_columns, e->t->dk);
     for (int64_t panel = 0; panel < e->q.panels; panel++)
@@ -326,16 +331,19 @@ static void take_tile(const work *w, key_tile *t) {
     _Alignas(64) uint16_t k[TILE_FLOATS], v[TILE_FLOATS], k_columns[TILE_FLOATS];
     _Alignas(64) float dk[TILE_FLOATS], dv[TILE_FLOATS];
     _Alignas(64) uint16_t low[3][MOST_KEYS * BLOCK]; /* P and dS */
-    gemm_lines keys = pairs_rows(&in[ATTENTION_K], t->b, t->kv, t->first);
+    uint16_t room[TILE_FLOATS];
+    tensor turned =
+        pairs_turned(&in[ATTENTION_K], &w->p.k_turn, t->b, t->kv, t->first, t->count, room);
+    gemm_lines keys = pairs_rows(&turned, 0, 0, 0);
     gemm_lines values = pairs_rows(&in[ATTENTION_V], t->b, t->kv, t->first);
-    gemm_lines columns = pairs_columns(&in[ATTENTION_K], t->b, t->kv, t->first);
+    gemm_lines columns = pairs_columns(&turned, 0, 0, 0);
     gemm_pack_pairs_a(&keys, t->count, w->p.head_dim, k);
     gemm_pack_pairs_a(&values, t->count, w->p.head_dim, v);
     gemm_pack_pairs_a(&columns, w->p.head_dim, t->count, k_columns);
     t->padded = attention_round_up(t->count, PAIRS_LINES);
     memset(dk, 0, (size_t)(t->padded * w->depth) * sizeof *dk);
     memset(dv, 0, (size_t)(t->padded * w->depth) * sizeof *dv);
-    t->is_wild = pairs_are_wild(&in[ATTENTION_K], t->b, t->kv, t->first, t->count);
+    t->is_wild = pairs_are_wild(&turned, 0, 0, 0, t->count);
     t->k = k;
     t->v = v;
     t->k_columns = k_columns;
@@ -352,7 +360,8 @@ static void take_tile(const work *w, key_tile *t) {
         float *row = dk + j * w->depth;
         for (int64_t d = 0; d < w->p.head_dim; d++)
             row[d] *= w->p.scale;
-        attention_store_row(&out[ATTENTION_K], t->b, t->kv, t->first + j, row);
+        attention_store_turned_back(&out[ATTENTION_K], &w->p.k_turn, t->b, t->kv, t->first + j,
+                                    row);
         attention_store_row(&out[ATTENTION_V], t->b, t->kv, t->first + j, dv + j * w->depth);
     }
 }
@@ -406,8 +415,8 @@ LANES_TARGET static void finish_blocks(void *context, int64_t begin, int64_t end
         panel_to_tile(sum, w->p.head_dim, factor, rows, w->depth);
         for (int64_t c = 0; c < PANEL; c++)
             if (pairs_query(c) < count)
-                attention_store_row(&w->args->outputs[ATTENTION_Q], q.b, q.h,
-                                    first + pairs_query(c), rows + c * w->depth);
+                attention_store_turned_back(&w->args->outputs[ATTENTION_Q], &w->p.q_turn, q.b, q.h,
+                                            first + pairs_query(c), rows + c * w->depth);
     }
 }
 

@@ -5,7 +5,7 @@
  * keeps dQ. Each number has one owner, which adds in a fixed order. Scores are computed in both,
  * and for dK and dV transposed, a row for each key. Of large heads dK and dV do not fit the
  * registers together: the first kernel runs twice. */
-#include "ops/attention/attention_cuda.cuh"
+#include "ops/attention/attention_choices.cuh"
 #include "ops/attention/tf32_tile.cuh"
 
 /* What a score's gradient needs of its query, LSE and mean, beside the query in its tile, where
@@ -218,37 +218,41 @@ static __global__ void __launch_bounds__(WARPS * 32, BLOCKS)
 
 /* ---- launching ---- */
 
-template <typename FUNCTION>
-static void launch(FUNCTION *function, int blocks, int warps, int floats,
-                   const attention_call *call, cudaStream_t stream) {
-    int bytes = floats * (int)sizeof(float);
-    cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-    cudaLaunchConfig_t config = {};
-    config.gridDim = dim3((unsigned)blocks);
-    config.blockDim = dim3((unsigned)warps * 32);
-    config.dynamicSmemBytes = (size_t)bytes;
-    config.stream = stream;
-    cudaLaunchKernelEx(&config, function, *call);
-}
-
 template <int WHAT, int MATH, int DIM, int WARPS, int ROWS, int TILE, int STAGES, int BLOCKS>
 static void launch_keys(const attention_call *call, cudaStream_t stream) {
     constexpr int KEYS = WARPS * ROWS * TILE_ROWS;
     int floats = tile_floats<DIM>(2 * KEYS + STAGES * 2 * TILE);
-    launch(differentiate_keys_f32<WHAT, MATH, DIM, WARPS, ROWS, TILE, STAGES, BLOCKS>,
-           (call->keys + KEYS - 1) / KEYS * call->batch * call->kv_heads, WARPS, floats, call,
-           stream);
+    launch_blocks(differentiate_keys_f32<WHAT, MATH, DIM, WARPS, ROWS, TILE, STAGES, BLOCKS>,
+                  (call->keys + KEYS - 1) / KEYS * call->batch * call->kv_heads, WARPS * 32,
+                  floats * (int)sizeof(float), call, stream);
 }
 
 template <int MATH, int DIM, int WARPS, int ROWS, int TILE, int STAGES, int BLOCKS>
 static void launch_queries(const attention_call *call, cudaStream_t stream) {
     constexpr int QUERIES = WARPS * ROWS * TILE_ROWS;
-    launch(differentiate_queries_f32<MATH, DIM, WARPS, ROWS, TILE, STAGES, BLOCKS>,
-           (call->queries + QUERIES - 1) / QUERIES * call->batch * call->heads, WARPS,
-           tile_floats<DIM>(2 * QUERIES + STAGES * 2 * TILE), call, stream);
+    int floats = tile_floats<DIM>(2 * QUERIES + STAGES * 2 * TILE);
+    launch_blocks(differentiate_queries_f32<MATH, DIM, WARPS, ROWS, TILE, STAGES, BLOCKS>,
+                  (call->queries + QUERIES - 1) / QUERIES * call->batch * call->heads, WARPS * 32,
+                  floats * (int)sizeof(float), call, stream);
 }
 
 /* Shared memory stays within 99 KiB, which every GPU since sm_86 has. */
+template <int MATH> static void launch_large(const attention_call *call, cudaStream_t stream) {
+    int dim = call->head_dim;
+    if (dim <= 128) {
+        launch_keys<OF_KEYS | OF_VALUES, MATH, 128, 4, 1, 16, 1, 2>(call, stream);
+        launch_queries<MATH, 128, 4, 1, 32, 1, 2>(call, stream);
+    } else if (dim <= 192) {
+        launch_keys<OF_VALUES, MATH, 192, 2, 1, 16, 2, 1>(call, stream);
+        launch_keys<OF_KEYS, MATH, 192, 2, 1, 16, 2, 1>(call, stream);
+        launch_queries<MATH, 192, 2, 1, 16, 2, 1>(call, stream);
+    } else {
+        launch_keys<OF_VALUES, MATH, 256, 2, 1, 16, 1, 1>(call, stream);
+        launch_keys<OF_KEYS, MATH, 256, 2, 1, 16, 1, 1>(call, stream);
+        launch_queries<MATH, 256, 2, 1, 16, 1, 1>(call, stream);
+    }
+}
+
 static void launch_3tf32(const attention_call *call, cudaStream_t stream) {
     constexpr int MATH = MATH_3TF32, BOTH = OF_KEYS | OF_VALUES;
     int dim = call->head_dim;
@@ -264,17 +268,8 @@ static void launch_3tf32(const attention_call *call, cudaStream_t stream) {
     } else if (dim <= 96) {
         launch_keys<BOTH, MATH, 96, 4, 1, 16, 2, 2>(call, stream);
         launch_queries<MATH, 96, 4, 1, 32, 1, 2>(call, stream);
-    } else if (dim <= 128) {
-        launch_keys<BOTH, MATH, 128, 4, 1, 16, 1, 2>(call, stream);
-        launch_queries<MATH, 128, 4, 1, 32, 1, 2>(call, stream);
-    } else if (dim <= 192) {
-        launch_keys<OF_VALUES, MATH, 192, 2, 1, 16, 2, 1>(call, stream);
-        launch_keys<OF_KEYS, MATH, 192, 2, 1, 16, 2, 1>(call, stream);
-        launch_queries<MATH, 192, 2, 1, 16, 2, 1>(call, stream);
     } else {
-        launch_keys<OF_VALUES, MATH, 256, 2, 1, 16, 1, 1>(call, stream);
-        launch_keys<OF_KEYS, MATH, 256, 2, 1, 16, 1, 1>(call, stream);
-        launch_queries<MATH, 256, 2, 1, 16, 1, 1>(call, stream);
+        launch_large<MATH>(call, stream);
     }
 }
 
@@ -293,17 +288,8 @@ static void launch_tf32(const attention_call *call, cudaStream_t stream) {
     } else if (dim <= 96) {
         launch_keys<BOTH, MATH, 96, 4, 1, 32, 1, 2>(call, stream);
         launch_queries<MATH, 96, 4, 1, 32, 1, 2>(call, stream);
-    } else if (dim <= 128) {
-        launch_keys<BOTH, MATH, 128, 4, 1, 16, 1, 2>(call, stream);
-        launch_queries<MATH, 128, 4, 1, 32, 1, 2>(call, stream);
-    } else if (dim <= 192) {
-        launch_keys<OF_VALUES, MATH, 192, 2, 1, 16, 2, 1>(call, stream);
-        launch_keys<OF_KEYS, MATH, 192, 2, 1, 16, 2, 1>(call, stream);
-        launch_queries<MATH, 192, 2, 1, 16, 2, 1>(call, stream);
     } else {
-        launch_keys<OF_VALUES, MATH, 256, 2, 1, 16, 1, 1>(call, stream);
-        launch_keys<OF_KEYS, MATH, 256, 2, 1, 16, 1, 1>(call, stream);
-        launch_queries<MATH, 256, 2, 1, 16, 1, 1>(call, stream);
+        launch_large<MATH>(call, stream);
     }
 }
 

@@ -18,17 +18,6 @@ typedef struct row_state {
     float sum[2];       /* of this lane's columns */
 } row_state;
 
-/* Hides what a lane's rows do not see: keys from `limit` on. */
-__device__ __forceinline__ void hide(float (*s)[4], int first_key, const int *limit) {
-    int column = first_key + (int)threadIdx.x % 4 * 2;
-#pragma unroll
-    for (int j = 0; j < KEYS / 8; j++)
-#pragma unroll
-        for (int e = 0; e < 4; e++)
-            if (column + j * 8 + (e & 1) >= limit[e >> 1])
-                s[j][e] = -INFINITY;
-}
-
 /* Scores to weights, and what was summed up before to the new maximum. */
 template <int DIM>
 __device__ __forceinline__ void take_scores(float (*s)[4], float factor, row_state *state,
@@ -98,7 +87,7 @@ static __global__ void __launch_bounds__(WARPS * 32, 1) forward(const attention_
         copy_async_commit();
         multiply_rows<TYPE, DIM, KEYS>(s, q_tile + tile_size<DIM>(warp * MMA_ROWS), k_tile);
         if ((tile + 1) * KEYS > seen_by_all)
-            hide(s, tile * KEYS, limit);
+            hide<KEYS>(s, tile * KEYS, limit);
         take_scores<DIM>(s, factor, &state, o);
         copy_async_wait<0>();
         __syncthreads(); /* V is there; nobody reads K any more */
@@ -131,14 +120,8 @@ static int launch(const attention_call *call, cudaStream_t stream) {
     constexpr int QUERIES = WARPS * MMA_ROWS;
     int bytes = tile_size<DIM>(QUERIES + 2 * KEYS) * (int)sizeof(uint16_t);
     int tiles = (call->queries + QUERIES - 1) / QUERIES;
-    cudaFuncSetAttribute(forward<TYPE, DIM, WARPS>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                         bytes);
-    cudaLaunchConfig_t config = {};
-    config.gridDim = dim3((unsigned)(tiles * call->batch * call->heads));
-    config.blockDim = dim3(WARPS * 32);
-    config.dynamicSmemBytes = (size_t)bytes;
-    config.stream = stream;
-    cudaLaunchKernelEx(&config, forward<TYPE, DIM, WARPS>, *call);
+    launch_blocks(forward<TYPE, DIM, WARPS>, tiles * call->batch * call->heads, WARPS * 32, bytes,
+                  call, stream);
     return 1;
 }
 

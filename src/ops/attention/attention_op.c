@@ -7,7 +7,34 @@
 #include "ops/multiply/multiply.h"
 #include "ops/op_list.h"
 #include "ops/reshape/reshape.h"
+#include "ops/rope/rope.h"
 #include "ops/scale/scale.h"
+#include "ops/split/split.h"
+
+/* The tables of a node; NULLs when it has none. */
+static rope_table tables_of(const node *n) {
+    if (n->input_count == n->op->input_count)
+        return (rope_table){0};
+    return (rope_table){n->inputs[n->op->input_count], n->inputs[n->op->input_count + 1]};
+}
+
+static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
+
+static dyno_status check_tables(const node *n) {
+    const shape *q = &n->inputs[ATTENTION_Q]->shape, *k = &n->inputs[ATTENTION_K]->shape;
+    for (int i = n->op->input_count; i < n->input_count; i++) {
+        const value *table = n->inputs[i];
+        if (table->type != DTYPE_F32 || table->shape.rank != 2 ||
+            table->shape.dim[0] != larger(q->dim[2], k->dim[2]) ||
+            2 * table->shape.dim[1] != q->dim[3])
+            return dyno_fail(DYNO_INVALID,
+                             "queries are [%s], keys [%s] and a table of angles %s[%s]; it must be "
+                             "f32[max(T,T2),S/2]",
+                             shape_format(q).text, shape_format(k).text, dtype_name(table->type),
+                             shape_format(&table->shape).text);
+    }
+    return DYNO_OK;
+}
 
 static dyno_status check_operands(const node *n) {
     RETURN_IF_FAILED(node_require_attribute(n, "causal", ATTRIBUTE_INTEGER));
@@ -25,7 +52,7 @@ static dyno_status check_operands(const node *n) {
     if (!dtype_is_float(q->type) || k->type != q->type || v->type != q->type)
         return dyno_fail(DYNO_INVALID, "queries are %s, keys %s, values %s; want one float type",
                          dtype_name(q->type), dtype_name(k->type), dtype_name(v->type));
-    return DYNO_OK;
+    return check_tables(n);
 }
 
 static value_type log_sum_exp_type(const node *n) {
@@ -67,22 +94,44 @@ static double forward_flops(const node *n) {
     return 4 * (double)q->dim[0] * (double)q->dim[1] * scores * (double)q->dim[3];
 }
 
+/* To rotate Q and K once: two products and a sum for each element, as rope has it. */
+static double rotation_flops(const node *n) {
+    if (!tables_of(n).cos)
+        return 0;
+    return 3 * (double)(shape_elements(&n->inputs[ATTENTION_Q]->shape) +
+                        shape_elements(&n->inputs[ATTENTION_K]->shape));
+}
+
 static op_cost cost(const node *n) {
     op_cost cost = op_cost_streaming(n, 0);
-    cost.flops = forward_flops(n);
+    cost.flops = forward_flops(n) + rotation_flops(n);
     return cost;
 }
 
-/* Five products instead of two. */
+/* Five products instead of two; Q and K are rotated and dQ and dK back. */
 static op_cost gradient_cost(const node *n) {
     op_cost cost = op_cost_streaming(n, 0);
-    cost.flops = 2.5 * forward_flops(n);
+    cost.flops = 2.5 * forward_flops(n) + 2 * rotation_flops(n);
     return cost;
+}
+
+/* x as it is, or rotated by the tables' last rows; back when `is_inverse`. */
+static value *build_turned(graph *g, value *x, rope_table table, bool is_inverse) {
+    if (!table.cos)
+        return x;
+    int64_t rows = x->shape.dim[2], others = table.cos->shape.dim[0] - rows;
+    value **tables[] = {&table.cos, &table.sin};
+    for (int i = 0; i < 2 && others; i++) {
+        shape sizes = SHAPE(others, rows);
+        *tables[i] = build_split(g, *tables[i], 0, &sizes)->producer->outputs[1];
+    }
+    return build_rope(g, x, table, is_inverse);
 }
 
 /* What a loss on LSE itself sends back, too rare for an op of its own: with P = dLSE_i / dS_ij,
  *   dQ = scale * c P K,  attention whose values are the keys    (c: the gradient of LSE)
- *   dK = scale * P^T c Q,  the gradient of values when c Q comes from above. */
+ *   dK = scale * P^T c Q,  the gradient of values when c Q comes from above.
+ * Q and K are the rotated ones, and so are dQ and dK before they are rotated back. */
 static void log_sum_exp_gradient(graph *g, const node *n, value *c, const bool *wanted,
                                  value **dx) {
     value *q = n->inputs[ATTENTION_Q], *k = n->inputs[ATTENTION_K];
@@ -90,18 +139,22 @@ static void log_sum_exp_gradient(graph *g, const node *n, value *c, const bool *
     shape column = SHAPE(s->dim[0], s->dim[1], s->dim[2], 1);
     bool is_causal = attribute_integer(&n->attributes, "causal") != 0;
     double scale = attribute_real(&n->attributes, "scale");
+    rope_table table = tables_of(n);
     c = build_broadcast(g, build_reshape(g, c, &column), s);
     if (wanted[ATTENTION_Q]) {
-        value *mean_key = build_attention_node(g, q, k, k, is_causal, scale);
+        value *mean_key = build_rotated_attention(g, q, k, build_turned(g, k, table, false), table,
+                                                  is_causal, scale);
         value *dq = build_multiply(g, build_cast(g, mean_key, DTYPE_F32), c);
-        dx[ATTENTION_Q] = build_cast(g, build_scale(g, dq, scale), q->type);
+        dq = build_turned(g, build_scale(g, dq, scale), table, true);
+        dx[ATTENTION_Q] = build_cast(g, dq, q->type);
     }
     if (wanted[ATTENTION_K]) {
-        value *from_above = build_multiply(g, build_cast(g, q, DTYPE_F32), c);
+        value *turned = build_turned(g, q, table, false);
+        value *from_above = build_multiply(g, build_cast(g, turned, DTYPE_F32), c);
         value *dk = build_attention_gradient(g, n, build_cast(g, from_above, q->type))
                         ->producer->outputs[2];
         dk = build_scale(g, build_cast(g, dk, DTYPE_F32), scale);
-        dx[ATTENTION_K] = build_cast(g, dk, k->type);
+        dx[ATTENTION_K] = build_cast(g, build_turned(g, dk, table, true), k->type);
     }
 }
 
@@ -133,6 +186,8 @@ static void gradient(graph *g, const node *n, value *const *dy, const bool *want
 static const char *reject_cuda(const kernel_args *args, bool is_f32) {
     if ((args->inputs[ATTENTION_Q].type == DTYPE_F32) != is_f32)
         return is_f32 ? "takes f32" : "takes bf16 and f16";
+    if (attention_is_rotated(args))
+        return "takes Q and K that are rotated already";
     if (!(attribute_real(args->attributes, "scale") > 0))
         return "the scale must be above 0";
     attention_problem p = attention_describe(args);
@@ -186,6 +241,7 @@ const op op_attention = {
     .summary = "softmax(scale Q K^T) V without the matrix of scores, and its log-sum-exp",
     .class = OP_CLASS_ATTENTION,
     .input_count = 3,
+    .optional_inputs = ATTENTION_TABLES,
     .output_count = 2,
     .infer = infer,
     .gradient = gradient,
@@ -200,6 +256,7 @@ const op op_attention_gradient = {
     .summary = "attention's gradients of Q, K and V, from O, dO and the log-sum-exp",
     .class = OP_CLASS_ATTENTION,
     .input_count = 6,
+    .optional_inputs = ATTENTION_TABLES,
     .output_count = 3,
     .infer = infer_gradient,
     .cost = gradient_cost,
@@ -208,22 +265,49 @@ const op op_attention_gradient = {
         &attention_gradient_bf16_amx, &attention_gradient_bf16_dot, &attention_gradient_avx512,
         &attention_gradient_tiled, &attention_gradient_cuda, &attention_gradient_cuda_f32, NULL}};
 
-value *build_attention_node(graph *g, value *q, value *k, value *v, bool is_causal, double scale) {
+value *build_rotated_attention(graph *g, value *q, value *k, value *v, rope_table table,
+                               bool is_causal, double scale) {
     return graph_add_node(
-        g, &op_attention, (value *[]){q, k, v}, 3,
+        g, &op_attention, (value *[]){q, k, v, table.cos, table.sin},
+        3 + (table.cos ? ATTENTION_TABLES : 0),
         (attribute[]){ATTR_INTEGER("causal", is_causal), ATTR_REAL("scale", scale)}, 2);
+}
+
+value *build_attention_node(graph *g, value *q, value *k, value *v, bool is_causal, double scale) {
+    return build_rotated_attention(g, q, k, v, (rope_table){0}, is_causal, scale);
 }
 
 value *build_attention_gradient(graph *g, const node *attention, value *output_gradient) {
     value *const *in = attention->inputs, *const *out = attention->outputs;
+    rope_table table = tables_of(attention);
     return graph_add_node(
         g, &op_attention_gradient,
         (value *[]){in[ATTENTION_Q], in[ATTENTION_K], in[ATTENTION_V], out[0], output_gradient,
-                    out[1]},
-        6,
+                    out[1], table.cos, table.sin},
+        6 + (table.cos ? ATTENTION_TABLES : 0),
         (attribute[]){ATTR_INTEGER("causal", attribute_integer(&attention->attributes, "causal")),
                       ATTR_REAL("scale", attribute_real(&attention->attributes, "scale"))},
         2);
+}
+
+/* O and LSE, or dQ, dK and dV: by that the ops differ. */
+static int plain_inputs(const kernel_args *args) {
+    return args->output_count == op_attention.output_count ? op_attention.input_count
+                                                           : op_attention_gradient.input_count;
+}
+
+bool attention_is_rotated(const kernel_args *args) {
+    return args->input_count > plain_inputs(args);
+}
+
+/* Of `rows` rows, which stand at the last positions. */
+static attention_turn describe_turn(const kernel_args *args, int64_t rows) {
+    const tensor *table = args->inputs + plain_inputs(args);
+    if (!attention_is_rotated(args) || !table->data)
+        return (attention_turn){0};
+    int64_t half = table->shape.dim[1], first = (table->shape.dim[0] - rows) * half;
+    return (attention_turn){(const float *)table[0].data + first,
+                            (const float *)table[1].data + first, half};
 }
 
 attention_problem attention_describe(const kernel_args *args) {
@@ -237,7 +321,9 @@ attention_problem attention_describe(const kernel_args *args) {
                                .group = q->dim[1] / k->dim[1],
                                .is_causal = attribute_integer(args->attributes, "causal") != 0,
                                .scale = (float)attribute_real(args->attributes, "scale"),
-                               .tile = kernel_tile_asked(args->attributes)};
+                               .tile = kernel_tile_asked(args->attributes),
+                               .q_turn = describe_turn(args, q->dim[2]),
+                               .k_turn = describe_turn(args, k->dim[2])};
 }
 
 int attention_list_tiles(const int *queries, int query_count, const int *keys, int key_count,
@@ -263,5 +349,8 @@ const char *attention_reject_layout(const kernel_args *args) {
     for (int i = 0; i < args->input_count; i++)
         if (!has_dense_rows(&args->inputs[i]))
             return "rows must be dense";
+    for (int i = plain_inputs(args); i < args->input_count; i++)
+        if (!tensor_is_contiguous(&args->inputs[i]))
+            return "the tables must be dense";
     return NULL;
 }

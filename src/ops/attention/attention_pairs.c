@@ -1,10 +1,10 @@
 /* attention_pairs.c - the algorithm of attention_tiled.c for bf16, in products of pairs.
  *
- * First all keys and values are packed, once, into the workspace: K as it lies and V transposed, a
- * tile of keys at a time. Then up to four panels of 32 queries go over the tiles together:
- *   S^T = K Q^T                 P^T = 2^(c S^T - c largest), c = scale log2(e)
- *   O^T = O^T shrink + V^T P^T
- * P is rounded to bf16 for the second product and not for the sum of a row, as others do.
+ * First all keys and values are packed, once, into the workspace: K as it lies (or rotated, if it
+ * is to be) and V transposed, a tile of keys at a time. Then up to four panels of 32 queries go
+ * over the tiles together: S^T = K Q^T                 P^T = 2^(c S^T - c largest), c = scale
+ * log2(e) O^T = O^T shrink + V^T P^T P is rounded to bf16 for the second product and not for the
+ * sum of a row, as others do.
  *
  * Workspace, for each key/value head and tile: K [keys][depth], V^T [depth][keys], whether V has
  * infinities or NaNs. */
@@ -49,6 +49,59 @@ int pairs_list_tiles(const kernel_args *args, kernel_tile most, kernel_tile *out
          k = k / 2 / PAIRS_LINES * PAIRS_LINES)
         keys[key_count++] = k;
     return attention_list_tiles(queries, query_count, keys, key_count, out);
+}
+
+#if defined(__FMA__)
+PAIRS_INLINE __m512 widen(__mmask16 which, const uint16_t *x) {
+    __m512i wide = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(which, x));
+    return _mm512_castsi512_ps(_mm512_slli_epi32(wide, 16));
+}
+
+/* What rope_rotate_row computes, product by product, rounded by the instruction for it. */
+PAIRS_TARGET static void rotate_row(int64_t half, const uint16_t *x, const float *cosine,
+                                    const float *sine, uint16_t *y) {
+    for (int64_t j = 0; j < half; j += 2 * LANES) {
+        __mmask32 both = half - j < 2 * LANES ? (1u << (half - j)) - 1 : ~0u;
+        __m512 low[2], high[2];
+        for (int i = 0; i < 2; i++) {
+            int64_t at = j + i * LANES;
+            __mmask16 which = (__mmask16)(both >> (i * LANES));
+            __m512 a = widen(which, x + at), b = widen(which, x + half + at);
+            __m512 c = _mm512_maskz_loadu_ps(which, cosine + at);
+            __m512 s = _mm512_maskz_loadu_ps(which, sine + at);
+            low[i] = _mm512_fmsub_ps(a, c, _mm512_mul_ps(b, s));
+            high[i] = _mm512_fmadd_ps(b, c, _mm512_mul_ps(a, s));
+        }
+        _mm512_mask_storeu_epi16(y + j, both, pairs_round(low[0], low[1]));
+        _mm512_mask_storeu_epi16(y + half + j, both, pairs_round(high[0], high[1]));
+    }
+}
+#else
+static void rotate_row(int64_t half, const uint16_t *x, const float *cosine, const float *sine,
+                       uint16_t *y) {
+    rope_rotate_row(DTYPE_BF16, half, x, cosine, sine, false, y);
+}
+#endif
+
+tensor pairs_turned(const tensor *t, const attention_turn *turn, int64_t b, int64_t h,
+                    int64_t first, int64_t count, uint16_t *room) {
+    tensor rows = *t;
+    int64_t width = t->shape.dim[3];
+    rows.data = attention_row(t, b, h, first);
+    if (!turn || !turn->cosine)
+        return rows;
+    for (int64_t i = 0; i < ATTENTION_ROWS_AHEAD && i < count; i++)
+        attention_ask_for_row(t, b, h, first + i);
+    for (int64_t i = 0; i < count; i++) {
+        int64_t at = (first + i) * turn->half;
+        if (i + ATTENTION_ROWS_AHEAD < count)
+            attention_ask_for_row(t, b, h, first + i + ATTENTION_ROWS_AHEAD);
+        rotate_row(turn->half, (const void *)attention_row(t, b, h, first + i), turn->cosine + at,
+                   turn->sine + at, room + i * width);
+    }
+    rows.data = room;
+    rows.stride[2] = width;
+    return rows;
 }
 
 enum { MOST_PANELS = 4, MOST_KEYS = 256 }; /* panels: of queries that go together */
@@ -100,12 +153,14 @@ static size_t workspace_bytes(const kernel_args *args) {
 
 static void pack_tiles(void *context, int64_t begin, int64_t end) {
     const work *w = context;
-    const tensor *k = &w->args->inputs[ATTENTION_K], *v = &w->args->inputs[ATTENTION_V];
+    const tensor *in = w->args->inputs, *v = &in[ATTENTION_V];
+    uint16_t room[TILE_FLOATS];
     for (int64_t tile = begin; tile < end; tile++) {
         int64_t head = tile / w->tiles, first = tile % w->tiles * w->tile_keys;
         int64_t b = head / w->p.kv_heads, kv = head % w->p.kv_heads;
         int64_t count = attention_smaller(w->tile_keys, w->p.keys - first);
-        gemm_lines keys = pairs_rows(k, b, kv, first), values = pairs_columns(v, b, kv, first);
+        tensor k = pairs_turned(&in[ATTENTION_K], &w->p.k_turn, b, kv, first, count, room);
+        gemm_lines keys = pairs_rows(&k, 0, 0, 0), values = pairs_columns(v, b, kv, first);
         int64_t at = tile * w->tile_keys * w->depth;
         gemm_pack_pairs_a(&keys, count, w->p.head_dim, w->keys + at);
         gemm_pack_pairs_a(&values, w->p.head_dim, count, w->values + at);
@@ -324,6 +379,7 @@ static void attend(const work *w, int64_t unit) {
     int64_t b = head / p->heads, h = head % p->heads;
     int64_t begin = tile * w->panels * PANEL, panel_count = 0;
     _Alignas(64) uint16_t q[TILE_FLOATS], weights[MOST_KEYS * PANEL];
+    uint16_t room[PANEL * ATTENTION_MAX_HEAD_DIM];
     _Alignas(64) float o[TILE_FLOATS], s[MOST_KEYS * PANEL];
     _Alignas(64) float largest[MOST_PANELS * PANEL], sum[MOST_PANELS * PANEL];
     panel panels[MOST_PANELS];
@@ -331,9 +387,11 @@ static void attend(const work *w, int64_t unit) {
         panel *at = &panels[panel_count];
         int64_t i = panel_count * PANEL;
         *at = (panel){q + i * w->depth, o + i * w->depth, largest + i, sum + i, begin + i};
-        gemm_lines rows = pairs_rows(&w->args->inputs[ATTENTION_Q], b, h, at->query);
-        gemm_pack_pairs_b(&rows, attention_smaller(PANEL, p->queries - at->query), p->head_dim,
-                          q + i * w->depth);
+        int64_t count = attention_smaller(PANEL, p->queries - at->query);
+        tensor turned =
+            pairs_turned(&w->args->inputs[ATTENTION_Q], &p->q_turn, b, h, at->query, count, room);
+        gemm_lines rows = pairs_rows(&turned, 0, 0, 0);
+        gemm_pack_pairs_b(&rows, count, p->head_dim, q + i * w->depth);
         memset(at->o, 0, (size_t)(PANEL * w->depth) * sizeof *o);
         for (int j = 0; j < PANEL; j++) {
             at->largest[j] = -INFINITY;

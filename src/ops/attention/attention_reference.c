@@ -68,23 +68,68 @@ static void attend(const sizes *s, const double *q, const double *k, const doubl
     *lse = largest + log(sum);
 }
 
+/* `rows` rows for each of so many heads, the last of a head at the tables' last position. `sign` is
+ * -1 to rotate back. */
+static void rotate(const node *n, const double *const *inputs, int64_t heads, int64_t rows,
+                   double sign, const double *x, double *y) {
+    int at = n->op->input_count;
+    int64_t half = n->inputs[at]->shape.dim[1], first = n->inputs[at]->shape.dim[0] - rows;
+    for (int64_t i = 0; i < heads * rows; i++)
+        for (int64_t j = 0; j < half; j++) {
+            double c = inputs[at][(first + i % rows) * half + j];
+            double s = sign * inputs[at + 1][(first + i % rows) * half + j];
+            double a = x[i * 2 * half + j], b = x[(i * 2 + 1) * half + j];
+            y[i * 2 * half + j] = a * c - b * s;
+            y[(i * 2 + 1) * half + j] = b * c + a * s;
+        }
+}
+
+static bool is_rotated(const node *n) { return n->input_count > n->op->input_count; }
+
+/* The inputs with Q and K rotated, where there are tables. */
+typedef struct turned {
+    const double *inputs[ATTENTION_LSE + 1];
+    double *made[2];
+} turned;
+
+static turned turn_inputs(const node *n, const sizes *s, const double *const *inputs) {
+    turned t = {0};
+    for (int i = 0; i < n->op->input_count; i++)
+        t.inputs[i] = inputs[i];
+    const int64_t heads[] = {s->B * s->H, s->B * s->K}, rows[] = {s->T, s->T2};
+    for (int i = 0; i < 2 && is_rotated(n); i++) {
+        t.made[i] = memory_allocate((size_t)(heads[i] * rows[i] * s->S), sizeof(double));
+        rotate(n, inputs, heads[i], rows[i], 1, inputs[i], t.made[i]);
+        t.inputs[i] = t.made[i];
+    }
+    return t;
+}
+
+static void turned_release(turned *t) {
+    free(t->made[0]);
+    free(t->made[1]);
+}
+
 void attention_reference(const node *n, const double *const *inputs, double *const *outputs) {
     sizes s = sizes_of(n);
+    turned t = turn_inputs(n, &s, inputs);
     double *scores = memory_allocate((size_t)s.T2, sizeof *scores);
     for (int64_t b = 0; b < s.B; b++)
         for (int64_t h = 0; h < s.H; h++)
             for (int64_t i = 0; i < s.T; i++) {
                 int64_t row = query_row(&s, b, h, i), keys = key_row(&s, b, h);
-                attend(&s, inputs[ATTENTION_Q] + row * s.S, inputs[ATTENTION_K] + keys * s.S,
-                       inputs[ATTENTION_V] + keys * s.S, i, scores, outputs[0] + row * s.S,
+                attend(&s, t.inputs[ATTENTION_Q] + row * s.S, t.inputs[ATTENTION_K] + keys * s.S,
+                       t.inputs[ATTENTION_V] + keys * s.S, i, scores, outputs[0] + row * s.S,
                        outputs[1] + row);
             }
     free(scores);
+    turned_release(&t);
 }
 
 void attention_gradient_reference(const node *n, const double *const *inputs,
                                   double *const *outputs) {
     sizes s = sizes_of(n);
+    turned t = turn_inputs(n, &s, inputs);
     for (int i = ATTENTION_Q; i <= ATTENTION_V; i++)
         for (int64_t j = 0; j < shape_elements(&n->outputs[i]->shape); j++)
             outputs[i][j] = 0;
@@ -92,16 +137,16 @@ void attention_gradient_reference(const node *n, const double *const *inputs,
         for (int64_t h = 0; h < s.H; h++)
             for (int64_t i = 0; i < s.T; i++) {
                 int64_t row = query_row(&s, b, h, i), keys = key_row(&s, b, h);
-                const double *q = inputs[ATTENTION_Q] + row * s.S;
-                const double *dy = inputs[ATTENTION_DO] + row * s.S;
-                double mean = dot(inputs[ATTENTION_O] + row * s.S, dy, s.S);
+                const double *q = t.inputs[ATTENTION_Q] + row * s.S;
+                const double *dy = t.inputs[ATTENTION_DO] + row * s.S;
+                double mean = dot(t.inputs[ATTENTION_O] + row * s.S, dy, s.S);
                 for (int64_t j = 0; j < s.T2; j++) {
-                    const double *k = inputs[ATTENTION_K] + (keys + j) * s.S;
-                    const double *v = inputs[ATTENTION_V] + (keys + j) * s.S;
+                    const double *k = t.inputs[ATTENTION_K] + (keys + j) * s.S;
+                    const double *v = t.inputs[ATTENTION_V] + (keys + j) * s.S;
                     double hidden = score(&s, q, k, i, j);
                     if (hidden == -INFINITY)
                         continue;
-                    double p = exp(hidden - inputs[ATTENTION_LSE][row]);
+                    double p = exp(hidden - t.inputs[ATTENTION_LSE][row]);
                     double ds = s.scale * p * (dot(dy, v, s.S) - mean);
                     for (int64_t d = 0; d < s.S; d++) {
                         outputs[ATTENTION_Q][row * s.S + d] += ds * k[d];
@@ -110,4 +155,9 @@ void attention_gradient_reference(const node *n, const double *const *inputs,
                     }
                 }
             }
+    if (is_rotated(n)) {
+        rotate(n, inputs, s.B * s.H, s.T, -1, outputs[ATTENTION_Q], outputs[ATTENTION_Q]);
+        rotate(n, inputs, s.B * s.K, s.T2, -1, outputs[ATTENTION_K], outputs[ATTENTION_K]);
+    }
+    turned_release(&t);
 }

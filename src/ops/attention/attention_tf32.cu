@@ -14,18 +14,6 @@ typedef struct row_state {
     float sum[2];     /* of this lane's columns */
 } row_state;
 
-/* Hides what a lane's rows do not see: keys from `limit` on. */
-template <int KEYS>
-__device__ __forceinline__ void hide(float (*s)[4], int first_key, const int *limit) {
-    int column = first_key + (int)threadIdx.x % 4 * 2;
-#pragma unroll
-    for (int j = 0; j < KEYS / 8; j++)
-#pragma unroll
-        for (int e = 0; e < 4; e++)
-            if (column + j * 8 + (e & 1) >= limit[e >> 1])
-                s[j][e] = -INFINITY;
-}
-
 /* Scores to weights; shrink: what sums up to here have to be multiplied by. Scores of thousands are
  * exact only when the maximum is subtracted before anything is multiplied. */
 template <int KEYS>
@@ -125,14 +113,8 @@ static int launch(const attention_call *call, cudaStream_t stream) {
     constexpr int QUERIES = WARPS * ROWS * TILE_ROWS;
     int bytes = tile_floats<DIM>(QUERIES + 2 * KEYS) * (int)sizeof(float);
     int tiles = (call->queries + QUERIES - 1) / QUERIES;
-    auto function = attend_f32<MATH, DIM, WARPS, ROWS, KEYS, BLOCKS>;
-    cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-    cudaLaunchConfig_t config = {};
-    config.gridDim = dim3((unsigned)(tiles * call->batch * call->heads));
-    config.blockDim = dim3(WARPS * 32);
-    config.dynamicSmemBytes = (size_t)bytes;
-    config.stream = stream;
-    cudaLaunchKernelEx(&config, function, *call);
+    launch_blocks(attend_f32<MATH, DIM, WARPS, ROWS, KEYS, BLOCKS>,
+                  tiles * call->batch * call->heads, WARPS * 32, bytes, call, stream);
     return 1;
 }
 

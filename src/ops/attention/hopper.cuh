@@ -210,6 +210,13 @@ __device__ __forceinline__ uint64_t tile_descriptor(uint32_t address, int slab_b
            (uint64_t)((address & 0x3ffff) >> 4);
 }
 
+/* A descriptor of a tile that many steps read: those made from it are to be made for each product
+ * anew. Made in advance for all of them there would be more than uniform registers. */
+__device__ __forceinline__ uint64_t not_in_advance(uint64_t descriptor) {
+    asm volatile("" : "+l"(descriptor));
+    return descriptor;
+}
+
 /* Before the first product after registers it reads or writes were changed. */
 __device__ __forceinline__ void products_begin(void) {
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
@@ -353,6 +360,23 @@ __device__ __forceinline__ void ask_registers_by_rows(float (&d)[COUNT],
     for (int k = 1; k < DIM / 16; k++)
         product_of_registers<TYPE, 0, 1>(
             d, a + 4 * k, b + (uint32_t)(k / 4 * (B_ROWS * SLAB_ROW_BYTES >> 4) + k % 4 * 2));
+}
+
+/* The same, of a the first HELD times 16 columns in registers, the rest in a tile. */
+template <int TYPE, int DIM, int HELD, int A_ROWS, int B_ROWS, int COUNT>
+__device__ __forceinline__ void
+ask_both_by_rows(float (&d)[COUNT], const uint32_t (&held)[4 * HELD], uint64_t a, uint64_t b) {
+    product_of_registers<TYPE, 0, 0>(d, held, b);
+#pragma unroll
+    for (int k = 1; k < DIM / 16; k++) {
+        int slab = k / 4, along = k % 4 * 2;
+        uint64_t right = b + (uint32_t)(slab * (B_ROWS * SLAB_ROW_BYTES >> 4) + along);
+        if (k < HELD)
+            product_of_registers<TYPE, 0, 1>(d, held + 4 * (k < HELD ? k : 0), right);
+        else
+            product_of_tiles<TYPE, 0, 0, 1>(
+                d, a + (uint32_t)(slab * (A_ROWS * SLAB_ROW_BYTES >> 4) + along), right);
+    }
 }
 
 /* d[64][N] += a b, summed over DEPTH rows of the tile b; a in registers. */

@@ -1,5 +1,5 @@
-/* hopper_gradient.cuh - the items attention_gradient_hopper.cu works on: their order, who gets
- * which, and what is copied for them. */
+/* hopper_gradient.cuh - the items attention's gradients on sm_90a work on: their order and who gets
+ * which; and what attention_gradient_hopper.cu copies for them. */
 #ifndef OPS_ATTENTION_HOPPER_GRADIENT_CUH
 #define OPS_ATTENTION_HOPPER_GRADIENT_CUH
 
@@ -16,6 +16,8 @@ typedef struct gradient_order {
     int key_tiles, query_tiles;
     int kv_heads, bundle; /* of all batches; heads of keys */
     int items;
+    int early; /* of one kind: so many ranks come in bundles, the others, which are the shortest, at
+                * last for all heads, so that blocks end together */
 } gradient_order;
 
 /* What the first kernel makes for the second. Rows of a head are `pitch` apart, a multiple of the
@@ -40,7 +42,9 @@ typedef struct gradient_maps {
 
 template <int DIM> struct gradient_storage {
     enum {
+        KIND = OF_BOTH,    /* or of one alone: of items */
         QUERY_STEP = STEP, /* queries that go by at a time */
+        KEY_ROWS = ROWS,   /* of an item of keys */
         ITEM_COPIED = 0,   /* a barrier that it does not have */
         /* Small heads' own tiles are free again as soon as their rows are in registers; where they
          * are not, and contexts are short, the next item's must be on their way before. */
@@ -80,43 +84,73 @@ typedef struct gradient_item {
     int last;        /* row of queries at which the last step begins */
 } gradient_item;
 
-template <int QUERY_STEP>
-__device__ __forceinline__ gradient_item find_item(const attention_call &call,
-                                                   const gradient_order &order, int at) {
+/* Of an item, by its number: what it is of, its head from a first head of keys on, its rank. */
+typedef struct item_place {
+    int kind, begin, head, rank;
+} item_place;
+
+__device__ __forceinline__ item_place find_place(const attention_call &call,
+                                                 const gradient_order &order, int at) {
     int per_head = order.key_tiles + call.group * order.query_tiles;
-    int begin = at / (order.bundle * per_head) * order.bundle, rest = at - begin * per_head;
-    int left = order.kv_heads - begin, keys = left < order.bundle ? left : order.bundle;
+    item_place place;
+    place.begin = at / (order.bundle * per_head) * order.bundle;
+    int rest = at - place.begin * per_head;
+    int left = order.kv_heads - place.begin, keys = left < order.bundle ? left : order.bundle;
     int queries = keys * call.group;
     int both = order.key_tiles < order.query_tiles ? order.key_tiles : order.query_tiles;
-    int rank, head;
-    gradient_item item;
     if (rest < both * (keys + queries)) {
-        rank = rest / (keys + queries);
-        head = rest % (keys + queries);
-        item.kind = head < keys ? OF_KEYS : OF_QUERIES;
-        head -= head < keys ? 0 : keys;
+        place.rank = rest / (keys + queries);
+        place.head = rest % (keys + queries);
+        place.kind = place.head < keys ? OF_KEYS : OF_QUERIES;
+        place.head -= place.head < keys ? 0 : keys;
     } else {
         rest -= both * (keys + queries);
-        item.kind = order.key_tiles > both ? OF_KEYS : OF_QUERIES;
+        place.kind = order.key_tiles > both ? OF_KEYS : OF_QUERIES;
         int heads = order.key_tiles > both ? keys : queries;
-        rank = both + rest / heads;
-        head = rest % heads;
+        place.rank = both + rest / heads;
+        place.head = rest % heads;
     }
+    return place;
+}
+
+/* Where all are of one kind, and some come early. */
+template <int KIND>
+__device__ __forceinline__ item_place find_early_or_late(const attention_call &call,
+                                                         const gradient_order &order, int at) {
+    int share = KIND == OF_KEYS ? 1 : call.group;
+    int heads = order.kv_heads * share, bundle = order.bundle * share, begin = 0;
+    if (at < heads * order.early) {
+        begin = at / (bundle * order.early) * bundle;
+        at -= begin * order.early;
+        heads = heads - begin < bundle ? heads - begin : bundle;
+    }
+    item_place place = {KIND, 0, begin + at % heads, at / heads};
+    return place;
+}
+
+template <typename at>
+__device__ __forceinline__ gradient_item find_item(const attention_call &call,
+                                                   const gradient_order &order, int number) {
+    constexpr int QUERY_STEP = at::QUERY_STEP;
+    item_place place = at::KIND == OF_BOTH ? find_place(call, order, number)
+                                           : find_early_or_late<at::KIND>(call, order, number);
+    gradient_item item;
+    item.kind = place.kind;
     if (item.kind == OF_KEYS) {
-        head += begin;
-        item.batch = head / call.kv_heads;
-        item.head = head % call.kv_heads;
+        place.head += place.begin;
+        item.batch = place.head / call.kv_heads;
+        item.head = place.head % call.kv_heads;
         item.other_head = item.head * call.group;
-        item.first = rank * ROWS;
+        item.first = place.rank * at::KEY_ROWS;
         item.begin = first_query(call, item.first) / QUERY_STEP;
         item.last = (call.queries - 1) / QUERY_STEP * QUERY_STEP;
         item.steps = (item.last / QUERY_STEP + 1 - item.begin) * call.group;
     } else {
-        head += begin * call.group;
-        item.batch = head / call.heads;
-        item.head = head % call.heads;
+        place.head += place.begin * call.group;
+        item.batch = place.head / call.heads;
+        item.head = place.head % call.heads;
         item.other_head = item.head / call.group;
-        item.first = (order.query_tiles - 1 - rank) * ROWS;
+        item.first = (order.query_tiles - 1 - place.rank) * ROWS;
         int end = item.first + ROWS < call.queries ? item.first + ROWS : call.queries;
         item.begin = 0;
         item.steps = (visible_keys(call, end - 1) + STEP - 1) / STEP;
@@ -139,7 +173,7 @@ __device__ __forceinline__ void hand_out(const attention_call &call, const gradi
             barrier_wait(barriers + 8 * at::ITEM_COPIED, ~items & 1, "an item to be copied");
         int number = IS_EAGER && items == 0 ? (int)blockIdx.x : given + atomicAdd(sums.counter, 1);
         bool is_last = number >= order.items;
-        gradient_item item = find_item<at::QUERY_STEP>(call, order, is_last ? 0 : number);
+        gradient_item item = find_item<at>(call, order, is_last ? 0 : number);
         item.kind = is_last ? (int)NO_MORE : item.kind;
         barrier_wait(barriers + 8 * (at::ITEM_EMPTY + place.stage), place.phase,
                      "a place for an item");

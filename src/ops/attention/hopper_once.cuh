@@ -19,7 +19,9 @@
 
 template <int DIM> struct once_storage {
     enum {
+        KIND = OF_BOTH, /* all are of keys */
         QUERY_STEP = DIM == 64 ? 128 : 64,
+        KEY_ROWS = ROWS,
         STAGES = 2,    /* of Q and dO */
         DS_STAGES = 2, /* a consumer writes one while the other may still read the one before */
         DQ_STAGES = 2,
@@ -59,13 +61,14 @@ template <int DIM> struct once_storage {
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
-/* Who arrives: one thread; one lane of each warp of a consumer; of both; of both, the copying
- * thread and those that add. */
+/* Who arrives: one thread; one lane of each warp of a consumer; every lane of both; one of each warp
+ * of both; these, the copying thread and those that add. */
 template <int DIM> __device__ __forceinline__ void init_barriers(uint32_t barriers) {
     typedef once_storage<DIM> at;
     for (int i = 0; i < at::BARRIERS; i++)
         barrier_init(barriers + 8 * i, i < at::DS_FULL      ? 1
                                        : i < at::STEP_EMPTY ? 4
+                                       : i < at::K_EMPTY    ? CONSUMERS * WARPGROUP
                                        : i < at::ITEM_EMPTY ? CONSUMERS * 4
                                                             : CONSUMERS * 4 + 1 + at::DQ_STAGES);
     barrier_init_fence();

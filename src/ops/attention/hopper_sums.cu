@@ -53,9 +53,12 @@ void hopper_sum_rows(const attention_call *call, const row_sums *sums, cudaStrea
     if (call->head_dim <= 64)
         is_bf16 ? launch_sums<CUDA_DTYPE_BF16, 8>(call, sums, stream)
                 : launch_sums<CUDA_DTYPE_F16, 8>(call, sums, stream);
-    else
+    else if (call->head_dim <= 128)
         is_bf16 ? launch_sums<CUDA_DTYPE_BF16, 16>(call, sums, stream)
                 : launch_sums<CUDA_DTYPE_F16, 16>(call, sums, stream);
+    else
+        is_bf16 ? launch_sums<CUDA_DTYPE_BF16, 32>(call, sums, stream)
+                : launch_sums<CUDA_DTYPE_F16, 32>(call, sums, stream);
 }
 
 row_sums hopper_row_sums(const attention_call *call, int columns) {

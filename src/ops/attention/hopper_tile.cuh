@@ -23,11 +23,32 @@ template <int STAGES> __device__ __forceinline__ void step_ring(ring_place *plac
     }
 }
 
+template <int COUNT> __device__ __forceinline__ void clear(float (&d)[COUNT]) {
+#pragma unroll
+    for (int i = 0; i < COUNT; i++)
+        d[i] = 0;
+    hold(d); /* here, not between products that are under way */
+}
+
 template <int TYPE, int COUNT>
 __device__ __forceinline__ void pack_all(uint32_t (&p)[COUNT / 2], const float (&s)[COUNT]) {
 #pragma unroll
     for (int i = 0; i < COUNT / 2; i++)
         p[i] = pack<TYPE>(s[2 * i], s[2 * i + 1]);
+}
+
+/* P^T from scores of keys by queries; lse: to base 2, from the lane's first query on. */
+template <int COUNT>
+__device__ __forceinline__ void weigh_transposed(float (&s)[COUNT], const float *lse,
+                                                 float factor) {
+#pragma unroll
+    for (int i = 0; i < COUNT; i += 4) {
+        float2 sum = *(const float2 *)(lse + 2 * i);
+        s[i] = exp2_fast(s[i] * factor - sum.x);
+        s[i + 1] = exp2_fast(s[i + 1] * factor - sum.y);
+        s[i + 2] = exp2_fast(s[i + 2] * factor - sum.x);
+        s[i + 3] = exp2_fast(s[i + 3] * factor - sum.y);
+    }
 }
 
 /* Four lanes that have the words of four blocks by column give one another the words of one block

@@ -102,4 +102,16 @@ __device__ __forceinline__ float row_sum(float x) {
     return x + __shfl_xor_sync(0xffffffffu, x, 2);
 }
 
+/* Hides what a lane's rows of C do not see, scores of 16 queries: keys from `limit` on. */
+template <int KEYS>
+__device__ __forceinline__ void hide(float (*s)[4], int first_key, const int *limit) {
+    int column = first_key + (int)threadIdx.x % 4 * 2;
+#pragma unroll
+    for (int j = 0; j < KEYS / 8; j++)
+#pragma unroll
+        for (int e = 0; e < 4; e++)
+            if (column + j * 8 + (e & 1) >= limit[e >> 1])
+                s[j][e] = -INFINITY;
+}
+
 #endif

@@ -9,9 +9,6 @@
 #include "ops/loss_head/loss_head_layout.h"
 #include "runtime/cuda/products.h"
 
-static_assert((int)LOSS_HEAD_PRODUCT_WORKSPACE == (int)CUDA_PRODUCT_WORKSPACE,
-              "the plan gives the products what they ask for");
-
 enum { X, WEIGHT, TARGETS, DY };         /* inputs */
 enum { LOSSES, X_GRADIENT, W_GRADIENT }; /* outputs */
 
@@ -90,7 +87,7 @@ static void multiply(const head *h, int64_t m, int64_t n, int64_t k, cuda_matrix
     p.beta = beta;
     p.tf32 = h->tf32;
     p.workspace = h->scratch;
-    p.workspace_bytes = LOSS_HEAD_PRODUCT_WORKSPACE;
+    p.workspace_bytes = (size_t)product_workspace_bytes(m * n);
     cuda_product_run(&p, stream);
 }
 

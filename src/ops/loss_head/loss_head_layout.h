@@ -7,7 +7,9 @@
 
 #include <stdint.h>
 
-enum { LOSS_HEAD_PRODUCT_WORKSPACE = 32 << 20, LOSS_HEAD_ALIGNMENT = 256 };
+#include "ops/matmul/product_workspace.h"
+
+enum { LOSS_HEAD_ALIGNMENT = 256 };
 
 /* Logits from row to row: rows begin on 16 bytes, whatever the vocabulary, because products are
  * several times slower on rows that do not. */
@@ -19,6 +21,15 @@ static inline int64_t loss_head_row(int64_t vocab, int64_t element_bytes) {
 static inline int64_t loss_head_logits_bytes(int64_t rows, int64_t vocab, int64_t element_bytes) {
     int64_t bytes = rows * loss_head_row(vocab, element_bytes) * element_bytes;
     return (bytes + LOSS_HEAD_ALIGNMENT - 1) / LOSS_HEAD_ALIGNMENT * LOSS_HEAD_ALIGNMENT;
+}
+
+/* What the smallest of the products has: logits, dW and dx of a last, shorter chunk. */
+static inline int64_t loss_head_product_bytes(int64_t rows, int64_t chunk, int64_t vocab,
+                                              int64_t width) {
+    int64_t shortest = rows % chunk ? rows % chunk : chunk;
+    int64_t smaller = vocab < width ? vocab : width;
+    int64_t least = shortest * smaller < vocab * width ? shortest * smaller : vocab * width;
+    return product_workspace_bytes(least);
 }
 
 #endif

@@ -72,9 +72,9 @@ static op_cost cost_forward(const node *n) { return cost_of(n, 1, 4); }
 static size_t workspace_bytes_cuda(const kernel_args *args) {
     int64_t rows = args->inputs[X].shape.dim[0], vocab = args->inputs[WEIGHT].shape.dim[0];
     int64_t chunk = attribute_integer(args->attributes, "chunk");
-    int64_t logits = loss_head_logits_bytes(chunk < rows ? chunk : rows, vocab,
-                                            dtype_bytes(args->inputs[X].type));
-    return (size_t)logits + LOSS_HEAD_PRODUCT_WORKSPACE;
+    chunk = chunk < rows ? chunk : rows;
+    return (size_t)(loss_head_logits_bytes(chunk, vocab, dtype_bytes(args->inputs[X].type)) +
+                    loss_head_product_bytes(rows, chunk, vocab, args->inputs[X].shape.dim[1]));
 }
 
 static const char *reject_cuda(const kernel_args *args) {

@@ -70,7 +70,6 @@ extern const kernel matmul_f16_widened;
 
 /* CUDA: f32, bf16, f16; output rows at any distance; an optional third input is added */
 extern const kernel matmul_cublas;
-enum { MATMUL_CUBLAS_WORKSPACE = 32 << 20 };
 
 /* The version of oneDNN that was found, "3.5.0"; NULL and the reason in *why otherwise. */
 const char *matmul_onednn_version(const char **why);

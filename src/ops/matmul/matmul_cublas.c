@@ -1,12 +1,8 @@
 /* matmul_cublas.c - matmul on a GPU, by the CUDA module's products. */
-#include <assert.h>
-
 #include "ops/matmul/matmul.h"
+#include "ops/matmul/product_workspace.h"
 #include "runtime/cuda/cuda_call.h"
 #include "runtime/cuda/products.h"
-
-static_assert((int)MATMUL_CUBLAS_WORKSPACE == (int)CUDA_PRODUCT_WORKSPACE,
-              "plans hold the workspace that products are tuned with");
 
 cuda_run dyno_matmul_cublas;
 
@@ -23,6 +19,7 @@ void dyno_matmul_cublas(const cuda_args *args, cudaStream_t stream) {
     matmul_strided s;
     if (!matmul_describe_strided((const kernel_args *)args, &s))
         return; /* reject() refuses these */
+    int64_t workspace = product_workspace_bytes(s.m * s.n * s.outer * s.inner);
     cuda_product p = {.m = s.m,
                       .n = s.n,
                       .k = s.k,
@@ -34,6 +31,6 @@ void dyno_matmul_cublas(const cuda_args *args, cudaStream_t stream) {
                       .alpha = (float)cuda_real_or(args, "alpha", 1),
                       .tf32 = cuda_integer_or(args, "tf32", 0) != 0,
                       .workspace = args->workspace,
-                      .workspace_bytes = args->workspace ? CUDA_PRODUCT_WORKSPACE : 0};
+                      .workspace_bytes = args->workspace ? (size_t)workspace : 0};
     cuda_product_run(&p, stream);
 }

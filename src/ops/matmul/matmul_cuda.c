@@ -1,6 +1,7 @@
 /* matmul_cuda.c - what cuBLASLt takes: the descriptor of matmul_cublas, whose code is in the CUDA
  * module, so that plans for a GPU can be made without one. */
 #include "ops/matmul/matmul.h"
+#include "ops/matmul/product_workspace.h"
 
 static bool is_same_layout(const tensor *a, const tensor *b) {
     bool is_same = a->type == b->type && shape_equal(&a->shape, &b->shape);
@@ -30,8 +31,7 @@ static const char *reject(const kernel_args *args) {
 }
 
 static size_t workspace_bytes(const kernel_args *args) {
-    (void)args;
-    return MATMUL_CUBLAS_WORKSPACE;
+    return (size_t)product_workspace_bytes(shape_elements(&args->outputs[0].shape));
 }
 
 const kernel matmul_cublas = {.name = "matmul_cublas",

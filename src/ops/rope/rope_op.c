@@ -2,9 +2,9 @@
 
 #include "base/threads.h"
 #include "graph/op.h"
-#include "ops/cast/convert.h"
 #include "ops/kernel.h"
 #include "ops/rope/rope.h"
+#include "ops/rope/rope_rows.h"
 
 /* The attribute "heads": x is [..., T, H, D], and only the first so many of H are rotated; without
  * it x is [..., T, D]. */
@@ -78,44 +78,6 @@ static void reference(const node *n, const double *const *inputs, double *const 
         }
 }
 
-/* y may be x: no iteration reads what another writes. */
-static void rotate_row(int64_t half, const float *x, const float *c, const float *s, float sign,
-                       float *y) {
-#pragma omp simd
-    for (int64_t j = 0; j < half; j++) {
-        float sine = sign * s[j], a = x[j], b = x[j + half];
-        y[j] = a * c[j] - b * sine;
-        y[j + half] = b * c[j] + a * sine;
-    }
-}
-
-/* The same in bf16: rotated in f32 and rounded once. */
-static void rotate_bf16_row(int64_t half, const uint16_t *x, const float *c, const float *s,
-                            float sign, uint16_t *y) {
-#pragma omp simd
-    for (int64_t j = 0; j < half; j++) {
-        float sine = sign * s[j], a = float_from_bits((uint32_t)x[j] << 16);
-        float b = float_from_bits((uint32_t)x[j + half] << 16);
-        y[j] = bf16_from_f32(a * c[j] - b * sine);
-        y[j + half] = bf16_from_f32(b * c[j] + a * sine);
-    }
-}
-
-/* A row in f16, in pieces that fit the stack. */
-static void rotate_f16_row(int64_t half, const uint16_t *x, const float *c, const float *s,
-                           float sign, uint16_t *y) {
-    enum { PIECE = 256 };
-    float wide[2 * PIECE], rotated[2 * PIECE];
-    for (int64_t start = 0; start < half; start += PIECE) {
-        int64_t n = half - start < PIECE ? half - start : PIECE;
-        convert_low_to_f32(DTYPE_F16, n, x + start, wide);
-        convert_low_to_f32(DTYPE_F16, n, x + half + start, wide + n);
-        rotate_row(n, wide, c + start, s + start, sign, rotated);
-        convert_f32_to_low(DTYPE_F16, n, rotated, y + start);
-        convert_f32_to_low(DTYPE_F16, n, rotated + n, y + half + start);
-    }
-}
-
 /* Of a row of the dimensions outside the last, in bytes. */
 static int64_t row_offset(const tensor *x, int64_t row) {
     int64_t offset = 0;
@@ -131,7 +93,7 @@ static void run_rows(void *context, int64_t begin, int64_t end) {
     const tensor *x = &args->inputs[0], *y = &args->outputs[0];
     row_order o = order_of(&x->shape, args->attributes);
     const float *cosine = args->inputs[1].data, *sine = args->inputs[2].data;
-    float sign = attribute_integer(args->attributes, "inverse") ? -1.0f : 1.0f;
+    bool is_inverse = attribute_integer(args->attributes, "inverse") != 0;
     int inner = x->shape.rank - 2, bytes = dtype_bytes(x->type);
     const char *from = NULL;
     char *to = NULL;
@@ -144,13 +106,8 @@ static void run_rows(void *context, int64_t begin, int64_t end) {
         if (row % o.heads >= o.rotated) {
             if (to != from)
                 memcpy(to, from, (size_t)(2 * o.half * bytes));
-        } else if (x->type == DTYPE_F32) {
-            rotate_row(o.half, (const float *)(const void *)from, cosine + table, sine + table,
-                       sign, (float *)(void *)to);
         } else {
-            (x->type == DTYPE_BF16 ? rotate_bf16_row : rotate_f16_row)(
-                o.half, (const uint16_t *)(const void *)from, cosine + table, sine + table, sign,
-                (uint16_t *)(void *)to);
+            rope_rotate_row(x->type, o.half, from, cosine + table, sine + table, is_inverse, to);
         }
         from += x->stride[inner] * bytes;
         to += y->stride[inner] * bytes;

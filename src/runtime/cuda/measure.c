@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 
+#include "ops/matmul/product_workspace.h"
 #include "runtime/cuda/cuda_device.h"
 #include "runtime/cuda/cuda_status.h"
 #include "runtime/cuda/products_internal.h"
@@ -83,7 +84,7 @@ static dyno_status measure_product(cuda_device *d, char *memory, int type, bool 
                       .alpha = 1,
                       .tf32 = is_tf32,
                       .workspace = memory + 3 * bytes,
-                      .workspace_bytes = CUDA_PRODUCT_WORKSPACE};
+                      .workspace_bytes = (size_t)product_workspace_bytes(elements)};
     p.a.data = memory;
     p.b.data = memory + bytes;
     p.c.data = memory + 2 * bytes;

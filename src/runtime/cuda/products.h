@@ -34,9 +34,6 @@ typedef struct cuda_product {
     size_t workspace_bytes;
 } cuda_product;
 
-/* What every product should be given: plans ask for it, results depend on it. */
-enum { CUDA_PRODUCT_WORKSPACE = 32 << 20 };
-
 /* Enqueues; failures are sticky and come out at device_functions.finish. */
 void cuda_product_run(const cuda_product *p, cudaStream_t stream);
 
