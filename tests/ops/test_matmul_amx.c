@@ -1,4 +1,5 @@
-/* test_matmul_amx.c - the AMX engine's blocks, with its instructions emulated. */
+/* test_matmul_amx.c - the AMX engines' blocks, and whole products of them, with AMX's instructions
+ * emulated. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -16,7 +17,17 @@
 #include "base/memory.h"
 #include "support/amx_emulation.h"
 
+/* The sources again, under other names, with emulated tiles. */
 #define gemm_amx emulated_gemm_amx
+#define gemm_method_name emulated_gemm_method_name
+#define gemm_reject emulated_gemm_reject
+#define gemm_pass_over emulated_gemm_pass_over
+#define gemm_pick emulated_gemm_pick
+#define gemm_workspace_bytes emulated_gemm_workspace_bytes
+#define gemm_workspace_bytes_by emulated_gemm_workspace_bytes_by
+#define gemm_run emulated_gemm_run
+#define gemm_run_by emulated_gemm_run_by
+#include "../../src/ops/matmul/gemm.c"
 #include "../../src/ops/matmul/gemm_amx.c"
 
 enum { LINES = PAIRS_LINES, MOST_DEPTH = 352, LD = LINES + 5 };
@@ -95,8 +106,113 @@ static void blocks_are_products_of_their_strips(void **state) {
         }
 }
 
+typedef struct layout {
+    const char *name;
+    bool k_is_dense_in_a, k_is_dense_in_b;
+} layout;
+
+typedef struct matrix {
+    uint16_t *data;
+    gemm_operand operand;
+} matrix;
+
+/* [rows, columns] with a gap after each line, of small numbers: sums of them are exact. */
+static matrix matrix_create(int64_t rows, int64_t columns, bool by_rows, int64_t seed) {
+    int64_t line = (by_rows ? columns : rows) + 3, lines = by_rows ? rows : columns;
+    matrix x = {.data = memory_allocate((size_t)(line * lines), sizeof(uint16_t))};
+    for (int64_t i = 0; i < line * lines; i++)
+        x.data[i] = dtype_f32_to_bf16((float)((i * seed + i / 7) % 9 - 4));
+    x.operand = (gemm_operand){.data = x.data,
+                               .type = DTYPE_BF16,
+                               .row_stride = by_rows ? line : 1,
+                               .column_stride = by_rows ? 1 : line};
+    return x;
+}
+
+static float element(const matrix *x, int64_t row, int64_t column) {
+    return dtype_bf16_to_f32(
+        x->data[row * x->operand.row_stride + column * x->operand.column_stride]);
+}
+
+static void expect_product(const gemm_problem *p, const matrix *a, const matrix *b,
+                           const float *before, const char *name) {
+    for (int64_t i = 0; i < p->m; i++)
+        for (int64_t j = 0; j < p->ldc; j++) {
+            int64_t at = i * p->ldc + j;
+            float sum = 0;
+            for (int64_t k = 0; j < p->n && k < p->k; k++)
+                sum += element(a, i, k) * element(b, k, j);
+            float want = p->alpha * sum;
+            if (p->accumulates || j >= p->n)
+                want += before[at];
+            float got = p->c_type == DTYPE_F32 ? ((float *)p->c)[at]
+                                               : dtype_bf16_to_f32(((uint16_t *)p->c)[at]);
+            if (p->c_type == DTYPE_BF16)
+                want = dtype_bf16_to_f32(dtype_f32_to_bf16(want));
+            if (got != want)
+                fail_msg("%s, [%lld,%lld,%lld] to %s, alpha %g%s: [%lld,%lld] is %g, should be %g",
+                         name, (long long)p->m, (long long)p->n, (long long)p->k,
+                         dtype_name(p->c_type), (double)p->alpha, p->accumulates ? ", added" : "",
+                         (long long)i, (long long)j, (double)got, (double)want);
+        }
+}
+
+static void try_product(int64_t m, int64_t n, int64_t k, const layout *how, dtype type, float alpha,
+                        bool accumulates) {
+    matrix a = matrix_create(m, k, how->k_is_dense_in_a, 5);
+    matrix b = matrix_create(k, n, !how->k_is_dense_in_b, 7);
+    gemm_problem p = {.m = m,
+                      .n = n,
+                      .k = k,
+                      .a = a.operand,
+                      .b = b.operand,
+                      .c_type = type,
+                      .ldc = n + 5,
+                      .alpha = alpha,
+                      .accumulates = accumulates};
+    int64_t elements = m * p.ldc;
+    float *before = memory_allocate((size_t)elements, sizeof *before);
+    p.c = memory_allocate((size_t)elements, (size_t)dtype_bytes(type));
+    for (int64_t i = 0; i < elements; i++) {
+        before[i] = (float)(i % 13);
+        dtype_store(type, p.c, i, (double)before[i]);
+    }
+    blocking sizes = make_blocking(&emulated_gemm_amx, &p);
+    size_t bytes = (size_t)(sizes.group * sizes.packed_bytes) + ALIGNMENT;
+    void *workspace = memory_allocate(bytes, 1);
+    run_engine(&emulated_gemm_amx, &p, workspace);
+    expect_product(&p, &a, &b, before, how->name);
+    free(workspace);
+    free(before);
+    free(p.c);
+    free(a.data);
+    free(b.data);
+}
+
+static void whole_products_are_exact_on_small_integers(void **state) {
+    (void)state;
+    if (!isa_check(ISA_AVX512_BF16).is_usable)
+        skip();
+    static const layout layouts[] = {{"Y = X W^T", true, true},
+                                     {"dX = dY W", true, false},
+                                     {"dW = dY^T X", false, false},
+                                     {"K dense in B only", false, true}};
+    static const int64_t sizes[][3] = {{1, 1, 1},     {16, 64, 32},  {17, 65, 33}, {33, 130, 300},
+                                       {130, 40, 64}, {70, 31, 513}, {5, 300, 256}};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        for (size_t l = 0; l < sizeof layouts / sizeof *layouts; l++) {
+            const int64_t *s = sizes[i];
+            try_product(s[0], s[1], s[2], &layouts[l], DTYPE_F32, 1, false);
+            try_product(s[0], s[1], s[2], &layouts[l], DTYPE_BF16, 1, false);
+            try_product(s[0], s[1], s[2], &layouts[l], DTYPE_F32, 0.5f, true);
+            try_product(s[0], s[1], s[2], &layouts[l], DTYPE_BF16, 0.5f, true);
+        }
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(blocks_are_products_of_their_strips)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(blocks_are_products_of_their_strips),
+        cmocka_unit_test(whole_products_are_exact_on_small_integers)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
 
