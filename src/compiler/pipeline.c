@@ -156,7 +156,7 @@ static dyno_status run_simplify(graph *g, const pipeline_options *options) {
 }
 
 static dyno_status run_fuse(graph *g, const pipeline_options *options) {
-    if (options->mode == STEP_COMPILED)
+    if (options->mode == STEP_COMPILED && !options->is_unfused)
         return fuse_groups(g, options->target);
     return options->target == BACKEND_CUDA ? fuse_each(g) : DYNO_OK;
 }

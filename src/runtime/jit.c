@@ -64,6 +64,18 @@ const char *jit_compiler(void) {
     return NULL;
 }
 
+bool jit_is_possible(void) {
+    static bool has_said; /* plans are made by one thread */
+    if (jit_compiler())
+        return true;
+    if (!has_said)
+        fputs("dyno: there is no C compiler (cc, gcc, clang): compiled mode runs without fused "
+              "kernels, slower. Install gcc, or set CC.\n",
+              stderr);
+    has_said = true;
+    return false;
+}
+
 /* The object carries its own hash, so that a file which is not what its name says is noticed. */
 static const char HASH_SYMBOL[] = "dyno_module_hash";
 

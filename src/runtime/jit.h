@@ -6,6 +6,8 @@
 #ifndef RUNTIME_JIT_H
 #define RUNTIME_JIT_H
 
+#include <stdbool.h>
+
 #include "base/status.h"
 
 typedef struct jit_module jit_module;
@@ -17,6 +19,8 @@ typedef struct jit_times {
 
 /* The compiler that would be used ($CC, else cc, gcc or clang on the PATH); NULL: none. */
 const char *jit_compiler(void);
+/* Whether plans for the CPU can have generated kernels; when not, says so on stderr, once. */
+bool jit_is_possible(void);
 
 /* Fails with DYNO_UNSUPPORTED when there is no compiler, and DYNO_IO, with what the compiler
  * said, when it fails. A cache that cannot be written to costs a compilation each time, in a

@@ -6,6 +6,7 @@
 #include "base/threads.h"
 #include "base/units.h"
 #include "ops/attention/attention.h"
+#include "train/step_plan.h"
 
 static dyno_status make_plan(const attention_plan_options *options, bool is_flash, plan **out) {
     *out = NULL;
@@ -22,6 +23,7 @@ static dyno_status make_plan(const attention_plan_options *options, bool is_flas
                                  .attention = ATTENTION_NAIVE,
                                  .precision = options->precision,
                                  .target = options->target,
+                                 .is_unfused = must_be_unfused(options->mode, options->target),
                                  .tiles = options->tiles};
     graph *g;
     RETURN_IF_FAILED(attention_build(&alone, &g));

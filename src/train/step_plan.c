@@ -1,10 +1,15 @@
 #include "train/step_plan.h"
 
 #include "model/transformer.h"
+#include "runtime/jit.h"
 
 optimizer_options step_default_optimizer(void) {
     return (optimizer_options){
         .adamw = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1}};
+}
+
+bool must_be_unfused(step_mode mode, backend target) {
+    return mode == STEP_COMPILED && target == BACKEND_CPU && !jit_is_possible();
 }
 
 dyno_status step_plan_create(const step_options *options, plan **out) {
@@ -14,7 +19,9 @@ dyno_status step_plan_create(const step_options *options, plan **out) {
     graph *g;
     RETURN_IF_FAILED(recompute_check(&options->pipeline.recompute, options->config.layers));
     RETURN_IF_FAILED(transformer_build(&options->config, &shape_of_step, &g));
-    dyno_status status = pipeline_compile(g, &options->pipeline, out);
+    pipeline_options pipeline = options->pipeline;
+    pipeline.is_unfused = pipeline.is_unfused || must_be_unfused(pipeline.mode, pipeline.target);
+    dyno_status status = pipeline_compile(g, &pipeline, out);
     graph_destroy(g);
     return status;
 }

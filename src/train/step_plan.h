@@ -16,6 +16,9 @@ typedef struct step_options {
 /* torch.optim.AdamW's habits with the betas of language models; no clipping. */
 optimizer_options step_default_optimizer(void);
 
+/* Whether this machine has nothing to compile generated kernels with; plans are unfused then. */
+bool must_be_unfused(step_mode mode, backend target);
+
 /* Allocates no weights: a plan of any size takes milliseconds. On failure *out is NULL. */
 NODISCARD dyno_status step_plan_create(const step_options *options, plan **out);
 
