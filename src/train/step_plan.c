@@ -20,7 +20,7 @@ dyno_status step_plan_create(const step_options *options, plan **out) {
     RETURN_IF_FAILED(recompute_check(&options->pipeline.recompute, options->config.layers));
     RETURN_IF_FAILED(transformer_build(&options->config, &shape_of_step, &g));
     pipeline_options pipeline = options->pipeline;
-    pipeline.is_unfused = pipeline.is_unfused || must_be_unfused(pipeline.mode, pipeline.target);
+    pipeline.is_unfused = must_be_unfused(pipeline.mode, pipeline.target);
     dyno_status status = pipeline_compile(g, &pipeline, out);
     graph_destroy(g);
     return status;

@@ -68,12 +68,10 @@ tensor pairs_turned(const tensor *t, const attention_turn *turn, int64_t b, int6
 
 /* Rows of a head, as lines to pack: a row is a line, or a column is. */
 static inline gemm_lines pairs_rows(const tensor *t, int64_t b, int64_t h, int64_t first) {
-    return (gemm_lines){attention_row(t, b, h, first), t->type, t->stride[2], 1,
-                        PAIRS_LINES * t->stride[2]};
+    return (gemm_lines){attention_row(t, b, h, first), t->type, t->stride[2], 1};
 }
 static inline gemm_lines pairs_columns(const tensor *t, int64_t b, int64_t h, int64_t first) {
-    return (gemm_lines){attention_row(t, b, h, first), t->type, 1, t->stride[2],
-                        PAIRS_DEPTH * t->stride[2]};
+    return (gemm_lines){attention_row(t, b, h, first), t->type, 1, t->stride[2]};
 }
 
 /* Is there an infinity or a NaN? Times the 0 of a hidden score it would not be 0. */

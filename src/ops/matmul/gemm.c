@@ -22,7 +22,7 @@ enum {
     ALIGNMENT = 64,
     CACHE_LINE = 64,
     MAX_BLOCK = 32 * 32,
-    MAX_OWN_BYTES = 256 * 512 * 2,
+    MAX_OWN_BYTES = 224 * 256 * 4,
     MAX_TILE = 768 * 256,
     /* Of a batch, so many bytes are packed at a time. */
     GROUP_BYTES = 16 << 20,
@@ -64,8 +64,7 @@ static blocking make_blocking(const gemm_engine *e, const gemm_problem *p) {
     side rows = make_side(p->m, e->rows), columns = make_side(p->n, e->columns);
     b.shared = b.shares_a ? rows : columns;
     b.own = b.shares_a ? columns : rows;
-    bool is_short = p->k <= 2 * e->short_depth;
-    int64_t panels = count_of(p->k, is_short ? e->short_depth : e->panel_depth);
+    int64_t panels = count_of(p->k, e->panel_depth);
     b.panel_depth = round_up(count_of(p->k, panels), e->depth_step);
     b.packed_bytes = round_up(b.shared.strips * b.shared.width * round_up(p->k, e->depth_step) *
                                   e->element_bytes,
@@ -103,29 +102,20 @@ static unsigned char *packed_at(const blocking *b, int64_t batch, int64_t k, int
     return b->packed + (batch - b->first) * b->packed_bytes + elements * b->engine->element_bytes;
 }
 
-/* One strip after the other, each over all of K: lines that are dense in K are so read as they lie,
- * and asked for a little ahead. */
 static void pack_shared(void *context, int64_t begin, int64_t end) {
-    enum { STEPS_AHEAD = 12 };
     const blocking *b = context;
-    const gemm_engine *e = b->engine;
-    const side *shared = &b->shared;
-    int64_t chunk = PACKED_LINES / shared->width, chunks = count_of(shared->strips, chunk);
-    gemm_pack *pack = b->shares_a ? e->pack_a : e->pack_b;
+    int64_t chunk = PACKED_LINES / b->shared.width, chunks = count_of(b->shared.strips, chunk);
+    gemm_pack *pack = b->shares_a ? b->engine->pack_a : b->engine->pack_b;
     for (int64_t task = begin; task < end; task++) {
-        int64_t batch = b->first + task / chunks, first = task % chunks * chunk;
-        int64_t last = first + chunk < shared->strips ? first + chunk : shared->strips;
-        bool is_deep = lines_of(b, b->shares_a, batch, 0, 0).deep == 1;
-        int64_t together = is_deep ? 1 : last - first;
-        for (int64_t strip = first; strip < last; strip += together)
-            for (int64_t k = 0; k < b->p->k; k += b->panel_depth) {
-                int64_t line = strip * shared->width, count = together * shared->width;
-                gemm_lines from = lines_of(b, b->shares_a, batch, line, k);
-                int64_t depth = b->p->k - k < b->panel_depth ? b->p->k - k : b->panel_depth;
-                from.ahead = is_deep ? STEPS_AHEAD * e->depth_step : e->depth_step * from.deep;
-                pack(&from, shared->lines - line < count ? shared->lines - line : count, depth,
-                     packed_at(b, batch, k, strip));
-            }
+        int64_t batch = b->first + task / chunks, strip = task % chunks * chunk;
+        int64_t line = strip * b->shared.width, count = b->shared.lines - line;
+        if (count > chunk * b->shared.width)
+            count = chunk * b->shared.width;
+        for (int64_t k = 0; k < b->p->k; k += b->panel_depth) {
+            gemm_lines from = lines_of(b, b->shares_a, batch, line, k);
+            int64_t depth = b->p->k - k < b->panel_depth ? b->p->k - k : b->panel_depth;
+            pack(&from, count, depth, packed_at(b, batch, k, strip));
+        }
     }
 }
 
@@ -180,7 +170,6 @@ static void run_tile(const blocking *b, tile at, unsigned char *own_packed, floa
         bool is_last = k + b->panel_depth >= p->k;
         int64_t depth = is_last ? p->k - k : b->panel_depth;
         gemm_lines from = lines_of(b, !b->shares_a, at.batch, at.own, k);
-        from.ahead = from.deep == 1 ? own->width * from.along : e->depth_step * from.deep;
         pack(&from, own_count, depth, own_packed);
         depth = round_up(depth, e->depth_step);
         int64_t own_bytes = own->width * depth * e->element_bytes;

@@ -7,9 +7,8 @@
  * in that state 1243 and 655. A product added to the last one's result need not wait for it.
  *
  * The strip of B' stays in L1 from block to block (gemm.c), that of A' comes from L2; to ask for it
- * a step ahead gives 7 % in that state, costs 4 % otherwise, and shows in no training step. The
- * tiles' shape is palette 1 of every AMX there is; the CPUID leaf that describes it is not read,
- * since hypervisors exist that hide it.
+ * ahead costs more than it gives. The tiles' shape is palette 1 of every AMX there is; the CPUID
+ * leaf that describes it is not read, since hypervisors exist that hide it.
  *
  * Subnormal numbers count as zero here, as in all bf16 products of the hardware. */
 #include "ops/matmul/gemm_engine.h"
@@ -80,7 +79,6 @@ const gemm_engine gemm_amx = {.rows = PAIRS_LINES,
                               .depth_step = PAIRS_DEPTH,
                               .element_bytes = 2,
                               .panel_depth = 320,
-                              .short_depth = 512,
                               .own_lines = 256,
                               .shared_lines = 768,
                               .packing_weight = 64,

@@ -14,7 +14,6 @@ typedef struct gemm_lines {
     const void *data;
     dtype type;
     int64_t along, deep;
-    int64_t ahead; /* from a number to one that will be wanted soon; 0 where none is known */
 } gemm_lines;
 
 /* Where a block of sums goes. */
@@ -33,8 +32,7 @@ typedef struct gemm_engine {
     int rows, columns;
     int depth_step;
     int element_bytes;  /* of a packed element */
-    int panel_depth;    /* K is walked in panels at most so deep: two strips should fit in L1, */
-    int short_depth;    /* but a K of up to two panels so deep is, too: there are fewer sums */
+    int panel_depth;    /* K is walked in panels at most so deep: two strips should fit in L1 */
     int own_lines;      /* a task's tile at most: lines it packs itself, */
     int shared_lines;   /* and lines packed once for all tasks; their panel should fit in L2 */
     int packing_weight; /* packing an element costs as much as so many multiplications */

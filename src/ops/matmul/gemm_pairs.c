@@ -41,14 +41,14 @@ INLINE void store_tile(uint16_t *to, const __m512i v[16]) {
         _mm512_store_si512((void *)(to + i * PAIRS_DEPTH), v[i]);
 }
 
-/* K dense. Numbers wanted soon are asked for meanwhile: weights come from far away, and so many
- * lines at once are more than the hardware follows. */
-INLINE void load_by_lines(const uint16_t *from, int64_t along, int64_t ahead, int lines, int depth,
+/* K dense. The next strip's numbers are asked for meanwhile: weights come from far away, and so
+ * many lines at once are more than the hardware follows. */
+INLINE void load_by_lines(const uint16_t *from, int64_t along, int lines, int depth,
                           __m512i v[16]) {
     if (lines == PAIRS_HALF && depth == PAIRS_DEPTH) {
         for (int i = 0; i < PAIRS_HALF; i++) {
             v[i] = _mm512_loadu_si512(from + i * along);
-            _mm_prefetch((const char *)(from + i * along + ahead), _MM_HINT_T1);
+            _mm_prefetch((const char *)(from + (i + PAIRS_LINES) * along), _MM_HINT_T1);
         }
         return;
     }
@@ -74,7 +74,7 @@ INLINE void load_by_pairs(const uint16_t *from, int64_t deep, int lines, int dep
 
 /* The same for both halves of a strip at once: half the loads, and two rows interleaved by one
  * instruction a half. */
-INLINE void load_strip_by_pairs(const uint16_t *from, int64_t deep, int64_t ahead, __m512i low[16],
+INLINE void load_strip_by_pairs(const uint16_t *from, int64_t deep, __m512i low[16],
                                 __m512i high[16]) {
     const __m512i first =
         _mm512_set_epi16(47, 15, 46, 14, 45, 13, 44, 12, 43, 11, 42, 10, 41, 9, 40, 8, 39, 7, 38, 6,
@@ -83,17 +83,17 @@ INLINE void load_strip_by_pairs(const uint16_t *from, int64_t deep, int64_t ahea
     for (int p = 0; p < PAIRS_HALF; p++) {
         const uint16_t *even = from + 2 * p * deep, *odd = even + deep;
         __m512i x = _mm512_loadu_si512(even), y = _mm512_loadu_si512(odd);
-        _mm_prefetch((const char *)(even + ahead), _MM_HINT_T1);
-        _mm_prefetch((const char *)(odd + ahead), _MM_HINT_T1);
+        _mm_prefetch((const char *)(even + PAIRS_DEPTH * deep), _MM_HINT_T1);
+        _mm_prefetch((const char *)(odd + PAIRS_DEPTH * deep), _MM_HINT_T1);
         low[p] = _mm512_permutex2var_epi16(x, first, y);
         high[p] = _mm512_permutex2var_epi16(x, second, y);
     }
 }
 
-INLINE void pack_strip_by_pairs(const uint16_t *from, int64_t deep, int64_t ahead, bool wants_pairs,
+INLINE void pack_strip_by_pairs(const uint16_t *from, int64_t deep, bool wants_pairs,
                                 uint16_t *to) {
     __m512i low[16], high[16];
-    load_strip_by_pairs(from, deep, ahead, low, high);
+    load_strip_by_pairs(from, deep, low, high);
     if (!wants_pairs) {
         transpose(low);
         transpose(high);
@@ -125,7 +125,7 @@ INLINE void pack_tile(const gemm_lines *from, int64_t line, int64_t count, int64
     }
     bool is_pairs = false;
     if (from->deep == 1)
-        load_by_lines(at, from->along, from->ahead, lines, deep, v);
+        load_by_lines(at, from->along, lines, deep, v);
     else if ((is_pairs = from->along == 1))
         load_by_pairs(at, from->deep, lines, deep, v);
     else
@@ -149,7 +149,7 @@ INLINE void pack(const gemm_lines *from, int64_t count, int64_t depth, bool want
         uint16_t *at = to + (strip * steps + step) * 2 * PAIRS_TILE;
         if (strips_first && line + PAIRS_LINES <= count && k + PAIRS_DEPTH <= depth)
             pack_strip_by_pairs((const uint16_t *)from->data + line + k * from->deep, from->deep,
-                                from->ahead, wants_pairs, at);
+                                wants_pairs, at);
         else
             for (int half = 0; half < 2; half++)
                 pack_tile(from, line + half * PAIRS_HALF, count, k, depth, wants_pairs,
