@@ -49,6 +49,13 @@ static attention_call describe_forward(const cuda_args *args) {
     return call;
 }
 
+/* Of `rows` rows, which stand at the tables' last positions. */
+static attention_turn turn_of(const cuda_tensor *cosine, const cuda_tensor *sine, int rows) {
+    int64_t first = (cosine->shape.dim[0] - rows) * cosine->shape.dim[1];
+    attention_turn turn = {(const float *)cosine->data + first, (const float *)sine->data + first};
+    return turn;
+}
+
 static attention_call describe_backward(const cuda_args *args) {
     const cuda_tensor *in = args->inputs, *out = args->outputs;
     attention_call call = describe(args);
@@ -59,6 +66,10 @@ static attention_call describe_backward(const cuda_args *args) {
     call.d_q = rows_of_tensor(&out[0]);
     call.d_k = rows_of_tensor(&out[1]);
     call.d_v = rows_of_tensor(&out[2]);
+    if (args->input_count > 6) {
+        call.q_turn = turn_of(&in[6], &in[7], call.queries);
+        call.k_turn = turn_of(&in[6], &in[7], call.keys);
+    }
     call.workspace = args->workspace;
     call.mean = (float *)args->workspace;
     call.is_aligned = call.is_aligned && is_aligned(&in[3], bytes) && is_aligned(&in[4], bytes) &&
@@ -120,6 +131,8 @@ extern "C" void dyno_attention_gradient_cuda(const cuda_args *args, cudaStream_t
         return;
     attention_backward_means(&call, stream);
     attention_backward_mma(&call, stream);
+    if (call.q_turn.cosine)
+        attention_backward_turn(&call, stream);
 }
 
 /* ---- f32; of gradients one tile for each head size ---- */

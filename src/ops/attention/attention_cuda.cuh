@@ -13,14 +13,21 @@ typedef struct attention_rows {
     int64_t batch, head, row;
 } attention_rows;
 
+/* The rows of the tables of angles that rows of Q or K were rotated by, S / 2 numbers each, of row
+ * 0 first; NULL where they were not. */
+typedef struct attention_turn {
+    const float *cosine, *sine;
+} attention_turn;
+
 /* Both ops; of the forward, what has a d before it is empty. */
 typedef struct attention_call {
     attention_rows q, k, v, o, d_o, d_q, d_k, d_v;
-    attention_rows lse; /* f32 [B, H, T]; its `row` is 1 */
-    void *workspace;    /* of the gradient: attention_workspace.h */
-    float *mean;        /* its beginning: f32 [B, H, T], D = rowsum(O dO) */
-    int type;           /* enum cuda_dtype */
-    int is_tf32;        /* f32 operands of products may be rounded to tf32 */
+    attention_rows lse;            /* f32 [B, H, T]; its `row` is 1 */
+    attention_turn q_turn, k_turn; /* of the gradient, which rotates dQ and dK back */
+    void *workspace;               /* of the gradient: attention_workspace.h */
+    float *mean;                   /* its beginning: f32 [B, H, T], D = rowsum(O dO) */
+    int type;                      /* enum cuda_dtype */
+    int is_tf32;                   /* f32 operands of products may be rounded to tf32 */
     int batch, heads, kv_heads, group;
     int queries, keys, head_dim;
     int is_causal;
@@ -47,6 +54,8 @@ int attention_backward_hopper(const attention_call *call, cudaStream_t stream);
 int attention_backward_hopper_once(const attention_call *call, cudaStream_t stream);
 /* Of head sizes above 128; attention_backward_hopper has found that the call is for this chip. */
 int attention_backward_hopper_wide(const attention_call *call, cudaStream_t stream);
+/* Rotates dQ and dK back where they lie, for kernels that do not as they write them. */
+void attention_backward_turn(const attention_call *call, cudaStream_t stream);
 /* call->mean from O and dO. */
 void attention_backward_means(const attention_call *call, cudaStream_t stream);
 

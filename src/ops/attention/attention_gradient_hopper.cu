@@ -113,7 +113,7 @@ __device__ __forceinline__ void differentiate_keys(const attention_call &call,
     uint64_t q_columns = tile_descriptor(shared + at::LEFT_AT, STEP * SLAB_ROW_BYTES);
     uint64_t do_columns = tile_descriptor(shared + at::RIGHT_AT, STEP * SLAB_ROW_BYTES);
     float factor = call.scale * LOG2_E;
-    int column = me->lane % 4 * 2;
+    int column = (int)threadIdx.x % 4 * 2;
     /* Key j is seen by query i when j <= i + keys - queries: those before `none` see no key of this
      * consumer, from `all` on they see every key. The last query sees something. */
     int lead = call.keys - call.queries - item->first - me->row;
@@ -121,6 +121,7 @@ __device__ __forceinline__ void differentiate_keys(const attention_call &call,
     int all = call.is_causal ? edge + 63 : 0;
     int none = !call.is_causal ? 0 : edge < call.queries ? edge : call.queries - 1;
     constexpr bool PASSES = DIM <= 96; /* over steps; large heads have no register to know when */
+    constexpr bool TURNS_AT_ONCE = DIM <= 96; /* nor any for angles while there is dV */
     float dk[DIM / 2], dv[DIM / 2], s[STEP / 2], dp[STEP / 2];
     uint32_t p[STEP / 4], ds[STEP / 4];
     clear(dk);
@@ -193,6 +194,10 @@ __device__ __forceinline__ void differentiate_keys(const attention_call &call,
             products_wait<1>(); /* dV: what it took is room for the scores */
         ask_scores();
     }
+    int key = item->first + me->row;
+    row_turns<DIM / 16> turns;
+    if (TURNS_AT_ONCE)
+        load_turns(&turns, call.k_turn, DIM / 2, key, call.keys, 0);
     products_wait<0>();
     hold(dk);
     hold(dv);
@@ -200,11 +205,14 @@ __device__ __forceinline__ void differentiate_keys(const attention_call &call,
     if (KEEPS_TILES)
         release_tiles<DIM>(me);
     float scale[2] = {call.scale, call.scale}, one[2] = {1, 1};
-    int key = item->first + me->row;
-    store_accumulator<TYPE>(dk, scale, rows_of<uint16_t>(call.d_k, item->batch, item->head),
-                            call.d_k.row, key, call.keys, call.head_dim);
     store_accumulator<TYPE>(dv, one, rows_of<uint16_t>(call.d_v, item->batch, item->head),
                             call.d_v.row, key, call.keys, call.head_dim);
+    if (!TURNS_AT_ONCE)
+        turn_rows_back(dk, call.k_turn, key, call.keys);
+    else if (call.k_turn.cosine)
+        turn_back(dk, turns, 0);
+    store_accumulator<TYPE>(dk, scale, rows_of<uint16_t>(call.d_k, item->batch, item->head),
+                            call.d_k.row, key, call.keys, call.head_dim);
 }
 
 template <int TYPE, int DIM>
@@ -287,9 +295,13 @@ differentiate_queries(const attention_call &call, const row_sums &sums, const gr
                 break;
             ask_scores();
         }
+        row_turns<DIM / 16> turns;
+        load_turns(&turns, call.q_turn, DIM / 2, query, call.queries, 0);
         products_wait<0>();
         hold(dq);
         release_step(me, at::STEP_EMPTY + before);
+        if (call.q_turn.cosine)
+            turn_back(dq, turns, 0);
     } else if (item->steps) {
         wait_for_tiles<DIM>(me);
         __syncwarp();

@@ -265,6 +265,7 @@ __device__ __forceinline__ void differentiate(const attention_call &call, const 
     float scale[2] = {call.scale, call.scale}, one[2] = {1, 1};
     store_accumulator<TYPE>(dv, one, rows_of<uint16_t>(call.d_v, item->batch, item->head),
                             call.d_v.row, key, call.keys, call.head_dim);
+    turn_rows_back(dk, call.k_turn, key, call.keys);
     store_accumulator<TYPE>(dk, scale, rows_of<uint16_t>(call.d_k, item->batch, item->head),
                             call.d_k.row, key, call.keys, call.head_dim);
 }
@@ -328,33 +329,45 @@ static __global__ void __launch_bounds__((CONSUMERS + 1) * WARPGROUP, 1)
 
 /* ---- dQ from its sums ---- */
 
-/* A block for each step of queries. */
+/* A block for each step of queries. A thread has, of two rows, four blocks of 8 columns in each
+ * half of a row, so that it can rotate them back. */
 template <int TYPE, int DIM>
 static __global__ void __launch_bounds__(CONSUMERS *WARPGROUP)
     round_sums(const __grid_constant__ attention_call call, const __grid_constant__ row_sums sums) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-    constexpr int QUERIES = once_storage<DIM>::QUERY_STEP;
+    constexpr int QUERIES = once_storage<DIM>::QUERY_STEP, SHARE = 8 * WARPGROUP;
     wait_for_kernel_before();
     int64_t row = (int64_t)blockIdx.x * QUERIES;
     int head = (int)(row / sums.pitch), query = (int)(row % sums.pitch);
     int half = (int)threadIdx.x / WARPGROUP, thread = (int)threadIdx.x % WARPGROUP;
     bool is_seen = query >= first_query(call, 0) / QUERIES * QUERIES; /* else nobody added */
-    const float4 *from =
-        (const float4 *)(sums.dq + row * DIM) + half * (QUERIES * DIM / 8) + thread;
+    /* Of the share of a consumer, or of both consumers' shares. */
+    int from_half = half * (QUERIES == 128 ? SHARE : SHARE / 2);
+    int from_piece = QUERIES == 128 ? SHARE / 2 : SHARE;
+    const float4 *from = (const float4 *)(sums.dq + row * DIM) + from_half + thread;
     float dq[32], scale[2] = {call.scale, call.scale};
 #pragma unroll
     for (int i = 0; i < 8; i++) {
-        float4 x = is_seen ? __ldcs(from + i * WARPGROUP) : make_float4(0, 0, 0, 0);
+        const float4 *at = from + i / 4 * from_piece + i % 4 * WARPGROUP;
+        float4 x = is_seen ? __ldcs(at) : make_float4(0, 0, 0, 0);
         dq[4 * i] = x.x;
         dq[4 * i + 1] = x.y;
         dq[4 * i + 2] = x.z;
         dq[4 * i + 3] = x.w;
     }
-    int column = QUERIES == 128 ? 0 : half * 64;
+    int column = QUERIES == 128 ? 0 : half * 32;
     query += thread / 32 * 16 + thread % 32 / 4 + (QUERIES == 128 ? half * 64 : 0);
-    store_accumulator<TYPE>(
-        dq, scale, rows_of<uint16_t>(call.d_q, head / call.heads, head % call.heads) + column,
-        call.d_q.row, query, call.queries, call.head_dim - column);
+    if (call.q_turn.cosine) {
+        row_turns<4> turns;
+        load_turns(&turns, call.q_turn, DIM / 2, query, call.queries, column / 8);
+        turn_back(dq, turns, 0);
+    }
+    uint16_t *to = rows_of<uint16_t>(call.d_q, head / call.heads, head % call.heads) + column;
+    const float(*pieces)[16] = (const float(*)[16])dq;
+#pragma unroll
+    for (int i = 0; i < 2; i++)
+        store_accumulator<TYPE>(pieces[i], scale, to + i * DIM / 2, call.d_q.row, query,
+                                call.queries, call.head_dim - column - i * DIM / 2);
 #endif
 }
 

@@ -1,5 +1,5 @@
-/* attention_workspace.h - what attention's gradient on a GPU asks of the plan, for the library that
- * plans and the module that runs: read by C and by C++.
+/* attention_workspace.h - what attention's gradient on a GPU asks of the plan and can do, for the
+ * library that plans and the module that runs: read by C and by C++.
  *
  * f32 numbers, the queries of a head counted up to a multiple of ATTENTION_ROWS_PADDED:
  *   D        one for each query      rowsum(O dO)
@@ -10,6 +10,13 @@
 #define OPS_ATTENTION_ATTENTION_WORKSPACE_H
 
 #include <stdint.h>
+
+/* Head sizes whose gradients can be rotated back: those that kernels of sm_90a are compiled for, in
+ * whose accumulators a lane has a column and its partner. */
+static inline int attention_turns_back(int64_t head_dim) {
+    return head_dim == 64 || head_dim == 80 || head_dim == 96 || head_dim == 128 ||
+           head_dim == 192 || head_dim == 256;
+}
 
 enum { ATTENTION_ROWS_PADDED = 128, ATTENTION_ROWS_PER_TURN = 64, ATTENTION_COUNTER_BYTES = 16 };
 

@@ -2,6 +2,7 @@
 #ifndef OPS_ATTENTION_HOPPER_TILE_CUH
 #define OPS_ATTENTION_HOPPER_TILE_CUH
 
+#include "ops/attention/attention_cuda.cuh"
 #include "ops/attention/hopper.cuh"
 
 /* Built for other chips only, the kernels are empty and use next to no registers. */
@@ -68,6 +69,68 @@ __device__ __forceinline__ void transpose_words(uint32_t *w) {
                 else
                     w[i + apart] = taken;
             }
+}
+
+/* cos and sin that a lane's two rows of an accumulator were rotated by, for so many blocks of 8
+ * columns of the first half of a row: those of the second have the same. */
+template <int BLOCKS> struct row_turns { float2 cosine[2][BLOCKS], sine[2][BLOCKS]; };
+
+/* No branch, for it may come while products are under way; without tables nothing is loaded. Rows
+ * from `limit` on, of which there are no angles, get those of the last. */
+template <int BLOCKS>
+__device__ __forceinline__ void load_turns(row_turns<BLOCKS> *turns, const attention_turn &turn,
+                                           int half, int row, int limit, int first_block) {
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+        int here = row + 8 * r < limit ? row + 8 * r : limit - 1;
+        int64_t at = (int64_t)here * half + 8 * first_block + (int)threadIdx.x % 4 * 2;
+#pragma unroll
+        for (int i = 0; i < BLOCKS; i++) {
+            float2 *c = &turns->cosine[r][i], *s = &turns->sine[r][i];
+            asm volatile("{\n.reg .pred p;\nsetp.ne.u64 p, %6, 0;\n"
+                         "mov.f32 %0, 0f00000000;\nmov.f32 %1, 0f00000000;\n"
+                         "mov.f32 %2, 0f00000000;\nmov.f32 %3, 0f00000000;\n"
+                         "@p ld.global.nc.v2.f32 {%0, %1}, [%4];\n"
+                         "@p ld.global.nc.v2.f32 {%2, %3}, [%5];\n}"
+                         : "=f"(c->x), "=f"(c->y), "=f"(s->x), "=f"(s->y)
+                         : "l"(turn.cosine + at + 8 * i), "l"(turn.sine + at + 8 * i),
+                           "l"(turn.cosine));
+        }
+    }
+}
+
+/* Rotates these blocks of an accumulator back, and the blocks half a row after them. */
+template <int COUNT, int BLOCKS>
+__device__ __forceinline__ void turn_back(float (&d)[COUNT], const row_turns<BLOCKS> &turns,
+                                          int first_block) {
+#pragma unroll
+    for (int r = 0; r < 2; r++)
+#pragma unroll
+        for (int i = 0; i < BLOCKS; i++) {
+            float2 c = turns.cosine[r][i], s = turns.sine[r][i];
+            float *low = d + 4 * (first_block + i) + 2 * r, *high = low + COUNT / 2;
+            float2 a = make_float2(low[0], low[1]), b = make_float2(high[0], high[1]);
+            low[0] = a.x * c.x + b.x * s.x;
+            low[1] = a.y * c.y + b.y * s.y;
+            high[0] = b.x * c.x - a.x * s.x;
+            high[1] = b.y * c.y - a.y * s.y;
+        }
+}
+
+/* All of an accumulator, where it was rotated, four blocks at a time: for kernels without registers
+ * to have angles in before the products are done. */
+template <int COUNT>
+__device__ __forceinline__ void turn_rows_back(float (&d)[COUNT], const attention_turn &turn,
+                                               int row, int limit) {
+    constexpr int BLOCKS = COUNT / 8, PIECE = BLOCKS % 4 ? BLOCKS : 4;
+    if (!turn.cosine)
+        return;
+#pragma unroll
+    for (int block = 0; block < BLOCKS; block += PIECE) {
+        row_turns<PIECE> turns;
+        load_turns(&turns, turn, COUNT, row, limit, block);
+        turn_back(d, turns, block);
+    }
 }
 
 /* An accumulator's rows to memory, 16 bytes at a time; row: the lane's first. */
