@@ -244,9 +244,9 @@ static instance make_instance(const problem *p) {
     in.lse = make_operand(CUDA_DTYPE_F32, 3, dim, stride, 0);
     make_tables(&in);
     int64_t heads = (int64_t)p->B * p->H;
-    expect_cuda(cudaMalloc(&in.workspace, (size_t)attention_workspace_bytes(
-                                              heads, p->T, attention_sum_columns(p->S))),
-                "memory for workspace");
+    int64_t bytes = attention_angles_at(heads, p->T, attention_sum_columns(p->S)) +
+                    attention_angle_bytes(p->T, p->S);
+    expect_cuda(cudaMalloc(&in.workspace, (size_t)bytes), "memory for workspace");
     return in;
 }
 static void release_instance(instance *in) {

@@ -79,8 +79,9 @@ static void queries_and_keys_are_rotated_back_by_the_gradient(void **state) {
 static void kernels_that_cannot_rotate_keep_the_rope(void **state) {
     (void)state;
     static const char *const sources[] = {PLAIN("f32", "64", "32", "%13 %12 %11", "1", "6"),
-                                          PLAIN("bf16", "40", "20", "%13 %12 %11", "1", "6")};
-    for (int i = 0; i < 2; i++)
+                                          PLAIN("bf16", "40", "20", "%13 %12 %11", "1", "6"),
+                                          PLAIN("f16", "256", "128", "%13 %12 %11", "1", "6")};
+    for (int i = 0; i < 3; i++)
         expect_fold(sources[i], BACKEND_CUDA, sources[i]);
 }
 

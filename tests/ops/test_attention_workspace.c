@@ -32,11 +32,19 @@ static void sums_have_padded_rows_and_columns_and_a_turn_for_every_64_rows(void 
                      (rows * (2 + 64) + rows / 64) * 4 + 16);
 }
 
+static void angles_lie_aligned_behind_all_else(void **state) {
+    (void)state;
+    assert_int_equal(attention_angles_at(1, 100, 0), 128 * 2 * 4 + 16);
+    assert_int_equal(attention_angles_at(1, 100, 64), 128 * 66 * 4 + 8 + 16 + 8);
+    assert_int_equal(attention_angle_bytes(100, 64), 128 * 64 * 4);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(short_contexts_keep_no_sums_of_dq),
         cmocka_unit_test(long_contexts_of_a_few_heads_do),
         cmocka_unit_test(sums_have_padded_rows_and_columns_and_a_turn_for_every_64_rows),
+        cmocka_unit_test(angles_lie_aligned_behind_all_else),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -49,13 +49,6 @@ static attention_call describe_forward(const cuda_args *args) {
     return call;
 }
 
-/* Of `rows` rows, which stand at the tables' last positions. */
-static attention_turn turn_of(const cuda_tensor *cosine, const cuda_tensor *sine, int rows) {
-    int64_t first = (cosine->shape.dim[0] - rows) * cosine->shape.dim[1];
-    attention_turn turn = {(const float *)cosine->data + first, (const float *)sine->data + first};
-    return turn;
-}
-
 static attention_call describe_backward(const cuda_args *args) {
     const cuda_tensor *in = args->inputs, *out = args->outputs;
     attention_call call = describe(args);
@@ -67,8 +60,8 @@ static attention_call describe_backward(const cuda_args *args) {
     call.d_k = rows_of_tensor(&out[1]);
     call.d_v = rows_of_tensor(&out[2]);
     if (args->input_count > 6) {
-        call.q_turn = turn_of(&in[6], &in[7], call.queries);
-        call.k_turn = turn_of(&in[6], &in[7], call.keys);
+        call.turn.cosine = (const float *)in[6].data;
+        call.turn.sine = (const float *)in[7].data;
     }
     call.workspace = args->workspace;
     call.mean = (float *)args->workspace;
@@ -131,7 +124,7 @@ extern "C" void dyno_attention_gradient_cuda(const cuda_args *args, cudaStream_t
         return;
     attention_backward_means(&call, stream);
     attention_backward_mma(&call, stream);
-    if (call.q_turn.cosine)
+    if (call.turn.cosine)
         attention_backward_turn(&call, stream);
 }
 

@@ -13,8 +13,8 @@ typedef struct attention_rows {
     int64_t batch, head, row;
 } attention_rows;
 
-/* The rows of the tables of angles that rows of Q or K were rotated by, S / 2 numbers each, of row
- * 0 first; NULL where they were not. */
+/* The tables of angles that rows of Q and K were rotated by, S / 2 numbers for each row; NULL where
+ * they were not. */
 typedef struct attention_turn {
     const float *cosine, *sine;
 } attention_turn;
@@ -22,12 +22,12 @@ typedef struct attention_turn {
 /* Both ops; of the forward, what has a d before it is empty. */
 typedef struct attention_call {
     attention_rows q, k, v, o, d_o, d_q, d_k, d_v;
-    attention_rows lse;            /* f32 [B, H, T]; its `row` is 1 */
-    attention_turn q_turn, k_turn; /* of the gradient, which rotates dQ and dK back */
-    void *workspace;               /* of the gradient: attention_workspace.h */
-    float *mean;                   /* its beginning: f32 [B, H, T], D = rowsum(O dO) */
-    int type;                      /* enum cuda_dtype */
-    int is_tf32;                   /* f32 operands of products may be rounded to tf32 */
+    attention_rows lse;  /* f32 [B, H, T]; its `row` is 1 */
+    attention_turn turn; /* of the gradient, which rotates dQ and dK back */
+    void *workspace;     /* of the gradient: attention_workspace.h */
+    float *mean;         /* its beginning: f32 [B, H, T], D = rowsum(O dO) */
+    int type;            /* enum cuda_dtype */
+    int is_tf32;         /* f32 operands of products may be rounded to tf32 */
     int batch, heads, kv_heads, group;
     int queries, keys, head_dim;
     int is_causal;

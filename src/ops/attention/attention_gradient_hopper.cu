@@ -102,7 +102,7 @@ template <int DIM> struct rows_of_keys { typedef rows_in_memory<DIM> type; };
 template <> struct rows_of_keys<64> { typedef rows_in_registers<64> type; };
 
 template <int TYPE, int DIM>
-__device__ __forceinline__ void differentiate_keys(const attention_call &call,
+__device__ __forceinline__ void differentiate_keys(const attention_call &call, const row_sums &sums,
                                                    const gradient_item *item, consumer_state *me) {
     typedef gradient_storage<DIM> at;
     typename rows_of_keys<DIM>::type k_rows, v_rows;
@@ -113,7 +113,7 @@ __device__ __forceinline__ void differentiate_keys(const attention_call &call,
     uint64_t q_columns = tile_descriptor(shared + at::LEFT_AT, STEP * SLAB_ROW_BYTES);
     uint64_t do_columns = tile_descriptor(shared + at::RIGHT_AT, STEP * SLAB_ROW_BYTES);
     float factor = call.scale * LOG2_E;
-    int column = (int)threadIdx.x % 4 * 2;
+    int column = me->lane % 4 * 2;
     /* Key j is seen by query i when j <= i + keys - queries: those before `none` see no key of this
      * consumer, from `all` on they see every key. The last query sees something. */
     int lead = call.keys - call.queries - item->first - me->row;
@@ -197,7 +197,7 @@ __device__ __forceinline__ void differentiate_keys(const attention_call &call,
     int key = item->first + me->row;
     row_turns<DIM / 16> turns;
     if (TURNS_AT_ONCE)
-        load_turns(&turns, call.k_turn, DIM / 2, key, call.keys, 0);
+        load_turns<DIM / 2>(&turns, sums.angles, key, 0);
     products_wait<0>();
     hold(dk);
     hold(dv);
@@ -208,8 +208,8 @@ __device__ __forceinline__ void differentiate_keys(const attention_call &call,
     store_accumulator<TYPE>(dv, one, rows_of<uint16_t>(call.d_v, item->batch, item->head),
                             call.d_v.row, key, call.keys, call.head_dim);
     if (!TURNS_AT_ONCE)
-        turn_rows_back(dk, call.k_turn, key, call.keys);
-    else if (call.k_turn.cosine)
+        turn_rows_back(dk, sums.angles, key);
+    else if (sums.angles)
         turn_back(dk, turns, 0);
     store_accumulator<TYPE>(dk, scale, rows_of<uint16_t>(call.d_k, item->batch, item->head),
                             call.d_k.row, key, call.keys, call.head_dim);
@@ -296,11 +296,11 @@ differentiate_queries(const attention_call &call, const row_sums &sums, const gr
             ask_scores();
         }
         row_turns<DIM / 16> turns;
-        load_turns(&turns, call.q_turn, DIM / 2, query, call.queries, 0);
+        load_turns<DIM / 2>(&turns, sums.angles, query, 0);
         products_wait<0>();
         hold(dq);
         release_step(me, at::STEP_EMPTY + before);
-        if (call.q_turn.cosine)
+        if (sums.angles)
             turn_back(dq, turns, 0);
     } else if (item->steps) {
         wait_for_tiles<DIM>(me);
@@ -332,7 +332,7 @@ __device__ __forceinline__ void consume(const attention_call &call, const row_su
         if (item->kind == NO_MORE)
             return;
         if (KINDS == OF_KEYS || (KINDS == OF_BOTH && item->kind == OF_KEYS))
-            differentiate_keys<TYPE, DIM>(call, item, &me);
+            differentiate_keys<TYPE, DIM>(call, sums, item, &me);
         else
             differentiate_queries<TYPE, DIM>(call, sums, item, &me);
         __syncwarp();

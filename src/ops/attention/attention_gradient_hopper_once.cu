@@ -113,8 +113,8 @@ __device__ __forceinline__ void hide(float (&s)[COUNT], const attention_call &ca
 }
 
 template <int TYPE, int DIM>
-__device__ __forceinline__ void differentiate(const attention_call &call, const gradient_item *item,
-                                              once_state *me) {
+__device__ __forceinline__ void differentiate(const attention_call &call, const row_sums &sums,
+                                              const gradient_item *item, once_state *me) {
     typedef once_storage<DIM> at;
     constexpr int QUERIES = at::QUERY_STEP, OWN = 64 * SLAB_ROW_BYTES, SLAB = ROWS * SLAB_ROW_BYTES;
     uint32_t shared = shared_address(me->base);
@@ -265,14 +265,14 @@ __device__ __forceinline__ void differentiate(const attention_call &call, const 
     float scale[2] = {call.scale, call.scale}, one[2] = {1, 1};
     store_accumulator<TYPE>(dv, one, rows_of<uint16_t>(call.d_v, item->batch, item->head),
                             call.d_v.row, key, call.keys, call.head_dim);
-    turn_rows_back(dk, call.k_turn, key, call.keys);
+    turn_rows_back(dk, sums.angles, key);
     store_accumulator<TYPE>(dk, scale, rows_of<uint16_t>(call.d_k, item->batch, item->head),
                             call.d_k.row, key, call.keys, call.head_dim);
 }
 
 template <int TYPE, int DIM>
-__device__ __forceinline__ void consume_once(const attention_call &call, unsigned char *base,
-                                             int consumer) {
+__device__ __forceinline__ void consume_once(const attention_call &call, const row_sums &sums,
+                                             unsigned char *base, int consumer) {
     typedef once_storage<DIM> at;
     once_state me = {
         base, shared_address(base) + at::BARRIERS_AT, consumer, (int)threadIdx.x % WARPGROUP, 0, 0};
@@ -282,7 +282,7 @@ __device__ __forceinline__ void consume_once(const attention_call &call, unsigne
         const gradient_item *item = wait_for_item<at>(base, me.items);
         if (item->kind == NO_MORE)
             return;
-        differentiate<TYPE, DIM>(call, item, &me);
+        differentiate<TYPE, DIM>(call, sums, item, &me);
         __syncwarp();
         leave(&me, at::ITEM_EMPTY + me.items % ITEM_PLACES);
     }
@@ -322,7 +322,7 @@ static __global__ void __launch_bounds__((CONSUMERS + 1) * WARPGROUP, 1)
             add_in_turns<DIM>(call, sums, base, threadIdx.x == 96);
     } else {
         registers_take<240>();
-        consume_once<TYPE, DIM>(call, base, group - 1);
+        consume_once<TYPE, DIM>(call, sums, base, group - 1);
     }
 #endif
 }
@@ -357,9 +357,9 @@ static __global__ void __launch_bounds__(CONSUMERS *WARPGROUP)
     }
     int column = QUERIES == 128 ? 0 : half * 32;
     query += thread / 32 * 16 + thread % 32 / 4 + (QUERIES == 128 ? half * 64 : 0);
-    if (call.q_turn.cosine) {
+    if (sums.angles) {
         row_turns<4> turns;
-        load_turns(&turns, call.q_turn, DIM / 2, query, call.queries, column / 8);
+        load_turns<DIM / 2>(&turns, sums.angles, query, column / 8);
         turn_back(dq, turns, 0);
     }
     uint16_t *to = rows_of<uint16_t>(call.d_q, head / call.heads, head % call.heads) + column;

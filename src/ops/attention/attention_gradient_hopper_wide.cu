@@ -207,7 +207,6 @@ __device__ __forceinline__ void differentiate_keys(const attention_call &call,
     products_wait<0>();
     hold(dk);
     leave(me, at::Q_EMPTY + (me->steps - 1) % at::STAGES);
-    turn_rows_back(dk, call.k_turn, key, call.keys);
     float scale[2] = {call.scale, call.scale};
     store_accumulator<TYPE>(dk, scale, rows_of<uint16_t>(call.d_k, item->batch, item->head),
                             call.d_k.row, key, call.keys, call.head_dim);
@@ -228,7 +227,7 @@ __device__ __forceinline__ void differentiate_queries(const attention_call &call
     uint64_t v_rows = tile_descriptor(shared + at::V_AT, 16);
     uint64_t k_columns = tile_descriptor(shared + at::K_AT, STEP * SLAB_ROW_BYTES);
     float factor = call.scale * LOG2_E, lse[2], mean[2];
-    int column = (int)threadIdx.x % 4 * 2, first = item->first + NUMBER * 64;
+    int column = me->thread % 4 * 2, first = item->first + NUMBER * 64;
     int query = first + me->thread / 32 * 16 + me->thread % 32 / 4, limit[2];
     int last = first + 63 < call.queries ? first + 63 : call.queries - 1;
     int seen = (visible_keys(call, last) + STEP - 1) / STEP, all = visible_keys(call, first);
@@ -310,7 +309,6 @@ __device__ __forceinline__ void differentiate_queries(const attention_call &call
         leave(me, at::V_EMPTY + me->steps % at::V_STAGES);
         me->steps++;
     }
-    turn_rows_back(dq, call.q_turn, query, call.queries);
     float scale[2] = {call.scale, call.scale};
     store_accumulator<TYPE>(dq, scale, rows_of<uint16_t>(call.d_q, item->batch, item->head),
                             call.d_q.row, query, call.queries, call.head_dim);

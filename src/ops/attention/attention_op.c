@@ -196,6 +196,9 @@ static const char *reject_cuda(const kernel_args *args, bool is_f32) {
         return "rotates gradients of bf16 and f16 back only";
     if (attention_is_turned(args) && !attention_turns_back(args->inputs[ATTENTION_Q].shape.dim[3]))
         return "rotates no gradients of this head size back";
+    if (attention_is_turned(args) &&
+        args->inputs[ATTENTION_Q].shape.dim[2] != args->inputs[ATTENTION_K].shape.dim[2])
+        return "rotates gradients back of as many queries as keys";
     if (!(attribute_real(args->attributes, "scale") > 0))
         return "the scale must be above 0";
     attention_problem p = attention_describe(args);
@@ -217,8 +220,12 @@ static size_t gradient_workspace(const kernel_args *args) {
     attention_problem p = attention_describe(args);
     bool is_summed = attention_is_once(p.batch * p.kv_heads, p.queries, p.keys, p.head_dim,
                                        p.tile.queries, p.tile.keys) != 0;
-    return (size_t)attention_workspace_bytes(p.batch * p.heads, p.queries,
-                                             is_summed ? attention_sum_columns(p.head_dim) : 0);
+    int columns = is_summed ? attention_sum_columns(p.head_dim) : 0;
+    int64_t heads = p.batch * p.heads;
+    if (attention_is_turned(args))
+        return (size_t)(attention_angles_at(heads, p.queries, columns) +
+                        attention_angle_bytes(p.queries, p.head_dim));
+    return (size_t)attention_workspace_bytes(heads, p.queries, columns);
 }
 
 static const kernel attention_cuda = {.name = "attention_cuda",

@@ -38,20 +38,20 @@ static __global__ void __launch_bounds__(TURN_THREADS)
 }
 
 template <int TYPE, int N>
-static void launch(const attention_call *call, const attention_rows *rows,
-                   const attention_turn *turn, int heads, int count, cudaStream_t stream) {
+static void launch(const attention_call *call, const attention_rows *rows, int heads, int count,
+                   cudaStream_t stream) {
     int half = call->head_dim / 2;
     int64_t threads = (int64_t)call->batch * heads * count * (half / N);
     int64_t blocks = (threads + TURN_THREADS - 1) / TURN_THREADS;
     blocks = blocks < MOST_BLOCKS ? blocks : MOST_BLOCKS;
-    turn_rows<TYPE, N>
-        <<<(unsigned)blocks, TURN_THREADS, 0, stream>>>(*rows, *turn, heads, count, half, threads);
+    turn_rows<TYPE, N><<<(unsigned)blocks, TURN_THREADS, 0, stream>>>(*rows, call->turn, heads,
+                                                                      count, half, threads);
 }
 
 template <int TYPE, int N>
 static void launch_both(const attention_call *call, cudaStream_t stream) {
-    launch<TYPE, N>(call, &call->d_q, &call->q_turn, call->heads, call->queries, stream);
-    launch<TYPE, N>(call, &call->d_k, &call->k_turn, call->kv_heads, call->keys, stream);
+    launch<TYPE, N>(call, &call->d_q, call->heads, call->queries, stream);
+    launch<TYPE, N>(call, &call->d_k, call->kv_heads, call->keys, stream);
 }
 
 void attention_backward_turn(const attention_call *call, cudaStream_t stream) {

@@ -23,12 +23,13 @@ typedef struct gradient_order {
 /* What the first kernel makes for the second. Rows of a head are `pitch` apart, a multiple of the
  * largest tile. */
 typedef struct row_sums {
-    float *mean;   /* D = rowsum(O dO) */
-    float *lse;    /* to base 2; infinity for rows that see nothing or are not there */
-    float *dq;     /* sums in turns, or NULL: as the accumulators of hopper_once.cuh have them */
-    int *turns;    /* of each step of queries, the key tile that adds to it next */
-    int *counter;  /* [2]: items taken beyond the first of each block, in two launches */
-    int64_t pitch; /* of all */
+    float *mean;    /* D = rowsum(O dO) */
+    float *lse;     /* to base 2; infinity for rows that see nothing or are not there */
+    float *dq;      /* sums in turns, or NULL: as the accumulators of hopper_once.cuh have them */
+    float4 *angles; /* as accumulators are rotated back by them (hopper_tile.cuh), or NULL */
+    int *turns;     /* of each step of queries, the key tile that adds to it next */
+    int *counter;   /* [2]: items taken beyond the first of each block, in two launches */
+    int64_t pitch;  /* of all */
 } row_sums;
 
 /* Places in the workspace; columns: of dQ, or 0. */

@@ -3,12 +3,32 @@
 
 enum { SUM_THREADS = 128 };
 
+/* Angles as lanes of accumulators want them: of 16 rows and 8 columns there are 32 lanes' cosines,
+ * then their sines. Rows that are not there get those of the last. */
+static __device__ __forceinline__ void arrange_angles(const attention_call &call,
+                                                      const row_sums &sums) {
+    int half = call.head_dim / 2, blocks = half / 8;
+    int64_t last = call.queries - 1, count = sums.pitch * 4 * blocks;
+    for (int64_t at = (int64_t)blockIdx.x * SUM_THREADS + threadIdx.x; at < count;
+         at += (int64_t)gridDim.x * SUM_THREADS) {
+        int lane = (int)(at % 32), block = (int)(at / 64);
+        int64_t row = (int64_t)(block / blocks) * 16 + lane / 4;
+        const float *from =
+            (at / 32 % 2 ? call.turn.sine : call.turn.cosine) + block % blocks * 8 + lane % 4 * 2;
+        float2 upper = *(const float2 *)(from + (row < last ? row : last) * half);
+        float2 lower = *(const float2 *)(from + (row + 8 < last ? row + 8 : last) * half);
+        sums.angles[at] = make_float4(upper.x, upper.y, lower.x, lower.y);
+    }
+}
+
 /* LANES lanes for each row, 8 numbers each. */
 template <int TYPE, int LANES>
 static __global__ void __launch_bounds__(SUM_THREADS)
     sum_rows(const __grid_constant__ attention_call call, const __grid_constant__ row_sums sums) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
     let_next_kernel_begin();
+    if (sums.angles)
+        arrange_angles(call, sums);
     int64_t at = (int64_t)blockIdx.x * (SUM_THREADS / LANES) + threadIdx.x / LANES;
     int query = (int)(at % sums.pitch), head = (int)(at / sums.pitch);
     int column = (int)threadIdx.x % LANES * 8;
@@ -70,5 +90,7 @@ row_sums hopper_row_sums(const attention_call *call, int columns) {
     sums.dq = columns ? sums.lse + rows : NULL;
     sums.turns = columns ? (int *)(sums.dq + rows * columns) : NULL;
     sums.counter = columns ? sums.turns + rows / ATTENTION_ROWS_PER_TURN : (int *)(sums.lse + rows);
+    int64_t angles_at = attention_angles_at(call->batch * call->heads, call->queries, columns);
+    sums.angles = call->turn.cosine ? (float4 *)((char *)call->workspace + angles_at) : NULL;
     return sums;
 }

@@ -71,64 +71,67 @@ __device__ __forceinline__ void transpose_words(uint32_t *w) {
             }
 }
 
-/* cos and sin that a lane's two rows of an accumulator were rotated by, for so many blocks of 8
- * columns of the first half of a row: those of the second have the same. */
-template <int BLOCKS> struct row_turns { float2 cosine[2][BLOCKS], sine[2][BLOCKS]; };
+/* What a lane's two rows of an accumulator were rotated by, for so many blocks of 8 columns of the
+ * first half of a row (those of the second have the same): cos and sin, of the first row's two
+ * columns and of the second's. In memory the lanes of a warp follow one another: float4
+ * [rows / 16][half / 8][2][32]. */
+template <int BLOCKS> struct row_turns { float4 cosine[BLOCKS], sine[BLOCKS]; };
 
-/* No branch, for it may come while products are under way; without tables nothing is loaded. Rows
- * from `limit` on, of which there are no angles, get those of the last. */
-template <int BLOCKS>
-__device__ __forceinline__ void load_turns(row_turns<BLOCKS> *turns, const attention_turn &turn,
-                                           int half, int row, int limit, int first_block) {
+/* Blocks from `first` on. No branch, for it may come while products are under way; without angles
+ * nothing is loaded. row: the lane's first. */
+template <int HALF, int BLOCKS>
+__device__ __forceinline__ void load_turns(row_turns<BLOCKS> *turns, const float4 *angles, int row,
+                                           int first) {
+    const float4 *from =
+        angles + ((int64_t)(row / 16) * (HALF / 8) + first) * 64 + threadIdx.x % 32;
 #pragma unroll
-    for (int r = 0; r < 2; r++) {
-        int here = row + 8 * r < limit ? row + 8 * r : limit - 1;
-        int64_t at = (int64_t)here * half + 8 * first_block + (int)threadIdx.x % 4 * 2;
-#pragma unroll
-        for (int i = 0; i < BLOCKS; i++) {
-            float2 *c = &turns->cosine[r][i], *s = &turns->sine[r][i];
-            asm volatile("{\n.reg .pred p;\nsetp.ne.u64 p, %6, 0;\n"
-                         "mov.f32 %0, 0f00000000;\nmov.f32 %1, 0f00000000;\n"
-                         "mov.f32 %2, 0f00000000;\nmov.f32 %3, 0f00000000;\n"
-                         "@p ld.global.nc.v2.f32 {%0, %1}, [%4];\n"
-                         "@p ld.global.nc.v2.f32 {%2, %3}, [%5];\n}"
-                         : "=f"(c->x), "=f"(c->y), "=f"(s->x), "=f"(s->y)
-                         : "l"(turn.cosine + at + 8 * i), "l"(turn.sine + at + 8 * i),
-                           "l"(turn.cosine));
-        }
+    for (int i = 0; i < BLOCKS; i++) {
+        float4 *c = &turns->cosine[i], *s = &turns->sine[i];
+        asm volatile("{\n.reg .pred p;\nsetp.ne.u64 p, %10, 0;\n"
+                     "mov.f32 %0, 0f00000000;\nmov.f32 %1, 0f00000000;\n"
+                     "mov.f32 %2, 0f00000000;\nmov.f32 %3, 0f00000000;\n"
+                     "mov.f32 %4, 0f00000000;\nmov.f32 %5, 0f00000000;\n"
+                     "mov.f32 %6, 0f00000000;\nmov.f32 %7, 0f00000000;\n"
+                     "@p ld.global.v4.f32 {%0, %1, %2, %3}, [%8];\n"
+                     "@p ld.global.v4.f32 {%4, %5, %6, %7}, [%9];\n}"
+                     : "=f"(c->x), "=f"(c->y), "=f"(c->z), "=f"(c->w), "=f"(s->x), "=f"(s->y),
+                       "=f"(s->z), "=f"(s->w)
+                     : "l"(from + 64 * i), "l"(from + 64 * i + 32), "l"(angles));
     }
 }
 
 /* Rotates these blocks of an accumulator back, and the blocks half a row after them. */
 template <int COUNT, int BLOCKS>
 __device__ __forceinline__ void turn_back(float (&d)[COUNT], const row_turns<BLOCKS> &turns,
-                                          int first_block) {
+                                          int first) {
 #pragma unroll
-    for (int r = 0; r < 2; r++)
-#pragma unroll
-        for (int i = 0; i < BLOCKS; i++) {
-            float2 c = turns.cosine[r][i], s = turns.sine[r][i];
-            float *low = d + 4 * (first_block + i) + 2 * r, *high = low + COUNT / 2;
-            float2 a = make_float2(low[0], low[1]), b = make_float2(high[0], high[1]);
-            low[0] = a.x * c.x + b.x * s.x;
-            low[1] = a.y * c.y + b.y * s.y;
-            high[0] = b.x * c.x - a.x * s.x;
-            high[1] = b.y * c.y - a.y * s.y;
-        }
+    for (int i = 0; i < BLOCKS; i++) {
+        float4 c = turns.cosine[i], s = turns.sine[i];
+        float *low = d + 4 * (first + i), *high = low + COUNT / 2;
+        float4 a = make_float4(low[0], low[1], low[2], low[3]);
+        float4 b = make_float4(high[0], high[1], high[2], high[3]);
+        low[0] = a.x * c.x + b.x * s.x;
+        low[1] = a.y * c.y + b.y * s.y;
+        low[2] = a.z * c.z + b.z * s.z;
+        low[3] = a.w * c.w + b.w * s.w;
+        high[0] = b.x * c.x - a.x * s.x;
+        high[1] = b.y * c.y - a.y * s.y;
+        high[2] = b.z * c.z - a.z * s.z;
+        high[3] = b.w * c.w - a.w * s.w;
+    }
 }
 
-/* All of an accumulator, where it was rotated, four blocks at a time: for kernels without registers
+/* All of an accumulator, where it was rotated, some blocks at a time: for kernels without registers
  * to have angles in before the products are done. */
 template <int COUNT>
-__device__ __forceinline__ void turn_rows_back(float (&d)[COUNT], const attention_turn &turn,
-                                               int row, int limit) {
+__device__ __forceinline__ void turn_rows_back(float (&d)[COUNT], const float4 *angles, int row) {
     constexpr int BLOCKS = COUNT / 8, PIECE = BLOCKS % 4 ? BLOCKS : 4;
-    if (!turn.cosine)
+    if (!angles)
         return;
 #pragma unroll
     for (int block = 0; block < BLOCKS; block += PIECE) {
         row_turns<PIECE> turns;
-        load_turns(&turns, turn, COUNT, row, limit, block);
+        load_turns<COUNT>(&turns, angles, row, block);
         turn_back(d, turns, block);
     }
 }
