@@ -101,7 +101,7 @@ __device__ __forceinline__ void ask_rows(float (&d)[COUNT], const rows_in_memory
 template <int DIM> struct rows_of_keys { typedef rows_in_memory<DIM> type; };
 template <> struct rows_of_keys<64> { typedef rows_in_registers<64> type; };
 
-template <int TYPE, int DIM>
+template <int TYPE, int DIM, bool IS_TURNED>
 __device__ __forceinline__ void differentiate_keys(const attention_call &call, const row_sums &sums,
                                                    const gradient_item *item, consumer_state *me) {
     typedef gradient_storage<DIM> at;
@@ -196,7 +196,7 @@ __device__ __forceinline__ void differentiate_keys(const attention_call &call, c
     }
     int key = item->first + me->row;
     row_turns<DIM / 16> turns;
-    if (TURNS_AT_ONCE)
+    if (IS_TURNED && TURNS_AT_ONCE)
         load_turns<DIM / 2>(&turns, sums.angles, key, 0);
     products_wait<0>();
     hold(dk);
@@ -205,17 +205,25 @@ __device__ __forceinline__ void differentiate_keys(const attention_call &call, c
     if (KEEPS_TILES)
         release_tiles<DIM>(me);
     float scale[2] = {call.scale, call.scale}, one[2] = {1, 1};
+    if (!IS_TURNED) /* read anew: to keep it took a register more than there are */
+        key = item->first + me->row;
+    auto store_dk = [&]() {
+        store_accumulator<TYPE>(dk, scale, rows_of<uint16_t>(call.d_k, item->batch, item->head),
+                                call.d_k.row, key, call.keys, call.head_dim);
+    };
+    if (!IS_TURNED)
+        store_dk();
     store_accumulator<TYPE>(dv, one, rows_of<uint16_t>(call.d_v, item->batch, item->head),
                             call.d_v.row, key, call.keys, call.head_dim);
-    if (!TURNS_AT_ONCE)
-        turn_rows_back(dk, sums.angles, key);
-    else if (sums.angles)
+    if (IS_TURNED && TURNS_AT_ONCE) /* by now the angles are there */
         turn_back(dk, turns, 0);
-    store_accumulator<TYPE>(dk, scale, rows_of<uint16_t>(call.d_k, item->batch, item->head),
-                            call.d_k.row, key, call.keys, call.head_dim);
+    else if (IS_TURNED)
+        turn_rows_back(dk, sums.angles, key);
+    if (IS_TURNED)
+        store_dk();
 }
 
-template <int TYPE, int DIM>
+template <int TYPE, int DIM, bool IS_TURNED>
 __device__ __forceinline__ void
 differentiate_queries(const attention_call &call, const row_sums &sums, const gradient_item *item,
                       consumer_state *me) {
@@ -296,11 +304,12 @@ differentiate_queries(const attention_call &call, const row_sums &sums, const gr
             ask_scores();
         }
         row_turns<DIM / 16> turns;
-        load_turns<DIM / 2>(&turns, sums.angles, query, 0);
+        if (IS_TURNED)
+            load_turns<DIM / 2>(&turns, sums.angles, query, 0);
         products_wait<0>();
         hold(dq);
         release_step(me, at::STEP_EMPTY + before);
-        if (sums.angles)
+        if (IS_TURNED)
             turn_back(dq, turns, 0);
     } else if (item->steps) {
         wait_for_tiles<DIM>(me);
@@ -314,7 +323,7 @@ differentiate_queries(const attention_call &call, const row_sums &sums, const gr
                             call.d_q.row, query, call.queries, call.head_dim);
 }
 
-template <int TYPE, int DIM, int KINDS>
+template <int TYPE, int DIM, int KINDS, bool IS_TURNED>
 __device__ __forceinline__ void consume(const attention_call &call, const row_sums &sums,
                                         unsigned char *base, int consumer) {
     typedef gradient_storage<DIM> at;
@@ -332,9 +341,9 @@ __device__ __forceinline__ void consume(const attention_call &call, const row_su
         if (item->kind == NO_MORE)
             return;
         if (KINDS == OF_KEYS || (KINDS == OF_BOTH && item->kind == OF_KEYS))
-            differentiate_keys<TYPE, DIM>(call, sums, item, &me);
+            differentiate_keys<TYPE, DIM, IS_TURNED>(call, sums, item, &me);
         else
-            differentiate_queries<TYPE, DIM>(call, sums, item, &me);
+            differentiate_queries<TYPE, DIM, IS_TURNED>(call, sums, item, &me);
         __syncwarp();
         release(&me, at::ITEM_EMPTY + me.items % ITEM_PLACES);
     }
@@ -342,8 +351,9 @@ __device__ __forceinline__ void consume(const attention_call &call, const row_su
 
 #endif
 
-/* KINDS: of items. Registers for both in one kernel there are up to a certain head size. */
-template <int TYPE, int DIM, int KINDS>
+/* KINDS: of items. Registers for both in one kernel there are up to a certain head size. IS_TURNED:
+ * dQ and dK are rotated back. */
+template <int TYPE, int DIM, int KINDS, bool IS_TURNED>
 static __global__ void __launch_bounds__((CONSUMERS + 1) * WARPGROUP, 1)
     backward(const __grid_constant__ attention_call call,
              const __grid_constant__ gradient_order order, const __grid_constant__ row_sums sums,
@@ -382,7 +392,7 @@ static __global__ void __launch_bounds__((CONSUMERS + 1) * WARPGROUP, 1)
             hand_out<at, true>(call, order, sums, base);
     } else {
         registers_take<240>();
-        consume<TYPE, DIM, KINDS>(call, sums, base, group - 1);
+        consume<TYPE, DIM, KINDS, IS_TURNED>(call, sums, base, group - 1);
     }
 #endif
 }
@@ -390,7 +400,7 @@ static __global__ void __launch_bounds__((CONSUMERS + 1) * WARPGROUP, 1)
 /* ---- launching ---- */
 
 /* Has the first kernel, or the one for other items, before it in the stream. */
-template <int TYPE, int DIM, int KINDS>
+template <int TYPE, int DIM, int KINDS, bool IS_TURNED>
 static void launch_items(const attention_call *call, row_sums sums, const gradient_maps *maps,
                          cudaStream_t stream) {
     gradient_order order = {};
@@ -413,12 +423,12 @@ static void launch_items(const attention_call *call, row_sums sums, const gradie
     config.stream = stream;
     config.attrs = &early;
     config.numAttrs = 1;
-    cudaLaunchKernelEx(&config, backward<TYPE, DIM, KINDS>, *call, order, sums, *maps);
+    cudaLaunchKernelEx(&config, backward<TYPE, DIM, KINDS, IS_TURNED>, *call, order, sums, *maps);
 }
 
-template <int TYPE, int DIM, int KINDS> static int is_ready(void) {
+template <int TYPE, int DIM, int KINDS, bool IS_TURNED> static int is_ready(void) {
     static int answer; /* 1 yes, -1 no */
-    auto kernel = backward<TYPE, DIM, KINDS>;
+    auto kernel = backward<TYPE, DIM, KINDS, IS_TURNED>;
     if (!answer)
         answer = is_compiled(kernel) &&
                          cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
@@ -428,22 +438,28 @@ template <int TYPE, int DIM, int KINDS> static int is_ready(void) {
     return answer > 0;
 }
 
-template <int TYPE, int DIM>
-static int launch(const attention_call *call, const row_sums *sums, cudaStream_t stream) {
+template <int TYPE, int DIM, bool IS_TURNED>
+static int launch_turned(const attention_call *call, const row_sums *sums, cudaStream_t stream) {
     constexpr int FIRST = DIM <= 96 ? OF_BOTH : OF_KEYS, SECOND = DIM <= 96 ? OF_BOTH : OF_QUERIES;
     gradient_maps maps;
     CUtensorMap *q = maps.of_queries, *k = maps.of_keys;
-    if (!is_ready<TYPE, DIM, FIRST>() || !is_ready<TYPE, DIM, SECOND>() ||
+    if (!is_ready<TYPE, DIM, FIRST, IS_TURNED>() || !is_ready<TYPE, DIM, SECOND, IS_TURNED>() ||
         !hopper_describe_rows(&q[0], &call->q, call, call->heads, call->queries, STEP) ||
         !hopper_describe_rows(&q[1], &call->d_o, call, call->heads, call->queries, STEP) ||
         !hopper_describe_rows(&k[0], &call->k, call, call->kv_heads, call->keys, STEP) ||
         !hopper_describe_rows(&k[1], &call->v, call, call->kv_heads, call->keys, STEP))
         return 0;
     hopper_sum_rows(call, sums, stream);
-    launch_items<TYPE, DIM, FIRST>(call, *sums, &maps, stream);
+    launch_items<TYPE, DIM, FIRST, IS_TURNED>(call, *sums, &maps, stream);
     if (FIRST != SECOND)
-        launch_items<TYPE, DIM, SECOND>(call, *sums, &maps, stream);
+        launch_items<TYPE, DIM, SECOND, IS_TURNED>(call, *sums, &maps, stream);
     return 1;
+}
+
+template <int TYPE, int DIM>
+static int launch(const attention_call *call, const row_sums *sums, cudaStream_t stream) {
+    return sums->angles ? launch_turned<TYPE, DIM, true>(call, sums, stream)
+                        : launch_turned<TYPE, DIM, false>(call, sums, stream);
 }
 
 template <int TYPE>

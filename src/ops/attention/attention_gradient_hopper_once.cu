@@ -265,7 +265,8 @@ __device__ __forceinline__ void differentiate(const attention_call &call, const 
     float scale[2] = {call.scale, call.scale}, one[2] = {1, 1};
     store_accumulator<TYPE>(dv, one, rows_of<uint16_t>(call.d_v, item->batch, item->head),
                             call.d_v.row, key, call.keys, call.head_dim);
-    turn_rows_back(dk, sums.angles, key);
+    if (sums.angles)
+        turn_rows_back(dk, sums.angles, key);
     store_accumulator<TYPE>(dk, scale, rows_of<uint16_t>(call.d_k, item->batch, item->head),
                             call.d_k.row, key, call.keys, call.head_dim);
 }

@@ -6,30 +6,30 @@ enum { SUM_THREADS = 128 };
 /* Angles as lanes of accumulators want them: of 16 rows and 8 columns there are 32 lanes' cosines,
  * then their sines. Rows that are not there get those of the last. */
 static __device__ __forceinline__ void arrange_angles(const attention_call &call,
-                                                      const row_sums &sums) {
+                                                      const row_sums &sums, int64_t at) {
     int half = call.head_dim / 2, blocks = half / 8;
-    int64_t last = call.queries - 1, count = sums.pitch * 4 * blocks;
-    for (int64_t at = (int64_t)blockIdx.x * SUM_THREADS + threadIdx.x; at < count;
-         at += (int64_t)gridDim.x * SUM_THREADS) {
-        int lane = (int)(at % 32), block = (int)(at / 64);
-        int64_t row = (int64_t)(block / blocks) * 16 + lane / 4;
-        const float *from =
-            (at / 32 % 2 ? call.turn.sine : call.turn.cosine) + block % blocks * 8 + lane % 4 * 2;
-        float2 upper = *(const float2 *)(from + (row < last ? row : last) * half);
-        float2 lower = *(const float2 *)(from + (row + 8 < last ? row + 8 : last) * half);
-        sums.angles[at] = make_float4(upper.x, upper.y, lower.x, lower.y);
-    }
+    int lane = (int)(at % 32), block = (int)(at / 64);
+    int64_t last = call.queries - 1, row = (int64_t)(block / blocks) * 16 + lane / 4;
+    const float *from =
+        (at / 32 % 2 ? call.turn.sine : call.turn.cosine) + block % blocks * 8 + lane % 4 * 2;
+    float2 upper = *(const float2 *)(from + (row < last ? row : last) * half);
+    float2 lower = *(const float2 *)(from + (row + 8 < last ? row + 8 : last) * half);
+    sums.angles[at] = make_float4(upper.x, upper.y, lower.x, lower.y);
 }
 
-/* LANES lanes for each row, 8 numbers each. */
+/* Of a row's sum LANES lanes have 8 numbers each. The first blocks arrange angles. */
 template <int TYPE, int LANES>
 static __global__ void __launch_bounds__(SUM_THREADS)
-    sum_rows(const __grid_constant__ attention_call call, const __grid_constant__ row_sums sums) {
+    sum_rows(const __grid_constant__ attention_call call, const __grid_constant__ row_sums sums,
+             int angle_blocks) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
     let_next_kernel_begin();
-    if (sums.angles)
-        arrange_angles(call, sums);
-    int64_t at = (int64_t)blockIdx.x * (SUM_THREADS / LANES) + threadIdx.x / LANES;
+    int number = (int)blockIdx.x - angle_blocks;
+    if (number < 0) {
+        arrange_angles(call, sums, (int64_t)blockIdx.x * SUM_THREADS + threadIdx.x);
+        return;
+    }
+    int64_t at = (int64_t)number * (SUM_THREADS / LANES) + threadIdx.x / LANES;
     int query = (int)(at % sums.pitch), head = (int)(at / sums.pitch);
     int column = (int)threadIdx.x % LANES * 8;
     if (at == 0 && column == 0)
@@ -64,8 +64,10 @@ static __global__ void __launch_bounds__(SUM_THREADS)
 template <int TYPE, int LANES>
 static void launch_sums(const attention_call *call, const row_sums *sums, cudaStream_t stream) {
     int64_t rows = call->batch * call->heads * sums->pitch, at_once = SUM_THREADS / LANES;
-    dim3 blocks((unsigned)((rows + at_once - 1) / at_once));
-    sum_rows<TYPE, LANES><<<blocks, SUM_THREADS, 0, stream>>>(*call, *sums);
+    /* Whole blocks, for there are 16 bytes for every 4 columns of 128 rows. */
+    int angle_blocks = sums->angles ? (int)(sums->pitch * (call->head_dim / 4) / SUM_THREADS) : 0;
+    dim3 blocks((unsigned)(angle_blocks + (rows + at_once - 1) / at_once));
+    sum_rows<TYPE, LANES><<<blocks, SUM_THREADS, 0, stream>>>(*call, *sums, angle_blocks);
 }
 
 void hopper_sum_rows(const attention_call *call, const row_sums *sums, cudaStream_t stream) {

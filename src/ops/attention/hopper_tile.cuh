@@ -77,29 +77,21 @@ __device__ __forceinline__ void transpose_words(uint32_t *w) {
  * [rows / 16][half / 8][2][32]. */
 template <int BLOCKS> struct row_turns { float4 cosine[BLOCKS], sine[BLOCKS]; };
 
-/* Blocks from `first` on. No branch, for it may come while products are under way; without angles
- * nothing is loaded. row: the lane's first. */
+/* Blocks from `first` on; row: the lane's first. In the order of the program, which puts it before
+ * a wait for products. */
 template <int HALF, int BLOCKS>
 __device__ __forceinline__ void load_turns(row_turns<BLOCKS> *turns, const float4 *angles, int row,
                                            int first) {
     const float4 *from =
         angles + ((int64_t)(row / 16) * (HALF / 8) + first) * 64 + threadIdx.x % 32;
 #pragma unroll
-    for (int i = 0; i < BLOCKS; i++) {
-        float4 *c = &turns->cosine[i], *s = &turns->sine[i];
-        asm volatile("{\n.reg .pred p;\nsetp.ne.u64 p, %10, 0;\n"
-                     "mov.f32 %0, 0f00000000;\nmov.f32 %1, 0f00000000;\n"
-                     "mov.f32 %2, 0f00000000;\nmov.f32 %3, 0f00000000;\n"
-                     "mov.f32 %4, 0f00000000;\nmov.f32 %5, 0f00000000;\n"
-                     "mov.f32 %6, 0f00000000;\nmov.f32 %7, 0f00000000;\n"
-                     "@p ld.global.v4.f32 {%0, %1, %2, %3}, [%8];\n"
-                     "@p ld.global.v4.f32 {%4, %5, %6, %7}, [%9];\n}"
-                     : "=f"(c->x), "=f"(c->y), "=f"(c->z), "=f"(c->w), "=f"(s->x), "=f"(s->y),
-                       "=f"(s->z), "=f"(s->w)
-                     : "l"(from + 64 * i), "l"(from + 64 * i + 32), "l"(angles));
+    for (int i = 0; i < 2 * BLOCKS; i++) {
+        float4 *x = i % 2 ? &turns->sine[i / 2] : &turns->cosine[i / 2];
+        asm volatile("ld.global.v4.f32 {%0, %1, %2, %3}, [%4];"
+                     : "=f"(x->x), "=f"(x->y), "=f"(x->z), "=f"(x->w)
+                     : "l"(from + 32 * i));
     }
 }
-
 /* Rotates these blocks of an accumulator back, and the blocks half a row after them. */
 template <int COUNT, int BLOCKS>
 __device__ __forceinline__ void turn_back(float (&d)[COUNT], const row_turns<BLOCKS> &turns,
@@ -121,13 +113,11 @@ __device__ __forceinline__ void turn_back(float (&d)[COUNT], const row_turns<BLO
     }
 }
 
-/* All of an accumulator, where it was rotated, some blocks at a time: for kernels without registers
- * to have angles in before the products are done. */
+/* All of an accumulator, some blocks at a time: for kernels without registers to have angles in
+ * before the products are done. */
 template <int COUNT>
 __device__ __forceinline__ void turn_rows_back(float (&d)[COUNT], const float4 *angles, int row) {
     constexpr int BLOCKS = COUNT / 8, PIECE = BLOCKS % 4 ? BLOCKS : 4;
-    if (!angles)
-        return;
 #pragma unroll
     for (int block = 0; block < BLOCKS; block += PIECE) {
         row_turns<PIECE> turns;
