@@ -1,5 +1,7 @@
-/* hopper_sums.cu - the first kernel of attention's gradients on sm_90a, and where its sums lie. */
+/* hopper_sums.cu - the first kernel of attention's gradients on sm_90a and where its sums lie; what
+ * the host does before the others. */
 #include "ops/attention/hopper_gradient.cuh"
+#include "ops/attention/hopper_host.cuh"
 
 enum { SUM_THREADS = 128 };
 
@@ -95,4 +97,42 @@ row_sums hopper_row_sums(const attention_call *call, int columns) {
     int64_t angles_at = attention_angles_at(call->batch * call->heads, call->queries, columns);
     sums.angles = call->turn.cosine ? (float4 *)((char *)call->workspace + angles_at) : NULL;
     return sums;
+}
+
+int hopper_describe_gradient(gradient_maps *maps, const attention_call *call, int query_rows,
+                             int key_rows) {
+    CUtensorMap *q = maps->of_queries, *k = maps->of_keys;
+    return hopper_describe_rows(&q[0], &call->q, call, call->heads, call->queries, query_rows) &&
+           hopper_describe_rows(&q[1], &call->d_o, call, call->heads, call->queries, query_rows) &&
+           hopper_describe_rows(&k[0], &call->k, call, call->kv_heads, call->keys, key_rows) &&
+           hopper_describe_rows(&k[1], &call->v, call, call->kv_heads, call->keys, key_rows);
+}
+
+gradient_order hopper_order_items(const attention_call *call, int kind, int key_rows) {
+    gradient_order order = {};
+    order.key_tiles = kind == OF_QUERIES ? 0 : (call->keys + key_rows - 1) / key_rows;
+    order.query_tiles = kind == OF_KEYS ? 0 : (call->queries + ROWS - 1) / ROWS;
+    order.kv_heads = call->batch * call->kv_heads;
+    int64_t rows = (int64_t)call->queries * call->group + call->keys; /* twice: Q, dO and K, V */
+    order.bundle = hopper_heads_at_once(rows * call->head_dim * 4, order.kv_heads);
+    order.items = order.kv_heads * (order.key_tiles + call->group * order.query_tiles);
+    return order;
+}
+
+int hopper_is_ready(gradient_kernel *kernel, int shared_bytes, int *known) {
+    if (!*known)
+        *known = is_compiled(kernel) &&
+                         cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                              shared_bytes) == cudaSuccess
+                     ? 1
+                     : -1;
+    return *known > 0;
+}
+
+void hopper_launch_items(gradient_kernel *kernel, int shared_bytes, const attention_call *call,
+                         const gradient_order *order, const row_sums *sums,
+                         const gradient_maps *maps, cudaStream_t stream) {
+    int blocks = hopper_multiprocessors();
+    launch_early(kernel, order->items < blocks ? order->items : blocks, (CONSUMERS + 1) * WARPGROUP,
+                 shared_bytes, stream, *call, *order, *sums, *maps);
 }
