@@ -183,6 +183,7 @@ typedef struct instance {
     struct attributes attributes;
     operand x[OPERANDS], lse;
     void *workspace;
+    size_t workspace_bytes;
 } instance;
 
 static operand make_rows(const problem *p, int heads, int rows) {
@@ -192,6 +193,17 @@ static operand make_rows(const problem *p, int heads, int rows) {
     int64_t tokens[4] = {rows * heads * S, S, heads * S, 1};
     return make_operand(p->type, 4, dim, p->layout == TOKENS ? tokens : dense,
                         p->layout == PADDED ? 1 : 0);
+}
+
+/* Enough for both ops, whichever kernels they go to. */
+static size_t most_workspace(const problem *p) {
+    attention_sizes sizes = {p->B,  p->H, p->K,         p->T,
+                             p->T2, p->S, p->is_causal, p->type == CUDA_DTYPE_F32};
+    int64_t bytes[] = {
+        attention_workspace_bytes((int64_t)p->B * p->H, p->T, attention_sum_columns(p->S)),
+        attention_forward_floats(&sizes) * 4, attention_gradient_floats(&sizes) * 4};
+    int64_t most = bytes[0] > bytes[1] ? bytes[0] : bytes[1];
+    return (size_t)(most > bytes[2] ? most : bytes[2]);
 }
 
 static instance make_instance(const problem *p) {
@@ -210,10 +222,8 @@ static instance make_instance(const problem *p) {
     }
     int64_t dim[3] = {p->B, p->H, p->T}, stride[3] = {(int64_t)p->H * p->T, p->T, 1};
     in.lse = make_operand(CUDA_DTYPE_F32, 3, dim, stride, 0);
-    int64_t heads = (int64_t)p->B * p->H;
-    expect_cuda(cudaMalloc(&in.workspace, (size_t)attention_workspace_bytes(
-                                              heads, p->T, attention_sum_columns(p->S))),
-                "memory for workspace");
+    in.workspace_bytes = most_workspace(p);
+    expect_cuda(cudaMalloc(&in.workspace, in.workspace_bytes), "memory for workspace");
     return in;
 }
 static void release_instance(instance *in) {

@@ -1,15 +1,19 @@
-/* attention_workspace.h - what attention's gradient on a GPU asks of the plan, for the library that
- * plans and the module that runs: read by C and by C++.
- *
- * f32 numbers, the queries of a head counted up to a multiple of ATTENTION_ROWS_PADDED:
- *   D        one for each query      rowsum(O dO)
- *   LSE      one for each query
- *   dQ       ATTENTION_SUM_COLUMNS for each query, where key tiles add to it in turns
- *   turns    one for every ATTENTION_ROWS_PER_TURN queries, then a few counters */
+/* attention_workspace.h - what attention on a GPU asks of the plan, for the library that plans and
+ * the module that runs: read by C and by C++. All of it follows from the problem alone, so that
+ * plans are made without a GPU and bits are the same on all of them. */
 #ifndef OPS_ATTENTION_ATTENTION_WORKSPACE_H
 #define OPS_ATTENTION_ATTENTION_WORKSPACE_H
 
 #include <stdint.h>
+
+/* ---- kernels for sm_90 ----
+ *
+ * Of gradients, f32 numbers, the queries of a head counted up to a multiple of
+ * ATTENTION_ROWS_PADDED:
+ *   D        one for each query      rowsum(O dO)
+ *   LSE      one for each query
+ *   dQ       ATTENTION_SUM_COLUMNS for each query, where key tiles add to it in turns
+ *   turns    one for every ATTENTION_ROWS_PER_TURN queries, then a few counters */
 
 enum { ATTENTION_ROWS_PADDED = 128, ATTENTION_ROWS_PER_TURN = 64, ATTENTION_COUNTER_BYTES = 16 };
 
@@ -51,6 +55,75 @@ static inline int64_t attention_workspace_bytes(int64_t heads, int64_t queries, 
     int64_t rows = heads * attention_padded_rows(queries);
     int64_t turns = columns > 0 ? rows / ATTENTION_ROWS_PER_TURN : 0;
     return (rows * (2 + columns) + turns) * 4 + ATTENTION_COUNTER_BYTES;
+}
+
+/* ---- kernels for any chip, when heads are few ----
+ *
+ * A tile of queries, or of keys, is one block of the grid; of few heads these are fewer than
+ * multiprocessors, and each goes over the whole other side alone. So that side is cut into pieces,
+ * each a block's: what they add up lies in the workspace, f32, and is put together in a fixed order
+ * by a kernel of its own (attention_pieces.cu).
+ *
+ *   forward    O and LSE of each piece of the keys
+ *   gradient   D, then dQ of each piece of the keys, dK and dV of each piece of the queries */
+
+typedef struct attention_sizes {
+    int64_t batch, heads, kv_heads, queries, keys, head_dim;
+    int is_causal, is_f32;
+} attention_sizes;
+
+/* What is cut: keys, for O, or for dQ; or queries, for dK and dV. */
+enum attention_cut { ATTENTION_CUT_FORWARD, ATTENTION_CUT_KEYS, ATTENTION_CUT_QUERIES };
+
+/* At most so many pieces: memory grows with the length, not with its square. */
+enum { ATTENTION_MOST_PIECES = 16 };
+
+/* Pairs of a query and a key it sees, of one head. */
+static inline int64_t attention_pairs_seen(const attention_sizes *s) {
+    int64_t queries = s->queries < s->keys ? s->queries : s->keys;
+    if (!s->is_causal)
+        return s->queries * s->keys;
+    return queries * (s->keys - queries) + queries * (queries + 1) / 2;
+}
+
+/* How many pieces the longest row has, others in proportion: as many as make enough blocks, none
+ * shorter than pays for putting them together. */
+static inline int attention_pieces(const attention_sizes *s, enum attention_cut cut) {
+    const int64_t tile = 64, blocks = 512;
+    int64_t heads = s->batch * s->heads, group = s->heads / s->kv_heads;
+    int64_t length = cut == ATTENTION_CUT_QUERIES ? s->queries * group : s->keys;
+    int64_t least = s->is_f32 ? (s->head_dim > 64 ? 32 : 64) : 128;
+    int64_t seen = attention_pairs_seen(s) * heads;
+    int64_t pieces = seen > 0 ? blocks * tile * length / seen : 1;
+    if (pieces > length / least)
+        pieces = length / least;
+    if (pieces > ATTENTION_MOST_PIECES)
+        pieces = ATTENTION_MOST_PIECES;
+    return pieces > 1 ? (int)pieces : 1;
+}
+
+/* Numbers of a row in the workspace: of 16 bytes each, however large a head is. */
+static inline int64_t attention_piece_columns(int64_t head_dim) { return (head_dim + 3) / 4 * 4; }
+
+static inline int64_t attention_forward_floats(const attention_sizes *s) {
+    int pieces = attention_pieces(s, ATTENTION_CUT_FORWARD);
+    int64_t rows = s->batch * s->heads * s->queries;
+    return pieces > 1 ? pieces * rows * (attention_piece_columns(s->head_dim) + 1) : 0;
+}
+
+/* D, up to where sums begin. */
+static inline int64_t attention_mean_floats(const attention_sizes *s) {
+    return (s->batch * s->heads * s->queries + 3) / 4 * 4;
+}
+static inline int64_t attention_gradient_floats(const attention_sizes *s) {
+    int of_keys = attention_pieces(s, ATTENTION_CUT_KEYS);
+    int of_queries = attention_pieces(s, ATTENTION_CUT_QUERIES);
+    int64_t rows = 0;
+    if (of_keys > 1)
+        rows += of_keys * s->batch * s->heads * s->queries;
+    if (of_queries > 1)
+        rows += 2 * of_queries * s->batch * s->kv_heads * s->keys;
+    return attention_mean_floats(s) + rows * attention_piece_columns(s->head_dim);
 }
 
 #endif

@@ -6,6 +6,7 @@
 #ifndef OPS_ATTENTION_MMA_TILE_CUH
 #define OPS_ATTENTION_MMA_TILE_CUH
 
+#include "ops/attention/attention_cuda.cuh"
 #include "ops/attention/mma.cuh"
 
 enum { MMA_ROWS = 16, MMA_PAD = 8, PIECE = 8 }; /* PIECE: numbers in 16 bytes */
@@ -118,6 +119,28 @@ __device__ __forceinline__ void round_to_tile(uint16_t *tile, const float (*c)[4
         *(uint32_t *)(to + j * 8) = pack<TYPE>(c[j][0] * low, c[j][1] * low);
         *(uint32_t *)(to + 8 * tile_pitch<DIM>() + j * 8) =
             pack<TYPE>(c[j][2] * high, c[j][3] * high);
+    }
+}
+
+/* The same to rows of the workspace, f32 and as wide as they are apart: from row `first` and column
+ * `part` on. */
+template <int COLUMNS>
+__device__ __forceinline__ void store_sums(const attention_rows &to, int b, int head, int first,
+                                           int limit, int part, const float (*c)[4], float low,
+                                           float high) {
+    int lane = (int)threadIdx.x % 32, column = part + lane % 4 * 2, columns = (int)to.row;
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+        int row = first + lane / 4 + r * 8;
+        float factor = r ? high : low;
+        float *at = rows_of<float>(to, b, head) + row * to.row + column;
+        if (row >= limit)
+            break;
+#pragma unroll
+        for (int j = 0; j < COLUMNS / 8; j++)
+            if (column + j * 8 < columns)
+                *(float2 *)(at + j * 8) =
+                    make_float2(c[j][2 * r] * factor, c[j][2 * r + 1] * factor);
     }
 }
 
