@@ -63,6 +63,7 @@ static void place_outputs(attention_call *call) {
     attention_sizes sizes = sizes_of(call);
     int64_t columns = attention_piece_columns(call->head_dim);
     int pieces = call->key_pieces = attention_pieces(&sizes, ATTENTION_CUT_FORWARD);
+    call->is_few = pieces > 1 || attention_is_few(&sizes);
     float *next = (float *)call->workspace;
     call->o_parts = place_parts(call, pieces, call->heads, call->queries, columns, &next);
     call->lse_parts = place_parts(call, pieces, call->heads, call->queries, 1, &next);
@@ -73,6 +74,7 @@ static void place_gradients(attention_call *call) {
     int64_t columns = attention_piece_columns(call->head_dim);
     int of_keys = call->key_pieces = attention_pieces(&sizes, ATTENTION_CUT_KEYS);
     int of_queries = call->query_pieces = attention_pieces(&sizes, ATTENTION_CUT_QUERIES);
+    call->is_few = of_keys > 1 || of_queries > 1 || attention_is_few(&sizes);
     float *next = (float *)call->workspace + attention_mean_floats(&sizes);
     call->dq_parts = place_parts(call, of_keys, call->heads, call->queries, columns, &next);
     call->dk_parts = place_parts(call, of_queries, call->kv_heads, call->keys, columns, &next);
@@ -116,32 +118,32 @@ static int is_of(const cuda_tile *tiles, int count, cuda_tile asked) {
     return 0;
 }
 
-static int is_few(const attention_call *call) {
+static int has_pieces(const attention_call *call) {
     return attention_way == ATTENTION_BEST && (call->key_pieces > 1 || call->query_pieces > 1);
 }
 
 static int forward_is_for_mma(const attention_call *call) {
     cuda_tile tiles[4];
-    return attention_way == ATTENTION_MMA || (call->tile.queries == 0 && is_few(call)) ||
+    return attention_way == ATTENTION_MMA || (call->tile.queries == 0 && has_pieces(call)) ||
            is_of(tiles, attention_forward_mma_tiles(call, tiles), call->tile);
 }
 
 static int backward_is_for_mma(const attention_call *call) {
     cuda_tile tiles[4];
-    return attention_way == ATTENTION_MMA || (call->tile.queries == 0 && is_few(call)) ||
+    return attention_way == ATTENTION_MMA || (call->tile.queries == 0 && has_pieces(call)) ||
            is_of(tiles, attention_backward_mma_tiles(call, tiles), call->tile);
 }
 
 extern "C" int dyno_attention_cuda_tiles(const cuda_args *args, cuda_tile *out) {
     attention_call call = describe_forward(args);
-    int of_any = is_few(&call) ? attention_forward_mma_tiles(&call, out) : 0;
+    int of_any = has_pieces(&call) ? attention_forward_mma_tiles(&call, out) : 0;
     int count = of_any + attention_forward_hopper_tiles(&call, out + of_any);
     return of_any ? count : count + attention_forward_mma_tiles(&call, out + count);
 }
 
 extern "C" int dyno_attention_gradient_cuda_tiles(const cuda_args *args, cuda_tile *out) {
     attention_call call = describe_backward(args);
-    int of_any = is_few(&call) ? attention_backward_mma_tiles(&call, out) : 0;
+    int of_any = has_pieces(&call) ? attention_backward_mma_tiles(&call, out) : 0;
     int count = of_any + attention_backward_hopper_tiles(&call, out + of_any);
     return of_any ? count : count + attention_backward_mma_tiles(&call, out + count);
 }

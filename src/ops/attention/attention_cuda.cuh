@@ -26,7 +26,8 @@ typedef struct attention_call {
     attention_rows lse; /* f32 [B, H, T]; its `row` is 1 */
     void *workspace;    /* attention_workspace.h */
     float *mean;        /* of the gradient its beginning: f32 [B, H, T], D = rowsum(O dO) */
-    /* 1: rows are nobody else's, and nothing is in pieces. */
+    int is_few;         /* so few heads that blocks do not fill a GPU, or are pieces */
+    /* 1: a block's rows are its own, and nothing is in pieces. */
     int key_pieces, query_pieces;
     attention_parts o_parts, lse_parts, dq_parts; /* of each piece of the keys */
     attention_parts dk_parts, dv_parts;           /* of the queries */

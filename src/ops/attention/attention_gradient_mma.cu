@@ -3,7 +3,8 @@
  * Two kernels, each the only one to add up what it writes, in a fixed order: a block of the first
  * has a tile of keys, goes over the queries that see them and keeps dK and dV; a block of the
  * second has a tile of queries and keeps dQ. P is computed in both, from LSE (formulas:
- * attention_tiled.c). Of few heads, a block has a piece of what its tile goes over.
+ * attention_tiled.c). Of few heads, a block has a piece of what its tile goes over, and both
+ * kernels are one.
  *
  * For dK and dV scores are computed transposed, a row for each key: so P^T and dS^T are in
  * registers the way the products with dO and Q want their left operand. */
@@ -38,8 +39,7 @@ enum { KEY_ROWS = 64, KEY_WARPS = KEY_ROWS / MMA_ROWS };
 /* COLUMN_WARPS warps share 16 keys, each with its part of the columns of dK and dV: of large heads
  * these would not fit one warp's registers. */
 template <int TYPE, int DIM, int QUERIES, int COLUMN_WARPS, int STAGES>
-static __global__ void __launch_bounds__(KEY_WARPS *COLUMN_WARPS * 32, 1)
-    differentiate_keys(const attention_call call) {
+__device__ __forceinline__ void differentiate_key_tile(const attention_call &call, int block) {
     constexpr int THREADS = KEY_WARPS * COLUMN_WARPS * 32, COLUMNS = DIM / COLUMN_WARPS;
     extern __shared__ __align__(16) unsigned char shared[];
     uint16_t *k_tile = (uint16_t *)shared, *v_tile = k_tile + tile_size<DIM>(KEY_ROWS);
@@ -47,10 +47,10 @@ static __global__ void __launch_bounds__(KEY_WARPS *COLUMN_WARPS * 32, 1)
     uint16_t *do_tiles = q_tiles + STAGES * tile_size<DIM>(QUERIES);
     float *lse_tiles = (float *)(do_tiles + STAGES * tile_size<DIM>(QUERIES));
     float *mean_tiles = lse_tiles + STAGES * QUERIES;
-    int heads = call.batch * call.kv_heads, head = (int)blockIdx.x % heads;
-    int pieces = call.query_pieces, piece = (int)blockIdx.x / heads % pieces, first_step = 0;
+    int heads = call.batch * call.kv_heads, head = block % heads;
+    int pieces = call.query_pieces, piece = block / heads % pieces, first_step = 0;
     /* The first keys are seen by the most queries; they go first. */
-    int first = (int)blockIdx.x / (heads * pieces) * KEY_ROWS;
+    int first = block / (heads * pieces) * KEY_ROWS;
     int steps = steps_over_queries(call, first, QUERIES);
     if (!find_piece(piece, (call.queries + QUERIES - 1) / QUERIES * call.group, pieces, &first_step,
                     &steps))
@@ -143,16 +143,15 @@ static __global__ void __launch_bounds__(KEY_WARPS *COLUMN_WARPS * 32, 1)
 enum { QUERY_ROWS = 64, QUERY_WARPS = QUERY_ROWS / MMA_ROWS };
 
 template <int TYPE, int DIM, int KEYS, int STAGES>
-static __global__ void __launch_bounds__(QUERY_WARPS * 32, 1)
-    differentiate_queries(const attention_call call) {
+__device__ __forceinline__ void differentiate_query_tile(const attention_call &call, int block) {
     constexpr int THREADS = QUERY_WARPS * 32;
     extern __shared__ __align__(16) unsigned char shared[];
     uint16_t *q_tile = (uint16_t *)shared, *do_tile = q_tile + tile_size<DIM>(QUERY_ROWS);
     uint16_t *k_tiles = do_tile + tile_size<DIM>(QUERY_ROWS);
     uint16_t *v_tiles = k_tiles + STAGES * tile_size<DIM>(KEYS);
-    int heads = call.batch * call.heads, head = (int)blockIdx.x % heads;
-    int pieces = call.key_pieces, piece = (int)blockIdx.x / heads % pieces, first_step = 0;
-    int tile = (int)(gridDim.x / (heads * pieces) - 1 - blockIdx.x / (heads * pieces));
+    int heads = call.batch * call.heads, head = block % heads;
+    int pieces = call.key_pieces, piece = block / heads % pieces, first_step = 0;
+    int tile = (call.queries + QUERY_ROWS - 1) / QUERY_ROWS - 1 - block / (heads * pieces);
     int first = tile * QUERY_ROWS, steps = steps_over_keys(call, first, QUERY_ROWS, KEYS);
     if (!find_piece(piece, (call.keys + KEYS - 1) / KEYS, pieces, &first_step, &steps))
         return;
@@ -226,21 +225,58 @@ static __global__ void __launch_bounds__(QUERY_WARPS * 32, 1)
                     MMA_ROWS, call.queries, call.head_dim, call.is_aligned);
 }
 
+/* ---- kernels ---- */
+
+template <int TYPE, int DIM, int QUERIES, int COLUMN_WARPS, int STAGES>
+static __global__ void __launch_bounds__(KEY_WARPS *COLUMN_WARPS * 32, 1)
+    differentiate_keys(const attention_call call) {
+    differentiate_key_tile<TYPE, DIM, QUERIES, COLUMN_WARPS, STAGES>(call, (int)blockIdx.x);
+}
+
+template <int TYPE, int DIM, int KEYS, int STAGES>
+static __global__ void __launch_bounds__(QUERY_WARPS * 32, 1)
+    differentiate_queries(const attention_call call) {
+    differentiate_query_tile<TYPE, DIM, KEYS, STAGES>(call, (int)blockIdx.x);
+}
+
+static __host__ __device__ int count_key_blocks(const attention_call &call) {
+    return (call.keys + KEY_ROWS - 1) / KEY_ROWS * call.batch * call.kv_heads * call.query_pieces;
+}
+static __host__ __device__ int count_query_blocks(const attention_call &call) {
+    return (call.queries + QUERY_ROWS - 1) / QUERY_ROWS * call.batch * call.heads * call.key_pieces;
+}
+
+/* blockIdx.y: which of the two; x: as theirs. */
+template <int TYPE, int DIM, int TILE, int STAGES>
+static __global__ void __launch_bounds__(KEY_WARPS * 32, 1)
+    differentiate_both(const attention_call call) {
+    static_assert(KEY_WARPS == QUERY_WARPS, "blocks are of one size");
+    int block = (int)blockIdx.x;
+    if (blockIdx.y == 0 && block < count_key_blocks(call))
+        differentiate_key_tile<TYPE, DIM, TILE, 1, STAGES>(call, block);
+    if (blockIdx.y == 1 && block < count_query_blocks(call))
+        differentiate_query_tile<TYPE, DIM, TILE, STAGES>(call, block);
+}
+
 /* ---- launching ---- */
 
 /* TILE: rows of the other side taken at a time. */
 template <int TYPE, int DIM, int TILE, int COLUMN_WARPS, int STAGES>
 static int launch(const attention_call *call, cudaStream_t stream) {
-    int key_tiles = (call->keys + KEY_ROWS - 1) / KEY_ROWS;
-    int query_tiles = (call->queries + QUERY_ROWS - 1) / QUERY_ROWS;
+    int key_blocks = count_key_blocks(*call), query_blocks = count_query_blocks(*call);
     int tile_bytes = tile_size<DIM>(2 * KEY_ROWS + STAGES * 2 * TILE) * (int)sizeof(uint16_t);
     int bytes = tile_bytes + STAGES * 2 * TILE * (int)sizeof(float);
-    launch_blocks(differentiate_keys<TYPE, DIM, TILE, COLUMN_WARPS, STAGES>,
-                  key_tiles * call->batch * call->kv_heads * call->query_pieces,
-                  KEY_WARPS * COLUMN_WARPS * 32, bytes, call, stream);
-    launch_blocks(differentiate_queries<TYPE, DIM, TILE, STAGES>,
-                  query_tiles * call->batch * call->heads * call->key_pieces, QUERY_WARPS * 32,
-                  tile_bytes, call, stream);
+    constexpr int SMALL = COLUMN_WARPS == 1 ? DIM : 32; /* larger ones are not compiled */
+    if (call->is_few && COLUMN_WARPS == 1) {
+        dim3 blocks((unsigned)(key_blocks > query_blocks ? key_blocks : query_blocks), 2);
+        launch_blocks(differentiate_both<TYPE, SMALL, TILE, STAGES>, blocks, KEY_WARPS * 32, bytes,
+                      call, stream);
+    } else {
+        launch_blocks(differentiate_keys<TYPE, DIM, TILE, COLUMN_WARPS, STAGES>, key_blocks,
+                      KEY_WARPS * COLUMN_WARPS * 32, bytes, call, stream);
+        launch_blocks(differentiate_queries<TYPE, DIM, TILE, STAGES>, query_blocks,
+                      QUERY_WARPS * 32, tile_bytes, call, stream);
+    }
     cuda_tile of_queries = {QUERY_ROWS, TILE}, of_keys = {TILE, KEY_ROWS};
     attention_join_gradients(call, of_queries, of_keys, stream);
     return 1;

@@ -5,7 +5,7 @@
  * keeps dQ. Each number has one owner, which adds in a fixed order. Scores are computed in both,
  * and for dK and dV transposed, a row for each key. Of large heads dK and dV do not fit the
  * registers together: the first kernel runs twice. Of few heads, a block has a piece of what its
- * tile goes over. */
+ * tile goes over, and up to head size 128 both kernels are one. */
 #include "ops/attention/attention_choices.cuh"
 #include "ops/attention/tf32_tile.cuh"
 
@@ -40,9 +40,8 @@ __device__ __forceinline__ void differentiate(float *s, float *dp, float scale, 
 
 enum { OF_KEYS = 1, OF_VALUES = 2 };
 
-template <int WHAT, int MATH, int DIM, int WARPS, int ROWS, int QUERIES, int STAGES, int BLOCKS>
-static __global__ void __launch_bounds__(WARPS * 32, BLOCKS)
-    differentiate_keys_f32(const attention_call call) {
+template <int WHAT, int MATH, int DIM, int WARPS, int ROWS, int QUERIES, int STAGES>
+__device__ __forceinline__ void differentiate_key_tile(const attention_call &call) {
     constexpr int THREADS = WARPS * 32, MINE = ROWS * TILE_ROWS, KEYS = WARPS * MINE;
     constexpr int STAGE = 2 * tile_floats<DIM>(QUERIES);
     extern __shared__ __align__(16) unsigned char shared[];
@@ -149,9 +148,8 @@ static __global__ void __launch_bounds__(WARPS * 32, BLOCKS)
 
 /* ---- dQ ---- */
 
-template <int MATH, int DIM, int WARPS, int ROWS, int KEYS, int STAGES, int BLOCKS>
-static __global__ void __launch_bounds__(WARPS * 32, BLOCKS)
-    differentiate_queries_f32(const attention_call call) {
+template <int MATH, int DIM, int WARPS, int ROWS, int KEYS, int STAGES>
+__device__ __forceinline__ void differentiate_query_tile(const attention_call &call) {
     constexpr int THREADS = WARPS * 32, MINE = ROWS * TILE_ROWS, QUERIES = WARPS * MINE;
     extern __shared__ __align__(16) unsigned char shared[];
     float *q_tile = (float *)shared, *do_tile = q_tile + tile_floats<DIM>(QUERIES);
@@ -229,102 +227,146 @@ static __global__ void __launch_bounds__(WARPS * 32, BLOCKS)
                                  call.scale, call.head_dim, call.is_aligned);
 }
 
+/* ---- kernels ---- */
+
+template <int WHAT, int MATH, int DIM, int WARPS, int ROWS, int QUERIES, int STAGES, int BLOCKS>
+static __global__ void __launch_bounds__(WARPS * 32, BLOCKS)
+    differentiate_keys_f32(const attention_call call) {
+    differentiate_key_tile<WHAT, MATH, DIM, WARPS, ROWS, QUERIES, STAGES>(call);
+}
+
+template <int MATH, int DIM, int WARPS, int ROWS, int KEYS, int STAGES, int BLOCKS>
+static __global__ void __launch_bounds__(WARPS * 32, BLOCKS)
+    differentiate_queries_f32(const attention_call call) {
+    differentiate_query_tile<MATH, DIM, WARPS, ROWS, KEYS, STAGES>(call);
+}
+
+template <int KEYS> static __host__ __device__ int count_key_blocks(const attention_call &call) {
+    return (call.keys + KEYS - 1) / KEYS * call.batch * call.kv_heads * call.query_pieces;
+}
+template <int QUERIES>
+static __host__ __device__ int count_query_blocks(const attention_call &call) {
+    return (call.queries + QUERIES - 1) / QUERIES * call.batch * call.heads * call.key_pieces;
+}
+
+/* blockIdx.y: which of the two, that for keys with K_TILE and K_STAGES; x: as theirs. */
+template <int MATH, int DIM, int WARPS, int K_TILE, int K_STAGES, int Q_TILE, int Q_STAGES>
+static __global__ void __launch_bounds__(WARPS * 32, 2)
+    differentiate_both_f32(const attention_call call) {
+    int block = (int)blockIdx.x;
+    if (blockIdx.y == 0 && block < count_key_blocks<WARPS * TILE_ROWS>(call))
+        differentiate_key_tile<OF_KEYS | OF_VALUES, MATH, DIM, WARPS, 1, K_TILE, K_STAGES>(call);
+    if (blockIdx.y == 1 && block < count_query_blocks<WARPS * TILE_ROWS>(call))
+        differentiate_query_tile<MATH, DIM, WARPS, 1, Q_TILE, Q_STAGES>(call);
+}
+
 /* ---- launching ---- */
 
-/* Each gives its tile. */
 template <int WHAT, int MATH, int DIM, int WARPS, int ROWS, int TILE, int STAGES, int BLOCKS>
-static cuda_tile launch_keys(const attention_call *call, cudaStream_t stream) {
+static void launch_keys(const attention_call *call, cudaStream_t stream) {
     constexpr int KEYS = WARPS * ROWS * TILE_ROWS;
     int floats = tile_floats<DIM>(2 * KEYS + STAGES * 2 * TILE);
     launch_blocks(differentiate_keys_f32<WHAT, MATH, DIM, WARPS, ROWS, TILE, STAGES, BLOCKS>,
-                  (call->keys + KEYS - 1) / KEYS * call->batch * call->kv_heads *
-                      call->query_pieces,
-                  WARPS * 32, floats * (int)sizeof(float), call, stream);
-    cuda_tile tile = {TILE, KEYS};
-    return tile;
+                  count_key_blocks<KEYS>(*call), WARPS * 32, floats * (int)sizeof(float), call,
+                  stream);
 }
 
 template <int MATH, int DIM, int WARPS, int ROWS, int TILE, int STAGES, int BLOCKS>
-static cuda_tile launch_queries(const attention_call *call, cudaStream_t stream) {
+static void launch_queries(const attention_call *call, cudaStream_t stream) {
     constexpr int QUERIES = WARPS * ROWS * TILE_ROWS;
     int floats = tile_floats<DIM>(2 * QUERIES + STAGES * 2 * TILE);
     launch_blocks(differentiate_queries_f32<MATH, DIM, WARPS, ROWS, TILE, STAGES, BLOCKS>,
-                  (call->queries + QUERIES - 1) / QUERIES * call->batch * call->heads *
-                      call->key_pieces,
-                  WARPS * 32, floats * (int)sizeof(float), call, stream);
-    cuda_tile tile = {QUERIES, TILE};
-    return tile;
+                  count_query_blocks<QUERIES>(*call), WARPS * 32, floats * (int)sizeof(float), call,
+                  stream);
 }
 
-typedef struct gradient_tiles {
-    cuda_tile of_keys, of_queries;
-} gradient_tiles;
+template <int MATH, int DIM, int WARPS, int K_TILE, int K_STAGES, int Q_TILE, int Q_STAGES>
+static void launch_both(const attention_call *call, cudaStream_t stream) {
+    constexpr int ROWS = WARPS * TILE_ROWS;
+    constexpr int MOST =
+        K_STAGES * K_TILE > Q_STAGES * Q_TILE ? K_STAGES * K_TILE : Q_STAGES * Q_TILE;
+    int key_blocks = count_key_blocks<ROWS>(*call), query_blocks = count_query_blocks<ROWS>(*call);
+    dim3 blocks((unsigned)(key_blocks > query_blocks ? key_blocks : query_blocks), 2);
+    launch_blocks(differentiate_both_f32<MATH, DIM, WARPS, K_TILE, K_STAGES, Q_TILE, Q_STAGES>,
+                  blocks, WARPS * 32, tile_floats<DIM>(2 * ROWS + 2 * MOST) * (int)sizeof(float),
+                  call, stream);
+    cuda_tile of_queries = {ROWS, Q_TILE}, of_keys = {K_TILE, ROWS};
+    attention_join_gradients(call, of_queries, of_keys, stream);
+}
+
+/* Rows of 16 for each warp of four, rows of the other side at a time, stages, blocks for each
+ * multiprocessor: of the kernel for keys, and of that for queries. Of few heads 16 rows, and two
+ * stages wherever they fit. */
+template <int MATH, int DIM, int K_ROWS, int K_TILE, int K_STAGES, int K_BLOCKS, int Q_ROWS,
+          int Q_TILE, int Q_STAGES, int Q_BLOCKS>
+static void launch_small(const attention_call *call, cudaStream_t stream) {
+    constexpr int WARPS = 4;
+    constexpr bool HAS_ROOM = DIM <= 80;
+    if (call->is_few) {
+        launch_both<MATH, DIM, WARPS, K_TILE, HAS_ROOM ? 2 : K_STAGES, Q_TILE,
+                    HAS_ROOM ? 2 : Q_STAGES>(call, stream);
+        return;
+    }
+    launch_keys<OF_KEYS | OF_VALUES, MATH, DIM, WARPS, K_ROWS, K_TILE, K_STAGES, K_BLOCKS>(call,
+                                                                                           stream);
+    launch_queries<MATH, DIM, WARPS, Q_ROWS, Q_TILE, Q_STAGES, Q_BLOCKS>(call, stream);
+}
+
+/* dK and dV apart, two warps. */
+template <int MATH, int DIM, int STAGES>
+static void launch_large(const attention_call *call, cudaStream_t stream) {
+    constexpr int WARPS = 2, TILE = 16, ROWS = WARPS * TILE_ROWS;
+    launch_keys<OF_VALUES, MATH, DIM, WARPS, 1, TILE, STAGES, 1>(call, stream);
+    launch_keys<OF_KEYS, MATH, DIM, WARPS, 1, TILE, STAGES, 1>(call, stream);
+    launch_queries<MATH, DIM, WARPS, 1, TILE, STAGES, 1>(call, stream);
+    cuda_tile of_queries = {ROWS, TILE}, of_keys = {TILE, ROWS};
+    attention_join_gradients(call, of_queries, of_keys, stream);
+}
 
 /* Shared memory stays within 99 KiB, which every GPU since sm_86 has. */
-template <int MATH>
-static gradient_tiles launch_large(const attention_call *call, cudaStream_t stream) {
+template <int MATH> static void launch_from_128(const attention_call *call, cudaStream_t stream) {
     int dim = call->head_dim;
-    gradient_tiles tiles;
-    if (dim <= 128) {
-        tiles.of_keys = launch_keys<OF_KEYS | OF_VALUES, MATH, 128, 4, 1, 16, 1, 2>(call, stream);
-        tiles.of_queries = launch_queries<MATH, 128, 4, 1, 32, 1, 2>(call, stream);
-    } else if (dim <= 192) {
-        launch_keys<OF_VALUES, MATH, 192, 2, 1, 16, 2, 1>(call, stream);
-        tiles.of_keys = launch_keys<OF_KEYS, MATH, 192, 2, 1, 16, 2, 1>(call, stream);
-        tiles.of_queries = launch_queries<MATH, 192, 2, 1, 16, 2, 1>(call, stream);
-    } else {
-        launch_keys<OF_VALUES, MATH, 256, 2, 1, 16, 1, 1>(call, stream);
-        tiles.of_keys = launch_keys<OF_KEYS, MATH, 256, 2, 1, 16, 1, 1>(call, stream);
-        tiles.of_queries = launch_queries<MATH, 256, 2, 1, 16, 1, 1>(call, stream);
-    }
-    return tiles;
+    if (dim <= 128)
+        launch_small<MATH, 128, 1, 16, 1, 2, 1, 32, 1, 2>(call, stream);
+    else if (dim <= 192)
+        launch_large<MATH, 192, 2>(call, stream);
+    else
+        launch_large<MATH, 256, 1>(call, stream);
 }
 
-static gradient_tiles launch_3tf32(const attention_call *call, cudaStream_t stream) {
-    constexpr int MATH = MATH_3TF32, BOTH = OF_KEYS | OF_VALUES;
+static void launch_3tf32(const attention_call *call, cudaStream_t stream) {
+    constexpr int MATH = MATH_3TF32;
     int dim = call->head_dim;
-    gradient_tiles tiles;
-    if (dim <= 32) {
-        tiles.of_keys = launch_keys<BOTH, MATH, 32, 4, 1, 32, 2, 3>(call, stream);
-        tiles.of_queries = launch_queries<MATH, 32, 4, 2, 32, 2, 2>(call, stream);
-    } else if (dim <= 64) {
-        tiles.of_keys = launch_keys<BOTH, MATH, 64, 4, 1, 32, 2, 2>(call, stream);
-        tiles.of_queries = launch_queries<MATH, 64, 4, 2, 32, 1, 2>(call, stream);
-    } else if (dim <= 80) {
-        tiles.of_keys = launch_keys<BOTH, MATH, 80, 4, 1, 32, 2, 2>(call, stream);
-        tiles.of_queries = launch_queries<MATH, 80, 4, 1, 32, 2, 2>(call, stream);
-    } else if (dim <= 96) {
-        tiles.of_keys = launch_keys<BOTH, MATH, 96, 4, 1, 16, 2, 2>(call, stream);
-        tiles.of_queries = launch_queries<MATH, 96, 4, 1, 32, 1, 2>(call, stream);
-    } else {
-        tiles = launch_large<MATH>(call, stream);
-    }
-    return tiles;
+    if (dim <= 32)
+        launch_small<MATH, 32, 1, 32, 2, 3, 2, 32, 2, 2>(call, stream);
+    else if (dim <= 64)
+        launch_small<MATH, 64, 1, 32, 2, 2, 2, 32, 1, 2>(call, stream);
+    else if (dim <= 80)
+        launch_small<MATH, 80, 1, 32, 2, 2, 1, 32, 2, 2>(call, stream);
+    else if (dim <= 96)
+        launch_small<MATH, 96, 1, 16, 2, 2, 1, 32, 1, 2>(call, stream);
+    else
+        launch_from_128<MATH>(call, stream);
 }
 
-static gradient_tiles launch_tf32(const attention_call *call, cudaStream_t stream) {
-    constexpr int MATH = MATH_TF32, BOTH = OF_KEYS | OF_VALUES;
+static void launch_tf32(const attention_call *call, cudaStream_t stream) {
+    constexpr int MATH = MATH_TF32;
     int dim = call->head_dim;
-    gradient_tiles tiles;
-    if (dim <= 32) {
-        tiles.of_keys = launch_keys<BOTH, MATH, 32, 4, 2, 32, 2, 2>(call, stream);
-        tiles.of_queries = launch_queries<MATH, 32, 4, 2, 32, 2, 2>(call, stream);
-    } else if (dim <= 64) {
-        tiles.of_keys = launch_keys<BOTH, MATH, 64, 4, 2, 32, 1, 2>(call, stream);
-        tiles.of_queries = launch_queries<MATH, 64, 4, 2, 32, 1, 2>(call, stream);
-    } else if (dim <= 80) {
-        tiles.of_keys = launch_keys<BOTH, MATH, 80, 4, 1, 32, 2, 2>(call, stream);
-        tiles.of_queries = launch_queries<MATH, 80, 4, 1, 32, 2, 2>(call, stream);
-    } else if (dim <= 96) {
-        tiles.of_keys = launch_keys<BOTH, MATH, 96, 4, 1, 32, 1, 2>(call, stream);
-        tiles.of_queries = launch_queries<MATH, 96, 4, 1, 32, 1, 2>(call, stream);
-    } else {
-        tiles = launch_large<MATH>(call, stream);
-    }
-    return tiles;
+    if (dim <= 32)
+        launch_small<MATH, 32, 2, 32, 2, 2, 2, 32, 2, 2>(call, stream);
+    else if (dim <= 64)
+        launch_small<MATH, 64, 2, 32, 1, 2, 2, 32, 1, 2>(call, stream);
+    else if (dim <= 80)
+        launch_small<MATH, 80, 1, 32, 2, 2, 1, 32, 2, 2>(call, stream);
+    else if (dim <= 96)
+        launch_small<MATH, 96, 1, 32, 1, 2, 1, 32, 1, 2>(call, stream);
+    else
+        launch_from_128<MATH>(call, stream);
 }
 
 void attention_backward_f32(const attention_call *call, cudaStream_t stream) {
-    gradient_tiles tiles = call->is_tf32 ? launch_tf32(call, stream) : launch_3tf32(call, stream);
-    attention_join_gradients(call, tiles.of_queries, tiles.of_keys, stream);
+    if (call->is_tf32)
+        launch_tf32(call, stream);
+    else
+        launch_3tf32(call, stream);
 }

@@ -2,7 +2,8 @@
  *
  * A block has a tile of queries, 16 for each warp, and goes over the keys it sees, a tile at a
  * time. K and V have one buffer each: V's tile arrives under the product with K, the next tile of K
- * under the product with V. Scores and their exponentials stay in registers, which hold them the
+ * under the product with V. Blocks of few warps have two of each: the next tiles arrive under all
+ * that is computed of one. Scores and their exponentials stay in registers, which hold them the
  * way the second product wants its left operand. Of few heads, a block has a piece of those keys.
  *
  * Exponents are to base 2, with scale * log2(e) folded into the subtraction of the maximum. */
@@ -51,12 +52,12 @@ __device__ __forceinline__ void take_scores(float (*s)[4], float factor, row_sta
     }
 }
 
-template <int TYPE, int DIM, int WARPS>
+template <int TYPE, int DIM, int WARPS, int STAGES>
 static __global__ void __launch_bounds__(WARPS * 32, 1) forward(const attention_call call) {
     constexpr int QUERIES = WARPS * MMA_ROWS, THREADS = WARPS * 32;
     extern __shared__ __align__(16) unsigned char shared[];
-    uint16_t *q_tile = (uint16_t *)shared, *k_tile = q_tile + tile_size<DIM>(QUERIES);
-    uint16_t *v_tile = k_tile + tile_size<DIM>(KEYS);
+    uint16_t *q_tile = (uint16_t *)shared, *k_tiles = q_tile + tile_size<DIM>(QUERIES);
+    uint16_t *v_tiles = k_tiles + STAGES * tile_size<DIM>(KEYS);
     int heads = call.batch * call.heads, head = (int)blockIdx.x % heads;
     int pieces = call.key_pieces, piece = (int)blockIdx.x / heads % pieces, begin = 0;
     /* The last queries have the most keys; they go first. */
@@ -75,28 +76,46 @@ static __global__ void __launch_bounds__(WARPS * 32, 1) forward(const attention_
     float o[DIM / 8][4] = {};
     row_state state = {{-INFINITY, -INFINITY}, {-INFINITY, -INFINITY}, {0, 0}};
     float factor = call.scale * LOG2_E;
+    auto load_keys = [&](int tile) {
+        load_tile<KEYS, DIM, THREADS>(k_tiles + tile % STAGES * tile_size<DIM>(KEYS), k, call.k.row,
+                                      tile * KEYS, call.keys, call.head_dim, call.is_aligned);
+    };
+    auto load_values = [&](int tile) {
+        load_tile<KEYS, DIM, THREADS>(v_tiles + tile % STAGES * tile_size<DIM>(KEYS), v, call.v.row,
+                                      tile * KEYS, call.keys, call.head_dim, call.is_aligned);
+    };
+
     load_tile<QUERIES, DIM, THREADS>(q_tile, q, call.q.row, first, call.queries, call.head_dim,
                                      call.is_aligned);
-    load_tile<KEYS, DIM, THREADS>(k_tile, k, call.k.row, (end - 1) * KEYS, end ? call.keys : 0,
-                                  call.head_dim, call.is_aligned);
+    if (end > begin)
+        load_keys(end - 1);
+    if (STAGES == 2 && end > begin)
+        load_values(end - 1);
     copy_async_commit();
     for (int tile = end - 1; tile >= begin; tile--) {
+        const uint16_t *k_tile = k_tiles + tile % STAGES * tile_size<DIM>(KEYS);
+        const uint16_t *v_tile = v_tiles + tile % STAGES * tile_size<DIM>(KEYS);
         float s[KEYS / 8][4];
         copy_async_wait<0>();
-        __syncthreads(); /* K is there; nobody reads V any more */
-        load_tile<KEYS, DIM, THREADS>(v_tile, v, call.v.row, tile * KEYS, call.keys, call.head_dim,
-                                      call.is_aligned);
+        __syncthreads(); /* K is there, of two stages V too; nobody reads V of the step before */
+        if (STAGES == 1) {
+            load_values(tile);
+        } else if (tile > begin) {
+            load_keys(tile - 1);
+            load_values(tile - 1);
+        }
         copy_async_commit();
         multiply_rows<TYPE, DIM, KEYS>(s, q_tile + tile_size<DIM>(warp * MMA_ROWS), k_tile);
         if ((tile + 1) * KEYS > seen_by_all)
             hide<KEYS>(s, tile * KEYS, limit);
         take_scores<DIM>(s, factor, &state, o);
-        copy_async_wait<0>();
-        __syncthreads(); /* V is there; nobody reads K any more */
-        if (tile > begin)
-            load_tile<KEYS, DIM, THREADS>(k_tile, k, call.k.row, (tile - 1) * KEYS, call.keys,
-                                          call.head_dim, call.is_aligned);
-        copy_async_commit();
+        if (STAGES == 1) {
+            copy_async_wait<0>();
+            __syncthreads(); /* V is there; nobody reads K any more */
+            if (tile > begin)
+                load_keys(tile - 1);
+            copy_async_commit();
+        }
         multiply_columns<TYPE, DIM, KEYS, DIM>(o, s, v_tile);
     }
 
@@ -126,23 +145,27 @@ static __global__ void __launch_bounds__(WARPS * 32, 1) forward(const attention_
 
 template <int TYPE, int DIM, int WARPS>
 static int launch(const attention_call *call, cudaStream_t stream) {
+    /* Within 99 KiB, which every GPU since sm_86 has. */
     constexpr int QUERIES = WARPS * MMA_ROWS;
-    int bytes = tile_size<DIM>(QUERIES + 2 * KEYS) * (int)sizeof(uint16_t);
+    constexpr int STAGES = WARPS <= 4 && tile_size<DIM>(QUERIES + 4 * KEYS) * 2 <= 99 << 10 ? 2 : 1;
+    int bytes = tile_size<DIM>(QUERIES + STAGES * 2 * KEYS) * (int)sizeof(uint16_t);
     int tiles = (call->queries + QUERIES - 1) / QUERIES;
-    launch_blocks(forward<TYPE, DIM, WARPS>, tiles * call->batch * call->heads * call->key_pieces,
-                  WARPS * 32, bytes, call, stream);
+    launch_blocks(forward<TYPE, DIM, WARPS, STAGES>,
+                  tiles * call->batch * call->heads * call->key_pieces, WARPS * 32, bytes, call,
+                  stream);
     cuda_tile tile = {QUERIES, KEYS};
     attention_join_outputs(call, tile, stream);
     return 1;
 }
 
-/* The same keys; more or, first where heads are few, fewer queries to a block. */
+/* The same keys; fewer queries to a block, or more, which is better for large heads if there are
+ * enough of them. */
 template <int TYPE, int DIM, int WARPS>
 static attention_choices choices_of(const attention_call *call) {
     attention_choice more = {{WARPS * MMA_ROWS, KEYS}, launch<TYPE, DIM, WARPS>};
     attention_choice fewer = {{WARPS / 2 * MMA_ROWS, KEYS}, launch<TYPE, DIM, WARPS / 2>};
-    bool is_few = call->key_pieces > 1 && WARPS > 4;
-    attention_choices choices = {{is_few ? fewer : more, is_few ? more : fewer}, 2};
+    bool is_fewer = WARPS > 4 && (DIM <= 96 || call->is_few);
+    attention_choices choices = {{is_fewer ? fewer : more, is_fewer ? more : fewer}, 2};
     return choices;
 }
 

@@ -75,31 +75,52 @@ typedef struct attention_sizes {
 /* What is cut: keys, for O, or for dQ; or queries, for dK and dV. */
 enum attention_cut { ATTENTION_CUT_FORWARD, ATTENTION_CUT_KEYS, ATTENTION_CUT_QUERIES };
 
-/* At most so many pieces: memory grows with the length, not with its square. */
-enum { ATTENTION_MOST_PIECES = 16 };
-
-/* Pairs of a query and a key it sees, of one head. */
+/* Pairs of a query and a key it sees, of all heads. */
 static inline int64_t attention_pairs_seen(const attention_sizes *s) {
-    int64_t queries = s->queries < s->keys ? s->queries : s->keys;
+    int64_t heads = s->batch * s->heads, queries = s->queries < s->keys ? s->queries : s->keys;
     if (!s->is_causal)
-        return s->queries * s->keys;
-    return queries * (s->keys - queries) + queries * (queries + 1) / 2;
+        return heads * s->queries * s->keys;
+    return heads * (queries * (s->keys - queries) + queries * (queries + 1) / 2);
 }
 
-/* How many pieces the longest row has, others in proportion: as many as make enough blocks, none
- * shorter than pays for putting them together. */
+/* Whether kernels for sm_90, which work on whole rows, are slower. Their time follows the longest
+ * row, that of the others all rows, and to put pieces together takes a while; measured on an H200,
+ * docs/attention.md. */
+static inline int attention_pays_in_pieces(const attention_sizes *s, enum attention_cut cut) {
+    int64_t million = 1000000, seen = attention_pairs_seen(s);
+    if (s->is_f32 || s->head_dim <= 32) /* there are none */
+        return 1;
+    if (cut == ATTENTION_CUT_FORWARD)
+        return seen * s->head_dim + 200 * million < 512000 * s->keys;
+    if (s->head_dim <= 96)
+        return seen + 2 * million < 3000 * s->keys;
+    return s->head_dim <= 128 && seen + million / 2 < 4700 * s->keys;
+}
+
+/* How many pieces the longest row has, others in proportion: as many as make enough blocks of 64
+ * rows, none shorter than pays for putting them together. Never more than a few: memory grows with
+ * the length, not with its square. */
 static inline int attention_pieces(const attention_sizes *s, enum attention_cut cut) {
-    const int64_t tile = 64, blocks = 512;
-    int64_t heads = s->batch * s->heads, group = s->heads / s->kv_heads;
-    int64_t length = cut == ATTENTION_CUT_QUERIES ? s->queries * group : s->keys;
-    int64_t least = s->is_f32 ? (s->head_dim > 64 ? 32 : 64) : 128;
-    int64_t seen = attention_pairs_seen(s) * heads;
-    int64_t pieces = seen > 0 ? blocks * tile * length / seen : 1;
-    if (pieces > length / least)
-        pieces = length / least;
-    if (pieces > ATTENTION_MOST_PIECES)
-        pieces = ATTENTION_MOST_PIECES;
+    int64_t length = cut == ATTENTION_CUT_QUERIES ? s->queries * (s->heads / s->kv_heads) : s->keys;
+    int64_t seen = attention_pairs_seen(s), blocks = length < 8192 ? 256 : 512;
+    int64_t least = s->head_dim > 64 ? 32 : 64, most = 8;
+    if (cut == ATTENTION_CUT_FORWARD && !s->is_f32)
+        least = 128;
+    if (cut != ATTENTION_CUT_FORWARD && s->is_f32) {
+        least /= 2;
+        most = 16;
+    }
+    if (seen == 0 || length < 4 * least || !attention_pays_in_pieces(s, cut))
+        return 1;
+    int64_t pieces = (blocks * 64 * length + seen / 2) / seen;
+    pieces = pieces < length / least ? pieces : length / least;
+    pieces = pieces < most ? pieces : most;
     return pieces > 1 ? (int)pieces : 1;
+}
+
+/* Blocks of 64 rows fill no GPU, even if none is cut. */
+static inline int attention_is_few(const attention_sizes *s) {
+    return s->batch * s->heads * s->queries <= 64 * 64;
 }
 
 /* Numbers of a row in the workspace: of 16 bytes each, however large a head is. */

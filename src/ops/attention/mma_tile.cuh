@@ -21,16 +21,36 @@ template <int ROWS, int DIM, int THREADS>
 __device__ __forceinline__ void load_tile(uint16_t *tile, const uint16_t *from, int64_t stride,
                                           int first, int limit, int head_dim, int is_aligned) {
     constexpr int PIECES = DIM / PIECE;
-    for (int i = (int)threadIdx.x; i < ROWS * PIECES; i += THREADS) {
-        int row = i / PIECES, column = i % PIECES * PIECE;
-        uint16_t *to = tile + row * tile_pitch<DIM>() + column;
-        bool is_there = first + row < limit && column < head_dim;
-        const uint16_t *source = is_there ? from + (first + row) * stride + column : from;
-        if (is_aligned) {
-            copy_async_16(to, source, is_there);
-        } else {
-            for (int j = 0; j < PIECE; j++)
-                to[j] = is_there && column + j < head_dim ? source[j] : (uint16_t)0;
+    int thread = (int)threadIdx.x;
+    if (is_aligned && THREADS % PIECES == 0) {
+        /* A thread's pieces lie below each other. */
+        constexpr int APART = THREADS / PIECES;
+        int row = thread / PIECES, column = thread % PIECES * PIECE;
+        int there = column < head_dim ? limit - first - row : 0;
+        const uint16_t *source = from + (first + row) * stride + column;
+        tile += row * tile_pitch<DIM>() + column;
+        /* Where nothing is read the address may lie anywhere. */
+#pragma unroll
+        for (int i = 0; i < ROWS; i += APART, source += APART * stride)
+            if (ROWS % APART == 0 || i + row < ROWS)
+                copy_async_16(tile + i * tile_pitch<DIM>(), source, i < there);
+    } else if (is_aligned) {
+        constexpr int UNROLLED = DIM <= 128 ? ROWS : 1; /* of large heads registers are short */
+#pragma unroll UNROLLED
+        for (int i = 0; i < ROWS * PIECES; i += THREADS) {
+            int row = (i + thread) / PIECES, column = (i + thread) % PIECES * PIECE;
+            if (ROWS * PIECES % THREADS == 0 || row < ROWS)
+                copy_async_16(tile + row * tile_pitch<DIM>() + column,
+                              from + (first + row) * stride + column,
+                              first + row < limit && column < head_dim);
+        }
+    } else {
+#pragma unroll 1
+        for (int i = thread; i < ROWS * DIM; i += THREADS) {
+            int row = i / DIM, column = i % DIM;
+            bool is_there = first + row < limit && column < head_dim;
+            tile[row * tile_pitch<DIM>() + column] =
+                is_there ? from[(first + row) * stride + column] : (uint16_t)0;
         }
     }
 }

@@ -54,9 +54,9 @@ typedef struct block_place {
 template <int QUERIES>
 __device__ __forceinline__ block_place find_queries(const attention_call &call, int block) {
     int heads = call.batch * call.heads, head = block % heads;
-    int like = heads * call.key_pieces;
+    int tiles = (call.queries + QUERIES - 1) / QUERIES;
     block_place place = {head / call.heads, head % call.heads,
-                         ((int)gridDim.x / like - 1 - block / like) * QUERIES,
+                         (tiles - 1 - block / (heads * call.key_pieces)) * QUERIES,
                          block / heads % call.key_pieces};
     return place;
 }
