@@ -213,6 +213,14 @@ static attention_sizes sizes_of(const kernel_args *args) {
                              .is_f32 = args->inputs[ATTENTION_Q].type == DTYPE_F32};
 }
 
+bool attention_is_in_pieces(const kernel_args *args) {
+    attention_sizes sizes = sizes_of(args);
+    if (args->output_count == op_attention.output_count)
+        return attention_pieces(&sizes, ATTENTION_CUT_FORWARD) > 1;
+    return attention_pieces(&sizes, ATTENTION_CUT_KEYS) > 1 ||
+           attention_pieces(&sizes, ATTENTION_CUT_QUERIES) > 1;
+}
+
 static size_t forward_workspace(const kernel_args *args) {
     attention_sizes sizes = sizes_of(args);
     return (size_t)attention_forward_floats(&sizes) * sizeof(float);
