@@ -46,7 +46,7 @@ static attention_sizes one_head(int64_t length, int64_t head_dim, int is_f32) {
 static void one_head_is_cut_where_that_pays(void **state) {
     (void)state;
     static const int64_t lengths[] = {1, 64, 128, 512, 2048, 8192, 16384, 65536};
-    static const int of_f32[] = {1, 1, 1, 8, 8, 8, 4, 1}, of_bf16[] = {1, 1, 1, 4, 8, 8, 1, 1};
+    static const int of_f32[] = {1, 1, 1, 8, 8, 8, 4, 1}, of_bf16[] = {1, 1, 1, 1, 8, 8, 1, 1};
     for (int i = 0; i < 8; i++) {
         attention_sizes s = one_head(lengths[i], 64, 1), low = one_head(lengths[i], 64, 0);
         assert_int_equal(attention_pieces(&s, ATTENTION_CUT_FORWARD), of_f32[i]);

@@ -66,28 +66,30 @@ static __global__ void __launch_bounds__(WARPS * 32, BLOCKS) attend_f32(const at
     load_tile<KEYS, DIM, THREADS>(k_tile, k, call.k.row, (end - 1) * KEYS, end ? call.keys : 0,
                                   call.head_dim, call.is_aligned);
     copy_async_commit();
-    for (int tile = end - 1; tile >= begin; tile--) {
+    int key = end * KEYS;
+    for (int left = end - begin; left; left--) {
+        key -= KEYS;
         float s[ROWS][KEYS / 8][4], shrink[ROWS][2];
         copy_async_wait<0>();
         __syncthreads(); /* K is there; nobody reads V any more */
-        load_tile<KEYS, DIM, THREADS>(v_tile, v, call.v.row, tile * KEYS, call.keys, call.head_dim,
+        load_tile<KEYS, DIM, THREADS>(v_tile, v, call.v.row, key, call.keys, call.head_dim,
                                       call.is_aligned);
         copy_async_commit();
         multiply_rows<MATH, DIM, ROWS, KEYS>(s, q_tile + tile_floats<DIM>(mine), k_tile);
-        if ((tile + 1) * KEYS > seen_by_all)
+        if (key + KEYS > seen_by_all)
 #pragma unroll
             for (int m = 0; m < ROWS; m++) {
                 int row = at.first + mine + lane / 4 + m * TILE_ROWS;
                 int limit[2] = {visible_keys(call, row), visible_keys(call, row + 8)};
-                hide<KEYS>(s[m], tile * KEYS, limit);
+                hide<KEYS>(s[m], key, limit);
             }
 #pragma unroll
         for (int m = 0; m < ROWS; m++)
             take_scores<KEYS>(s[m], factor, &state[m], shrink[m]);
         copy_async_wait<0>();
         __syncthreads(); /* V is there; nobody reads K any more */
-        if (tile > begin)
-            load_tile<KEYS, DIM, THREADS>(k_tile, k, call.k.row, (tile - 1) * KEYS, call.keys,
+        if (left > 1)
+            load_tile<KEYS, DIM, THREADS>(k_tile, k, call.k.row, key - KEYS, call.keys,
                                           call.head_dim, call.is_aligned);
         copy_async_commit();
         multiply_columns<MATH, DIM, ROWS, KEYS>(o, s, v_tile, shrink);

@@ -87,14 +87,15 @@ static inline int64_t attention_pairs_seen(const attention_sizes *s) {
  * row, that of the others all rows, and to put pieces together takes a while; measured on an H200,
  * docs/attention.md. */
 static inline int attention_pays_in_pieces(const attention_sizes *s, enum attention_cut cut) {
-    int64_t million = 1000000, seen = attention_pairs_seen(s);
+    int64_t million = 1000000, seen = attention_pairs_seen(s), group = s->heads / s->kv_heads;
+    int64_t length = s->keys + (group - 1) * s->queries / 2;
     if (s->is_f32 || s->head_dim <= 32) /* there are none */
         return 1;
     if (cut == ATTENTION_CUT_FORWARD)
-        return seen * s->head_dim + 200 * million < 512000 * s->keys;
+        return seen * s->head_dim + 300 * million < 480000 * s->keys;
     if (s->head_dim <= 96)
-        return seen + 2 * million < 3000 * s->keys;
-    return s->head_dim <= 128 && seen + million / 2 < 4700 * s->keys;
+        return seen + 2 * million < 3000 * length;
+    return s->head_dim <= 128 && seen + million / 2 < 4700 * length;
 }
 
 /* How many pieces the longest row has, others in proportion: as many as make enough blocks of 64
@@ -104,11 +105,14 @@ static inline int attention_pieces(const attention_sizes *s, enum attention_cut 
     int64_t length = cut == ATTENTION_CUT_QUERIES ? s->queries * (s->heads / s->kv_heads) : s->keys;
     int64_t seen = attention_pairs_seen(s), blocks = length < 8192 ? 256 : 512;
     int64_t least = s->head_dim > 64 ? 32 : 64, most = 8;
-    if (cut == ATTENTION_CUT_FORWARD && !s->is_f32)
-        least = 128;
-    if (cut != ATTENTION_CUT_FORWARD && s->is_f32) {
+    if (cut == ATTENTION_CUT_FORWARD) {
+        least *= 1 + s->batch * s->heads * s->queries / (64 * 64);
+        least *= s->is_f32 ? 1 : s->head_dim > 64 ? 4 : 2;
+    } else if (s->is_f32) {
         least /= 2;
         most = 16;
+    } else if (s->head_dim > 64) {
+        blocks /= 2;
     }
     if (seen == 0 || length < 4 * least || !attention_pays_in_pieces(s, cut))
         return 1;
