@@ -79,9 +79,10 @@ dyno_status sweep_finish(sweep *s, dyno_status status) {
 
 void sweep_describe_device(const sweep *s, precision math, results_cell *cell) {
     cell_set_text(cell, "device", s->device->name);
-    cell_set_integer(cell, "threads", threads_count());
-    if (is_cpu(s))
+    if (is_cpu(s)) {
+        cell_set_integer(cell, "threads", threads_count());
         return; /* the environment has its peak */
+    }
     double tflops = math == PRECISION_BF16   ? s->rates.bf16
                     : math == PRECISION_FP16 ? s->rates.fp16
                     : math == PRECISION_TF32 ? s->rates.tf32

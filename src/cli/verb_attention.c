@@ -232,13 +232,13 @@ static dyno_status check_tiles(const flags *given) {
     const char *const *tiles = flags_text_list(given, "tiles", &count);
     for (int i = 0; i < count; i++)
         RETURN_IF_FAILED(attention_tiles_check(tiles[i]));
-    if (!flags_switch(given, "tune"))
-        return DYNO_OK;
-    if (flags_is_set(given, "tiles"))
+    bool is_tuned = flags_switch(given, "tune"), has_tiles = flags_is_set(given, "tiles");
+    if (is_tuned && has_tiles)
         return dyno_fail(DYNO_INVALID, "--tune times all tiles there are; --tiles does not go with "
                                        "it");
-    if (!list_has(given, "impl", "flash"))
-        return dyno_fail(DYNO_INVALID, "--tune is of flash attention, and --impl does not have it");
+    if ((is_tuned || has_tiles) && !list_has(given, "impl", "flash"))
+        return dyno_fail(DYNO_INVALID, "--%s is of flash attention; add it: --impl flash",
+                         is_tuned ? "tune" : "tiles");
     return DYNO_OK;
 }
 
