@@ -142,6 +142,13 @@ static bool is_overridden(const flags *given, const char *flag) {
            (strcmp(flag, "reps") == 0 && flags_is_set(given, "seconds"));
 }
 
+static bool preset_has(const preset *p, const char *flag) {
+    for (int i = 0; i < MOST_PRESET_FLAGS && p->flags[i].flag; i++)
+        if (strcmp(p->flags[i].flag, flag) == 0)
+            return true;
+    return false;
+}
+
 /* The command line with the flags that a preset, or --tune, stands for. `joined` takes the texts;
  * the array is the caller's to free. */
 static char **expand(const flags *given, int argc, char **argv, text *joined, int *count) {
@@ -155,9 +162,7 @@ static char **expand(const flags *given, int argc, char **argv, text *joined, in
     for (int p = 0; p < 2; p++)
         for (int i = 0; i < MOST_PRESET_FLAGS && both[p]->flags[i].flag; i++) {
             const char *flag = both[p]->flags[i].flag;
-            bool is_tuned = p == 1 && both[0] == &tune &&
-                            (strcmp(flag, "impl") == 0 || strcmp(flag, "mode") == 0);
-            if (is_overridden(given, flag) || is_tuned)
+            if (is_overridden(given, flag) || (p == 1 && preset_has(both[0], flag)))
                 continue;
             starts[added++] = joined->length;
             text_format(joined, "--%s=%s%c", flag, both[p]->flags[i].value, '\0');
