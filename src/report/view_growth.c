@@ -40,14 +40,22 @@ static void add_curve(report_table *table, const results *run, const attention_r
     text_release(&curve);
 }
 
+/* Two decimals, and no sign where they are zeros. */
+static void append_exponent(text *out, double k) {
+    text_format(out, "%.2f", fabs(k) < 0.005 ? 0 : k);
+}
+
 /* "0.87 over 10, 1.93 from 32768 to 65536"; of two lengths the latter alone. */
 static void add_growth(report_table *table, const attention_growth *growth) {
     text shown = {0};
-    if (!isnan(growth->fit) && growth->lengths > 2)
-        text_format(&shown, "%.2f over %lld, ", growth->fit, (long long)growth->lengths);
-    if (!isnan(growth->at_end))
-        text_format(&shown, "%.2f from %lld to %lld", growth->at_end, (long long)growth->from,
-                    (long long)growth->to);
+    if (!isnan(growth->fit) && growth->lengths > 2) {
+        append_exponent(&shown, growth->fit);
+        text_format(&shown, " over %lld, ", (long long)growth->lengths);
+    }
+    if (!isnan(growth->at_end)) {
+        append_exponent(&shown, growth->at_end);
+        text_format(&shown, " from %lld to %lld", (long long)growth->from, (long long)growth->to);
+    }
     table_add_text(table, text_string(&shown));
     text_release(&shown);
 }

@@ -198,6 +198,15 @@ static void growth_at_the_end_is_between_the_two_longest(void **state) {
     results_destroy(run);
 }
 
+static void time_that_does_not_grow_has_no_sign(void **state) {
+    (void)state;
+    results *run = results_create("attention", 0, NULL);
+    add_cell(run, "eager", 10, "forward", 100000, 0);
+    add_cell(run, "eager", 20, "forward", 99999, 0);
+    expect_shown(run, " 0.00 from 10 to 20\n");
+    results_destroy(run);
+}
+
 static void one_length_has_no_growth(void **state) {
     (void)state;
     results *run = results_create("attention", 0, NULL);
@@ -333,6 +342,7 @@ int main(void) {
         cmocka_unit_test(fewer_samples_than_repetitions_are_incomplete),
         cmocka_unit_test(growth_is_fitted_over_the_rows_that_are_ok),
         cmocka_unit_test(growth_at_the_end_is_between_the_two_longest),
+        cmocka_unit_test(time_that_does_not_grow_has_no_sign),
         cmocka_unit_test(one_length_has_no_growth),
         cmocka_unit_test(a_row_is_held_against_the_first_impl_in_its_own_mode_and_precision),
         cmocka_unit_test(a_row_of_one_impl_is_held_against_the_first_mode),
