@@ -10,18 +10,11 @@
 
 /* ---- rows ---- */
 
-static bool is_one_of(const char *name, const char *const *names) {
-    for (; *names; names++)
-        if (strcmp(name, *names) == 0)
-            return true;
-    return false;
-}
-
 static bool cells_agree(const results_cell *a, const results_cell *b, const char *const *except) {
     static const char *const of_the_pass[] = {"pass", "reps", "tiles_used", NULL};
     for (int i = 0; i < a->parameters.count; i++) {
         const results_entry *entry = &a->parameters.entries[i];
-        if (!is_one_of(entry->key, of_the_pass) && !is_one_of(entry->key, except) &&
+        if (!view_is_one_of(entry->key, of_the_pass) && !view_is_one_of(entry->key, except) &&
             !view_values_are_equal(&entry->value, cell_find_parameter(b, entry->key)))
             return false;
     }

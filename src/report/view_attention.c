@@ -19,13 +19,6 @@ typedef struct attention_view {
     bool is_full;                    /* every column: CSV */
 } attention_view;
 
-static bool is_one_of(const char *name, const char *const *names) {
-    for (; *names; names++)
-        if (strcmp(name, *names) == 0)
-            return true;
-    return false;
-}
-
 /* How many times as fast as the run's first impl in the same mode; of one impl, as its first mode
  * with the same tile. */
 static double row_speedup(const attention_view *view, const attention_row *row, int which) {
@@ -252,9 +245,10 @@ static void choose_parameters(attention_view *view, text *title) {
     view_collect_parameters(view->run, &all);
     for (int i = 0; i < all.count; i++) {
         const char *name = all.names[i];
-        if (is_one_of(name, never))
+        if (view_is_one_of(name, never))
             continue;
-        if (view->is_full || is_one_of(name, always) || view_parameter_varies(view->run, name)) {
+        if (view->is_full || view_is_one_of(name, always) ||
+            view_parameter_varies(view->run, name)) {
             view_list_add(&view->parameters, name, "");
         } else {
             text_format(title, ", %s ", name);

@@ -12,6 +12,13 @@ static bool list_has(const view_list *list, const char *name) {
     return false;
 }
 
+bool view_is_one_of(const char *name, const char *const *names) {
+    for (; *names; names++)
+        if (strcmp(name, *names) == 0)
+            return true;
+    return false;
+}
+
 void view_list_add(view_list *list, const char *name, const char *unit) {
     if (list->count == VIEW_MOST_NAMES || list_has(list, name))
         return;

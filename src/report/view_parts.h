@@ -17,6 +17,9 @@ typedef struct view_list {
 /* Adds the name unless it is there or there are too many. */
 void view_list_add(view_list *list, const char *name, const char *unit);
 
+/* `names` ends with NULL. */
+bool view_is_one_of(const char *name, const char *const *names);
+
 void view_append_value(text *out, const results_value *value);
 /* The next cell of the row; NULL leaves a gap. */
 void view_add_value(report_table *table, const results_value *value);
