@@ -96,10 +96,11 @@ void device_tiles_destroy(device_tiles *tiles) {
 
 const tile_source *device_tiles_source(const device_tiles *tiles) { return &tiles->source; }
 
-void device_tiles_keep(device_tiles *tiles, const kernel *k, const kernel_args *args,
+bool device_tiles_keep(device_tiles *tiles, const kernel *k, const kernel_args *args,
                        kernel_tile best) {
     text key = {0};
     describe_key(&key, k, args);
-    tuning_cache_add(tiles->cache, text_string(&key), kernel_tile_format(best).text);
+    bool is_kept = tuning_cache_add(tiles->cache, text_string(&key), kernel_tile_format(best).text);
     text_release(&key);
+    return is_kept;
 }
