@@ -184,6 +184,7 @@ typedef struct instance {
     struct attributes attributes;
     operand x[OPERANDS], lse, cosine, sine;
     void *workspace;
+    size_t workspace_bytes;
 } instance;
 
 static operand make_rows(const problem *p, int heads, int rows) {
@@ -226,6 +227,18 @@ static void turn_back(const instance *in, int row, int rows, double *x) {
     }
 }
 
+/* Enough for both ops, whichever kernels they go to. */
+static size_t most_workspace(const problem *p) {
+    attention_sizes sizes = {p->B,  p->H, p->K,         p->T,
+                             p->T2, p->S, p->is_causal, p->type == CUDA_DTYPE_F32};
+    int64_t bytes[] = {
+        attention_angles_at((int64_t)p->B * p->H, p->T, attention_sum_columns(p->S)) +
+            attention_angle_bytes(p->T, p->S),
+        attention_forward_floats(&sizes) * 4, attention_gradient_floats(&sizes) * 4};
+    int64_t most = bytes[0] > bytes[1] ? bytes[0] : bytes[1];
+    return (size_t)(most > bytes[2] ? most : bytes[2]);
+}
+
 static instance make_instance(const problem *p) {
     instance in = {};
     in.p = *p;
@@ -243,10 +256,8 @@ static instance make_instance(const problem *p) {
     int64_t dim[3] = {p->B, p->H, p->T}, stride[3] = {(int64_t)p->H * p->T, p->T, 1};
     in.lse = make_operand(CUDA_DTYPE_F32, 3, dim, stride, 0);
     make_tables(&in);
-    int64_t heads = (int64_t)p->B * p->H;
-    int64_t bytes = attention_angles_at(heads, p->T, attention_sum_columns(p->S)) +
-                    attention_angle_bytes(p->T, p->S);
-    expect_cuda(cudaMalloc(&in.workspace, (size_t)bytes), "memory for workspace");
+    in.workspace_bytes = most_workspace(p);
+    expect_cuda(cudaMalloc(&in.workspace, in.workspace_bytes), "memory for workspace");
     return in;
 }
 static void release_instance(instance *in) {

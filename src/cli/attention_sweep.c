@@ -47,13 +47,14 @@ static int64_t expect_reps(const attention_sweep *s, double seconds) {
 }
 
 /* Each launch as fast as arithmetic and memory allow: what cells take relative to one another. */
-static double predict_seconds(const attention_sweep *s, const plan *p) {
-    const machine_peaks *peaks = &s->sweep.peaks;
+static double predict_seconds(const attention_sweep *s, const plan *p, precision math) {
+    double flops_a_second = sweep_peak_gflops(&s->sweep, math) * 1e9;
+    double bytes_a_second = s->sweep.peaks.bandwidth.copy * 1e9;
     double seconds = 0;
     for (int i = 0; i < p->launch_count; i++) {
         const plan_launch *l = &p->launches[i];
-        double compute = l->flops / (peaks->gflops_f32 * 1e9);
-        double moving = (l->bytes_read + l->bytes_written) / (peaks->bandwidth.copy * 1e9);
+        double compute = l->flops / flops_a_second;
+        double moving = (l->bytes_read + l->bytes_written) / bytes_a_second;
         seconds += compute > moving ? compute : moving;
     }
     return seconds > 1e-9 ? seconds : 1e-9;
@@ -111,7 +112,7 @@ static dyno_status plan_point(attention_sweep *s, attention_point *at) {
     }
     RETURN_IF_FAILED(status);
     if (memory_account_plan(p).reserved_bytes <= s->sweep.memory_limit) {
-        at->predicted_seconds = predict_seconds(s, p);
+        at->predicted_seconds = predict_seconds(s, p, at->options.precision);
         s->seconds_total += predict_cell(s, at->predicted_seconds);
     }
     plan_destroy(p);
@@ -130,7 +131,7 @@ static dyno_status plan_points(attention_sweep *s) {
     s->sweep.run->planned_cells = s->count;
     if (s->seconds_total > LONG_SECONDS)
         fprintf(stderr,
-                "dyno attention: at this machine's peak rates this takes %s, in truth longer; "
+                "dyno attention: at this machine's peak rates this takes %s, often longer; "
                 "--seconds, --reps and --seconds-per-cell shorten it\n",
                 units_duration(s->seconds_total).text);
     return DYNO_OK;

@@ -140,10 +140,8 @@ static dyno_status keep_best_of(attention_sweep *s, int group, bool is_backward,
     plan *p;
     tiled_launch launch;
     RETURN_IF_FAILED(attention_sweep_plan(s, best, &p));
-    if (find_tiled_launch(p, is_backward, &launch) && !kernel_tile_is_open(launch.tile)) {
-        device_tiles_keep(s->sweep.tiles, launch.kernel, &launch.args, launch.tile);
-        ++*kept;
-    }
+    if (find_tiled_launch(p, is_backward, &launch) && !kernel_tile_is_open(launch.tile))
+        *kept += device_tiles_keep(s->sweep.tiles, launch.kernel, &launch.args, launch.tile);
     plan_destroy(p);
     return DYNO_OK;
 }
@@ -154,6 +152,8 @@ dyno_status attention_sweep_keep_best(attention_sweep *s) {
         RETURN_IF_FAILED(keep_best_of(s, i, false, &kept));
         RETURN_IF_FAILED(keep_best_of(s, i, true, &kept));
     }
-    fprintf(stderr, "dyno attention: %d best tiles are in the cache and will be used\n", kept);
+    if (kept) /* else it was said that nothing can be */
+        fprintf(stderr, "dyno attention: %d best tile%s in the cache and will be used\n", kept,
+                kept == 1 ? " is" : "s are");
     return DYNO_OK;
 }

@@ -77,16 +77,22 @@ dyno_status sweep_finish(sweep *s, dyno_status status) {
     return status;
 }
 
-void sweep_describe_device(const sweep *s, precision math, results_cell *cell) {
-    cell_set_text(cell, "device", s->device->name);
-    cell_set_integer(cell, "threads", threads_count());
+double sweep_peak_gflops(const sweep *s, precision math) {
     if (is_cpu(s))
-        return; /* the environment has its peak */
+        return s->peaks.gflops_f32;
     double tflops = math == PRECISION_BF16   ? s->rates.bf16
                     : math == PRECISION_FP16 ? s->rates.fp16
                     : math == PRECISION_TF32 ? s->rates.tf32
                                              : s->rates.fp32;
-    cell_set_metric_real(cell, "peak_gflops", "GFLOP/s", tflops * 1e3);
+    return tflops * 1e3;
+}
+
+void sweep_describe_device(const sweep *s, precision math, results_cell *cell) {
+    cell_set_text(cell, "device", s->device->name);
+    if (is_cpu(s)) /* the environment has its peak */
+        cell_set_integer(cell, "threads", threads_count());
+    else
+        cell_set_metric_real(cell, "peak_gflops", "GFLOP/s", sweep_peak_gflops(s, math));
 }
 
 void sweep_record_plan(results_cell *cell, const plan *p, const memory_account *account) {

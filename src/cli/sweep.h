@@ -60,7 +60,10 @@ NODISCARD dyno_status sweep_start(sweep *s, int argc, char **argv);
  * Returns `status`, or what went wrong here. */
 NODISCARD dyno_status sweep_finish(sweep *s, dyno_status status);
 
-/* The parameters device and threads; on a GPU also the peak for products in this precision. */
+/* Rate of large products in this precision on a GPU; on a CPU that of fp32, whatever it is. */
+double sweep_peak_gflops(const sweep *s, precision math);
+
+/* The parameters device and, of a CPU, threads; of a GPU the peak for this precision. */
 void sweep_describe_device(const sweep *s, precision math, results_cell *cell);
 
 /* What the plan knows of a cell before it is run. */

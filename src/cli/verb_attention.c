@@ -142,6 +142,13 @@ static bool is_overridden(const flags *given, const char *flag) {
            (strcmp(flag, "reps") == 0 && flags_is_set(given, "seconds"));
 }
 
+static bool preset_has(const preset *p, const char *flag) {
+    for (int i = 0; i < MOST_PRESET_FLAGS && p->flags[i].flag; i++)
+        if (strcmp(p->flags[i].flag, flag) == 0)
+            return true;
+    return false;
+}
+
 /* The command line with the flags that a preset, or --tune, stands for. `joined` takes the texts;
  * the array is the caller's to free. */
 static char **expand(const flags *given, int argc, char **argv, text *joined, int *count) {
@@ -155,9 +162,7 @@ static char **expand(const flags *given, int argc, char **argv, text *joined, in
     for (int p = 0; p < 2; p++)
         for (int i = 0; i < MOST_PRESET_FLAGS && both[p]->flags[i].flag; i++) {
             const char *flag = both[p]->flags[i].flag;
-            bool is_tuned = p == 1 && both[0] == &tune &&
-                            (strcmp(flag, "impl") == 0 || strcmp(flag, "mode") == 0);
-            if (is_overridden(given, flag) || is_tuned)
+            if (is_overridden(given, flag) || (p == 1 && preset_has(both[0], flag)))
                 continue;
             starts[added++] = joined->length;
             text_format(joined, "--%s=%s%c", flag, both[p]->flags[i].value, '\0');
@@ -232,13 +237,13 @@ static dyno_status check_tiles(const flags *given) {
     const char *const *tiles = flags_text_list(given, "tiles", &count);
     for (int i = 0; i < count; i++)
         RETURN_IF_FAILED(attention_tiles_check(tiles[i]));
-    if (!flags_switch(given, "tune"))
-        return DYNO_OK;
-    if (flags_is_set(given, "tiles"))
+    bool is_tuned = flags_switch(given, "tune"), has_tiles = flags_is_set(given, "tiles");
+    if (is_tuned && has_tiles)
         return dyno_fail(DYNO_INVALID, "--tune times all tiles there are; --tiles does not go with "
                                        "it");
-    if (!list_has(given, "impl", "flash"))
-        return dyno_fail(DYNO_INVALID, "--tune is of flash attention, and --impl does not have it");
+    if ((is_tuned || has_tiles) && !list_has(given, "impl", "flash"))
+        return dyno_fail(DYNO_INVALID, "--%s is of flash attention; add it: --impl flash",
+                         is_tuned ? "tune" : "tiles");
     return DYNO_OK;
 }
 

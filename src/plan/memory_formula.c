@@ -1,5 +1,6 @@
 #include "plan/memory_formula.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -63,8 +64,15 @@ static size_group *group_alive(const plan *p, int launch, int *count, int64_t *t
     return groups;
 }
 
+/* A value's name, else the scope that made it; scratch is no value of that scope and says so. */
 static scope_text name_of(const plan *p, const plan_buffer *b) {
-    return scope_fold_layers(b->name ? b->name : p->scopes[b->scope]);
+    scope_text name = scope_fold_layers(b->name ? b->name : p->scopes[b->scope]);
+    if (b->role != ROLE_WORKSPACE)
+        return name;
+    scope_text workspace;
+    snprintf(workspace.text, sizeof workspace.text, "workspace of %.*s", SCOPE_TEXT_BYTES - 16,
+             name.text);
+    return workspace;
 }
 
 /* "attn.scale, attn.softmax x 2": each name once, where it first occurs. */

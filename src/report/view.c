@@ -50,17 +50,8 @@ static const results_series *whole_pass(const results_cell *cell) {
     return step;
 }
 
-/* A cell that calls itself OK with fewer samples than steps did not finish. */
 static results_status trusted_status(const results_cell *cell) {
-    if (cell->status != RESULTS_OK)
-        return cell->status;
-    const results_series *series = whole_pass(cell);
-    const results_value *steps = cell_find_parameter(cell, "steps");
-    if (!series || series->count == 0)
-        return RESULTS_INCOMPLETE;
-    if (steps && steps->kind == RESULTS_INTEGER && series->count < steps->integer)
-        return RESULTS_INCOMPLETE;
-    return RESULTS_OK;
+    return view_trusted_status(cell, whole_pass(cell), "steps");
 }
 
 static void add_leading(const bench_view *view, const results_cell *cell, const char *pass) {
@@ -351,6 +342,15 @@ static report_table *create_main_table(const results *run, table_format format) 
     return view_create_general_table(run);
 }
 
+static void append_growth(const results *run, view_options options, text *out) {
+    report_table *table = view_create_growth_table(run);
+    if (table_row_count(table)) {
+        text_append(out, "\n");
+        table_render(table, options.format, options.is_bold, out);
+    }
+    table_destroy(table);
+}
+
 void view_render(const results *run, view_options options, text *out) {
     if (options.format == TABLE_JSON) {
         json_t *root = results_to_json(run);
@@ -369,6 +369,8 @@ void view_render(const results *run, view_options options, text *out) {
     report_table *table = create_main_table(run, options.format);
     table_render(table, options.format, options.is_bold, out);
     table_destroy(table);
+    if (strcmp(run->verb, "attention") == 0 && options.format != TABLE_CSV)
+        append_growth(run, options, out);
     for (int64_t i = 0; i < run->cell_count; i++) {
         const results_cell *cell = run->cells[i];
         if (has_plots)

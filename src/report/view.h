@@ -43,6 +43,9 @@ report_table *view_create_bench_table(const results *run, table_format format);
  * decide which. */
 void view_render_plan(const results *run, view_options options, text *out);
 report_table *view_create_attention_table(const results *run, table_format format);
+/* How attention's times grow with the length, a row for each curve; without rows when no curve has
+ * two lengths. CSV has it in columns of the table above instead. */
+report_table *view_create_growth_table(const results *run);
 report_table *view_create_general_table(const results *run);
 report_table *view_create_breakdown_table(const results_cell *cell,
                                           const results_breakdown *breakdown);

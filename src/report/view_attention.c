@@ -1,164 +1,63 @@
-/* view_attention.c - attention alone: a row for each point of the grid, and how time grows.
- *
- * A point has up to two cells, of the pass "forward" and of "forward+backward", which follow one
- * another and agree in all parameters but the pass and what depends on it. Each has a status of
- * its own: a forward that fits says nothing of a backward that does not. */
+/* view_attention.c - attention alone: a row for each point of the grid. view_growth.c has how time
+ * grows along them. */
 #include <math.h>
-#include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 
-#include "base/memory.h"
-#include "measure/statistics.h"
+#include "report/attention_rows.h"
 #include "report/view.h"
 #include "report/view_parts.h"
-
-typedef struct row {
-    const results_cell *forward, *whole; /* either may be NULL, not both */
-} row;
 
 typedef struct attention_view {
     const results *run;
     report_table *table;
-    row *rows;
-    int64_t row_count;
+    attention_rows all;
     view_list parameters; /* that have a column */
-    bool has_speedups;
+    bool has_time[ATTENTION_TIME_COUNT];
+    const char *compared;            /* what speed-ups compare: "impl", "mode"; NULL: nothing */
     bool has_tiles, has_tile_choice; /* a column for them; several at the same sizes */
     bool is_full;                    /* every column: CSV */
 } attention_view;
 
-static const results_cell *any_cell(const row *r) { return r->forward ? r->forward : r->whole; }
-
-static bool is_one_of(const char *name, const char *const *names) {
-    for (; *names; names++)
-        if (strcmp(name, *names) == 0)
-            return true;
-    return false;
-}
-
-/* Whether all parameters are the same, but those of `except` (ends with NULL). */
-static bool cells_agree(const results_cell *a, const results_cell *b, const char *const *except) {
-    for (int i = 0; i < a->parameters.count; i++) {
-        const results_entry *entry = &a->parameters.entries[i];
-        if (!is_one_of(entry->key, except) &&
-            !view_values_are_equal(&entry->value, cell_find_parameter(b, entry->key)))
-            return false;
-    }
-    return true;
-}
-
-static bool has_text(const results_cell *cell, const char *key, const char *wanted) {
-    const results_value *value = cell_find_parameter(cell, key);
-    return value && value->kind == RESULTS_TEXT && strcmp(value->text, wanted) == 0;
-}
-
-static void pair_cells(attention_view *view) {
-    static const char *const except[] = {"pass", "reps", "tiles_used", NULL};
-    const results *run = view->run;
-    view->rows = memory_allocate((size_t)run->cell_count + 1, sizeof *view->rows);
-    for (int64_t i = 0; i < run->cell_count; i++) {
-        const results_cell *cell = run->cells[i];
-        if (!has_text(cell, "pass", "forward+backward")) {
-            view->rows[view->row_count++].forward = cell;
-            continue;
-        }
-        row *last = view->row_count ? &view->rows[view->row_count - 1] : NULL;
-        if (last && !last->whole && cells_agree(last->forward, cell, except))
-            last->whole = cell;
-        else
-            view->rows[view->row_count++].whole = cell;
-    }
-}
-
-/* A cell that calls itself OK with fewer samples than repetitions did not finish. */
-static results_status trusted_status(const results_cell *cell) {
-    const results_series *series = cell_find_series(cell, "step");
-    const results_value *reps = cell_find_parameter(cell, "reps");
-    if (cell->status != RESULTS_OK)
-        return cell->status;
-    bool is_whole = series && series->count > 0 &&
-                    !(reps && reps->kind == RESULTS_INTEGER && series->count < reps->integer);
-    return is_whole ? RESULTS_OK : RESULTS_INCOMPLETE;
-}
-
-static bool is_ok(const results_cell *cell) { return cell && trusted_status(cell) == RESULTS_OK; }
-
-static statistics samples_ms(const results_cell *cell, const char *name) {
-    const results_series *series = is_ok(cell) ? cell_find_series(cell, name) : NULL;
-    statistics s = statistics_of_series(series);
-    double ms = series ? view_ms_per_unit(series->unit) : (double)NAN;
-    s.median *= ms;
-    s.std *= ms;
-    return s;
-}
-
-/* The three times that are measured. */
-enum { FORWARD, BACKWARD, END_TO_END, TIME_COUNT };
-static const char *const time_names[TIME_COUNT] = {"forward", "backward", "end-to-end"};
-
-static statistics row_time(const row *r, int which) {
-    return which == FORWARD    ? samples_ms(r->forward, "step")
-           : which == BACKWARD ? samples_ms(r->whole, "backward")
-                               : samples_ms(r->whole, "step");
-}
-
-static double row_parameter(const row *r, const char *key) {
-    return results_number(cell_find_parameter(any_cell(r), key));
-}
-
-/* Whatever the way: 4 N^2 d for each head, half of it under a causal mask; 2.5 times that back. */
-static double row_tflops(const row *r, int which) {
-    static const double times_forward[TIME_COUNT] = {1, 2.5, 3.5};
-    double seq = row_parameter(r, "seq"), flops = 4 * seq * seq * row_parameter(r, "head_dim") *
-                                                  row_parameter(r, "batch") *
-                                                  row_parameter(r, "heads");
-    if (has_text(any_cell(r), "causal", "yes"))
-        flops /= 2;
-    double ms = row_time(r, which).median;
-    return ms > 0 ? flops * times_forward[which] / ms / 1e9 : (double)NAN;
-}
-
-/* How many times as fast as the run's first way to compute the same. */
-static double row_speedup(const attention_view *view, const row *r, int which) {
-    static const char *const except[] = {"pass", "reps",       "impl", "mode",
-                                         "tile", "tiles_used", NULL};
-    static const char *const ways[] = {"impl", "mode"};
-    const results_cell *first = any_cell(&view->rows[0]), *cell = any_cell(r);
-    for (int64_t i = 0; i < view->row_count; i++) {
-        const results_cell *other = any_cell(&view->rows[i]);
-        bool is_first_way = true;
-        for (int w = 0; w < 2; w++)
-            is_first_way =
-                is_first_way && view_values_are_equal(cell_find_parameter(first, ways[w]),
-                                                      cell_find_parameter(other, ways[w]));
-        if (is_first_way && cells_agree(cell, other, except))
-            return row_time(&view->rows[i], which).median / row_time(r, which).median;
+/* How many times as fast as the run's first impl in the same mode; of one impl, as its first mode
+ * with the same tile. */
+static double row_speedup(const attention_view *view, const attention_row *row, int which) {
+    const char *except[] = {view->compared, strcmp(view->compared, "impl") == 0 ? "tile" : NULL,
+                            NULL};
+    const results_value *wanted =
+        cell_find_parameter(attention_row_cell(&view->all.rows[0]), view->compared);
+    for (int64_t i = 0; i < view->all.count; i++) {
+        const attention_row *other = &view->all.rows[i];
+        if (view_values_are_equal(wanted,
+                                  cell_find_parameter(attention_row_cell(other), view->compared)) &&
+            attention_rows_agree(row, other, except))
+            return attention_row_time(other, which).median / attention_row_time(row, which).median;
     }
     return (double)NAN;
 }
 
 /* Whether no row of the same but for the tile is faster. */
-static bool is_best_tile(const attention_view *view, const row *r, int which) {
-    static const char *const except[] = {"pass", "reps", "tile", "tiles_used", NULL};
-    double ms = row_time(r, which).median;
-    if (!(ms > 0) || !cell_find_parameter(any_cell(r), "tile"))
+static bool is_best_tile(const attention_view *view, const attention_row *row, int which) {
+    static const char *const except[] = {"tile", NULL};
+    double ms = attention_row_time(row, which).median;
+    if (!(ms > 0) || !cell_find_parameter(attention_row_cell(row), "tile"))
         return false;
-    for (int64_t i = 0; i < view->row_count; i++)
-        if (row_time(&view->rows[i], which).median < ms &&
-            cells_agree(any_cell(r), any_cell(&view->rows[i]), except))
+    for (int64_t i = 0; i < view->all.count; i++)
+        if (attention_rows_agree(row, &view->all.rows[i], except) &&
+            attention_row_time(&view->all.rows[i], which).median < ms)
             return false;
     return true;
 }
 
 /* "64x128", or "auto: 128x128/64x128" with what forward and backward took. */
-static void add_tile(report_table *table, const row *r) {
-    const results_cell *cell = r->whole ? r->whole : r->forward;
+static void add_tile(report_table *table, const attention_row *row) {
+    const results_cell *cell = row->whole ? row->whole : row->forward;
     const results_value *asked = cell_find_parameter(cell, "tile");
     const results_value *used = cell_find_parameter(cell, "tiles_used");
     text shown = {0};
     if (asked)
         view_append_value(&shown, asked);
-    if (used && has_text(cell, "tile", "auto")) {
+    if (used && attention_cell_has_text(cell, "tile", "auto")) {
         text_append(&shown, ": ");
         view_append_value(&shown, used);
     }
@@ -166,38 +65,43 @@ static void add_tile(report_table *table, const row *r) {
     text_release(&shown);
 }
 
-static void add_best(const attention_view *view, const row *r) {
+static void add_best(const attention_view *view, const attention_row *row) {
     text best = {0};
-    for (int i = 0; i < TIME_COUNT; i++)
-        if (is_best_tile(view, r, i))
-            text_format(&best, "%s%s", best.length ? ", " : "", time_names[i]);
+    for (int i = 0; i < ATTENTION_TIME_COUNT; i++)
+        if (is_best_tile(view, row, i))
+            text_format(&best, "%s%s", best.length ? ", " : "", attention_time_name(i));
     table_add_text(view->table, text_string(&best));
     text_release(&best);
 }
 
-static void add_status(report_table *table, const row *r) {
-    if (!r->forward || !r->whole || trusted_status(r->forward) == trusted_status(r->whole)) {
-        table_add_text(table, results_status_name(trusted_status(any_cell(r))));
+static void add_status(report_table *table, const attention_row *row) {
+    if (!row->forward || !row->whole ||
+        attention_status(row->forward) == attention_status(row->whole)) {
+        table_add_text(table, results_status_name(attention_status(attention_row_cell(row))));
         return;
     }
     text both = {0};
-    text_format(&both, "forward %s, backward %s", results_status_name(trusted_status(r->forward)),
-                results_status_name(trusted_status(r->whole)));
+    text_format(&both, "forward %s, backward %s",
+                results_status_name(attention_status(row->forward)),
+                results_status_name(attention_status(row->whole)));
     table_add_text(table, text_string(&both));
     text_release(&both);
 }
 
-static void add_note(report_table *table, const row *r) {
+/* What both passes say is said once. */
+static void add_note(report_table *table, const attention_row *row) {
     text forward = {0}, whole = {0}, both = {0};
-    if (r->forward)
-        view_append_note(&forward, r->forward);
-    if (r->whole)
-        view_append_note(&whole, r->whole);
+    if (row->forward)
+        view_append_note(&forward, row->forward);
+    if (row->whole)
+        view_append_note(&whole, row->whole);
+    bool is_same = strcmp(text_string(&forward), text_string(&whole)) == 0;
     if (forward.length)
-        text_format(&both, "%s%s", r->whole ? "forward: " : "", text_string(&forward));
-    if (whole.length)
+        text_format(&both, "%s%s", row->whole && !is_same ? "forward: " : "",
+                    text_string(&forward));
+    if (whole.length && !is_same)
         text_format(&both, "%s%s%s", forward.length ? "; " : "",
-                    r->forward ? "forward+backward: " : "", text_string(&whole));
+                    row->forward ? "forward+backward: " : "", text_string(&whole));
     table_add_text(table, text_string(&both));
     text_release(&forward);
     text_release(&whole);
@@ -205,12 +109,12 @@ static void add_note(report_table *table, const row *r) {
 }
 
 static int64_t count_reps(const results_cell *cell) {
-    return is_ok(cell) ? cell_find_series(cell, "step")->count : 0;
+    return attention_is_ok(cell) ? cell_find_series(cell, "step")->count : 0;
 }
 
 /* "100", or "100 + 12" where the passes differ. */
-static void add_reps(const attention_view *view, const row *r) {
-    int64_t forward = count_reps(r->forward), whole = count_reps(r->whole);
+static void add_reps(const attention_view *view, const attention_row *row) {
+    int64_t forward = count_reps(row->forward), whole = count_reps(row->whole);
     if (view->is_full) {
         table_add_integer(view->table, forward);
         table_add_integer(view->table, whole);
@@ -226,61 +130,63 @@ static void add_reps(const attention_view *view, const row *r) {
     }
 }
 
-static void add_row(const attention_view *view, const row *r) {
-    report_table *table = view->table;
-    table_add_row(table);
-    for (int i = 0; i < view->parameters.count; i++)
-        view_add_value(table, cell_find_parameter(any_cell(r), view->parameters.names[i]));
-    if (view->has_tiles)
-        add_tile(table, r);
-    if (view->has_tile_choice)
-        add_best(view, r);
-    add_status(table, r);
-    for (int i = 0; i < TIME_COUNT; i++) {
-        statistics s = row_time(r, i);
-        table_add_real(table, s.median, 3);
-        if (view->is_full)
-            table_add_real(table, s.std, 3);
-    }
-    add_reps(view, r);
-    for (int i = 0; i < TIME_COUNT; i++)
-        table_add_real(table, row_tflops(r, i), 3);
-    if (view->has_speedups) {
-        table_add_real(table, row_speedup(view, r, FORWARD), 2);
-        table_add_real(table, row_speedup(view, r, END_TO_END), 2);
-    }
-    const results_cell *last = r->whole ? r->whole : r->forward;
-    table_add_real(table, view_metric(last, "launches"), 0);
-    table_add_real(table, view_metric(last, "before_backward_bytes") / 0x1p20, 1);
-    table_add_real(table, is_ok(last) ? view_metric(last, "peak_bytes") / 0x1p20 : (double)NAN, 1);
-    if (view->is_full)
-        table_add_real(table, view_metric(last, "predicted_bytes") / 0x1p20, 1);
-    add_note(table, r);
+/* Whether this time has columns: files have them all, people those that were asked for. */
+static bool shows_time(const attention_view *view, int which) {
+    return view->is_full || view->has_time[which];
 }
 
-static void add_columns(const attention_view *view) {
-    static const struct {
-        const char *key, *header;
-        enum { ALL, PEOPLE, FILES } who;
-        bool is_speedup;
-    } columns[] = {{"forward_ms", "forward ms", ALL, false},
-                   {"forward_std_ms", "forward std ms", FILES, false},
-                   {"backward_ms", "backward ms", ALL, false},
-                   {"backward_std_ms", "backward std ms", FILES, false},
-                   {"end_to_end_ms", "end-to-end ms", ALL, false},
-                   {"end_to_end_std_ms", "end-to-end std ms", FILES, false},
-                   {"reps", "reps", PEOPLE, false},
-                   {"forward_reps", "forward reps", FILES, false},
-                   {"backward_reps", "backward reps", FILES, false},
-                   {"forward_tflops", "forward TFLOP/s", ALL, false},
-                   {"backward_tflops", "backward TFLOP/s", ALL, false},
-                   {"end_to_end_tflops", "end-to-end TFLOP/s", ALL, false},
-                   {"forward_speedup", "forward speed-up", ALL, true},
-                   {"end_to_end_speedup", "end-to-end speed-up", ALL, true},
-                   {"launches", "launches", ALL, false},
-                   {"before_backward_mib", "before backward MiB", ALL, false},
-                   {"peak_mib", "peak MiB", ALL, false},
-                   {"predicted_mib", "predicted MiB", FILES, false}};
+static void add_row(const attention_view *view, const attention_row *row) {
+    report_table *table = view->table;
+    const results_cell *cell = attention_row_cell(row);
+    table_add_row(table);
+    for (int i = 0; i < view->parameters.count; i++)
+        view_add_value(table, cell_find_parameter(cell, view->parameters.names[i]));
+    if (view->has_tiles)
+        add_tile(table, row);
+    if (view->has_tile_choice)
+        add_best(view, row);
+    add_status(table, row);
+    for (int i = 0; i < ATTENTION_TIME_COUNT; i++) {
+        statistics s = attention_row_time(row, i);
+        if (shows_time(view, i))
+            view_add_three_digits(table, s.median);
+        if (view->is_full)
+            view_add_three_digits(table, s.std);
+    }
+    add_reps(view, row);
+    for (int i = 0; i < ATTENTION_TIME_COUNT; i++)
+        if (shows_time(view, i))
+            view_add_three_digits(table, attention_row_tflops(row, i));
+    for (int i = 0; i < ATTENTION_TIME_COUNT && view->compared; i++)
+        if (shows_time(view, i))
+            table_add_real(table, row_speedup(view, row, i), 2);
+    for (int i = 0; i < ATTENTION_TIME_COUNT && view->is_full; i++) {
+        attention_growth growth = attention_growth_of(&view->all, row, i);
+        table_add_real(table, growth.fit, 2);
+        table_add_real(table, growth.at_end, 2);
+    }
+    const results_cell *last = row->whole ? row->whole : row->forward;
+    table_add_real(table, view_metric(last, "launches"), 0);
+    if (shows_time(view, ATTENTION_BACKWARD))
+        table_add_real(table, view_metric(last, "before_backward_bytes") / 0x1p20, 1);
+    table_add_real(
+        table, attention_is_ok(last) ? view_metric(last, "peak_bytes") / 0x1p20 : (double)NAN, 1);
+    if (view->is_full)
+        table_add_real(table, view_metric(last, "predicted_bytes") / 0x1p20, 1);
+    add_note(table, row);
+}
+
+/* "end_to_end_ms", "end-to-end ms" */
+static void add_time_column(const attention_view *view, int which, const char *key,
+                            const char *header) {
+    static const char *const keys[ATTENTION_TIME_COUNT] = {"forward", "backward", "end_to_end"};
+    char whole_key[48], whole_header[48];
+    snprintf(whole_key, sizeof whole_key, "%s_%s", keys[which], key);
+    snprintf(whole_header, sizeof whole_header, "%s %s", attention_time_name(which), header);
+    table_add_column(view->table, whole_key, whole_header, TABLE_RIGHT);
+}
+
+static void add_parameter_columns(const attention_view *view) {
     for (int i = 0; i < view->parameters.count; i++) {
         const char *name = view->parameters.names[i];
         const char *header = strcmp(name, "seq") == 0        ? "seq tokens"
@@ -293,12 +199,42 @@ static void add_columns(const attention_view *view) {
         table_add_column(view->table, "tile", "tile", TABLE_LEFT);
     if (view->has_tile_choice)
         table_add_column(view->table, "best", "best tile", TABLE_LEFT);
-    table_add_column(view->table, "status", "status", TABLE_LEFT);
-    for (size_t i = 0; i < sizeof columns / sizeof *columns; i++)
-        if ((columns[i].who == ALL || (columns[i].who == FILES) == view->is_full) &&
-            (view->has_speedups || !columns[i].is_speedup))
-            table_add_column(view->table, columns[i].key, columns[i].header, TABLE_RIGHT);
-    table_add_column(view->table, "note", "note", TABLE_LEFT);
+}
+
+/* In the order of add_row. */
+static void add_columns(const attention_view *view) {
+    report_table *table = view->table;
+    add_parameter_columns(view);
+    table_add_column(table, "status", "status", TABLE_LEFT);
+    for (int i = 0; i < ATTENTION_TIME_COUNT; i++) {
+        if (shows_time(view, i))
+            add_time_column(view, i, "ms", "ms");
+        if (view->is_full)
+            add_time_column(view, i, "std_ms", "std ms");
+    }
+    if (view->is_full) {
+        add_time_column(view, ATTENTION_FORWARD, "reps", "reps");
+        add_time_column(view, ATTENTION_BACKWARD, "reps", "reps");
+    } else {
+        table_add_column(table, "reps", "reps", TABLE_RIGHT);
+    }
+    for (int i = 0; i < ATTENTION_TIME_COUNT; i++)
+        if (shows_time(view, i))
+            add_time_column(view, i, "tflops", "TFLOP/s");
+    for (int i = 0; i < ATTENTION_TIME_COUNT && view->compared; i++)
+        if (shows_time(view, i))
+            add_time_column(view, i, "speedup", "speed-up");
+    for (int i = 0; i < ATTENTION_TIME_COUNT && view->is_full; i++) {
+        add_time_column(view, i, "growth", "growth");
+        add_time_column(view, i, "growth_at_end", "growth at the end");
+    }
+    table_add_column(table, "launches", "launches", TABLE_RIGHT);
+    if (shows_time(view, ATTENTION_BACKWARD))
+        table_add_column(table, "before_backward_mib", "before backward MiB", TABLE_RIGHT);
+    table_add_column(table, "peak_mib", "peak MiB", TABLE_RIGHT);
+    if (view->is_full)
+        table_add_column(table, "predicted_mib", "predicted MiB", TABLE_RIGHT);
+    table_add_column(table, "note", "note", TABLE_LEFT);
 }
 
 /* People see in a column what varies, and the axes of the sweep; the rest is in the title. */
@@ -309,9 +245,10 @@ static void choose_parameters(attention_view *view, text *title) {
     view_collect_parameters(view->run, &all);
     for (int i = 0; i < all.count; i++) {
         const char *name = all.names[i];
-        if (is_one_of(name, never))
+        if (view_is_one_of(name, never))
             continue;
-        if (view->is_full || is_one_of(name, always) || view_parameter_varies(view->run, name)) {
+        if (view->is_full || view_is_one_of(name, always) ||
+            view_parameter_varies(view->run, name)) {
             view_list_add(&view->parameters, name, "");
         } else {
             text_format(title, ", %s ", name);
@@ -320,84 +257,62 @@ static void choose_parameters(attention_view *view, text *title) {
     }
 }
 
-/* "naive eager, head size 64: forward time grows as seq^1.97 (5 lengths), ..." for the curve that
- * begins with `first`. */
-static void note_growth(const attention_view *view, const row *first) {
-    static const char *const except[] = {"pass", "reps", "seq", "tiles_used", NULL};
-    double *lengths = memory_allocate((size_t)view->row_count, sizeof *lengths);
-    double *times = memory_allocate((size_t)view->row_count, sizeof *times);
-    text line = {0};
-    for (int which = 0; which < TIME_COUNT; which++) {
-        int64_t count = 0;
-        for (int64_t i = 0; i < view->row_count; i++) {
-            const results_cell *cell = any_cell(&view->rows[i]);
-            double ms = row_time(&view->rows[i], which).median;
-            if (!(ms > 0) || !cells_agree(any_cell(first), cell, except))
-                continue;
-            lengths[count] = results_number(cell_find_parameter(cell, "seq"));
-            times[count++] = ms;
-        }
-        double exponent = statistics_growth_exponent(lengths, times, count);
-        if (!isnan(exponent))
-            text_format(&line, "%s%s%s as seq^%.2f (%lld lengths)", line.length ? ", " : "",
-                        time_names[which], line.length ? "" : " time grows", exponent,
-                        (long long)count);
-    }
-    if (line.length) {
-        static const struct {
-            const char *name, *before;
-            bool only_if_varied;
-        } parts[] = {{"impl", "", false},           {"mode", " ", false},
-                     {"math", " ", true},           {"tile", ", tile ", true},
-                     {"causal", ", causal ", true}, {"head_dim", ", head size ", false}};
-        text curve = {0};
-        for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
-            const results_value *value = cell_find_parameter(any_cell(first), parts[i].name);
-            if (!value ||
-                (parts[i].only_if_varied && !view_parameter_varies(view->run, parts[i].name)))
-                continue;
-            text_append(&curve, parts[i].before);
-            view_append_value(&curve, value);
-        }
-        table_add_note(view->table, "%s: %s", text_string(&curve), text_string(&line));
-        text_release(&curve);
-    }
-    text_release(&line);
-    free(lengths);
-    free(times);
-}
-
-static void note_all_growth(const attention_view *view) {
-    static const char *const except[] = {"pass", "reps", "seq", "tiles_used", NULL};
-    for (int64_t i = 0; i < view->row_count; i++) {
-        bool is_first = true;
-        for (int64_t j = 0; j < i && is_first; j++)
-            is_first = !cells_agree(any_cell(&view->rows[i]), any_cell(&view->rows[j]), except);
-        if (is_first)
-            note_growth(view, &view->rows[i]);
-    }
-}
-
 static void find_tiles(attention_view *view) {
-    static const char *const except[] = {"pass", "reps", "tile", "tiles_used", NULL};
-    for (int64_t i = 0; i < view->row_count; i++) {
-        const results_cell *cell = any_cell(&view->rows[i]);
-        const results_value *tile = cell_find_parameter(cell, "tile");
+    static const char *const except[] = {"tile", NULL};
+    for (int64_t i = 0; i < view->all.count; i++) {
+        const attention_row *row = &view->all.rows[i];
+        const results_value *tile = cell_find_parameter(attention_row_cell(row), "tile");
         view->has_tiles = view->has_tiles || tile;
         for (int64_t j = 0; j < i && tile && !view->has_tile_choice; j++) {
-            const results_cell *other = any_cell(&view->rows[j]);
-            view->has_tile_choice =
-                cell_find_parameter(other, "tile") && cells_agree(cell, other, except) &&
-                !view_values_are_equal(tile, cell_find_parameter(other, "tile"));
+            const attention_row *other = &view->all.rows[j];
+            const results_value *its_tile = cell_find_parameter(attention_row_cell(other), "tile");
+            view->has_tile_choice = its_tile && attention_rows_agree(row, other, except) &&
+                                    !view_values_are_equal(tile, its_tile);
         }
     }
+}
+
+/* "speed-up: against naive in the same mode, precision and sizes" */
+static void note_speedup(const attention_view *view) {
+    const results_cell *first = attention_row_cell(&view->all.rows[0]);
+    bool is_mode = strcmp(view->compared, "mode") == 0;
+    const results_value *way = cell_find_parameter(first, view->compared);
+    if (!way)
+        return;
+    text shown = {0};
+    view_append_value(&shown, way);
+    table_add_note(view->table, "speed-up: against %s in the same %sprecision and sizes",
+                   text_string(&shown), is_mode ? "" : "mode, ");
+    text_release(&shown);
+}
+
+static void add_notes(const attention_view *view) {
+    report_table *table = view->table;
+    table_add_note(table, "times are medians, each measured: forward in runs of the forward alone, "
+                          "backward and end-to-end in runs of both; warm-up is in none");
+    if (view->has_time[ATTENTION_BACKWARD])
+        table_add_note(table,
+                       "before backward: bytes in use when the backward begins, from the plan");
+    table_add_note(table,
+                   "TFLOP/s: 4 x batch x heads x seq^2 x head size forward, half of it if causal, "
+                   "2.5 times that backward, whatever the way / the median");
+    if (view->has_tile_choice)
+        table_add_note(table, "tile: queries x keys; best tile: fastest of those at the same "
+                              "sizes, by the median");
+    if (view->compared)
+        note_speedup(view);
+    view_note_interruption(view->run, table);
 }
 
 report_table *view_create_attention_table(const results *run, table_format format) {
-    attention_view view = {.run = run, .is_full = format == TABLE_CSV};
-    pair_cells(&view);
-    view.has_speedups = run->cell_count &&
-                        (view_parameter_varies(run, "impl") || view_parameter_varies(run, "mode"));
+    attention_view view = {
+        .run = run, .all = attention_rows_of(run), .is_full = format == TABLE_CSV};
+    for (int i = 0; i < ATTENTION_TIME_COUNT; i++)
+        view.has_time[i] = attention_rows_have_time(&view.all, i);
+    if (run->cell_count)
+        view.compared = view_parameter_varies(run, "impl")   ? "impl"
+                        : view_parameter_varies(run, "mode") ? "mode"
+                                                             : NULL;
     find_tiles(&view);
     text title = {0};
     view_append_origin(run, &title);
@@ -405,30 +320,9 @@ report_table *view_create_attention_table(const results *run, table_format forma
     view.table = table_create(text_string(&title));
     text_release(&title);
     add_columns(&view);
-    for (int64_t i = 0; i < view.row_count; i++)
-        add_row(&view, &view.rows[i]);
-    table_add_note(view.table,
-                   "times are medians, each measured: forward in runs of the forward alone, "
-                   "backward and end-to-end in runs of both; warm-up is in none");
-    table_add_note(view.table,
-                   "before backward: bytes in use when the backward begins, from the plan");
-    table_add_note(view.table,
-                   "TFLOP/s: 4 x batch x heads x seq^2 x head size forward, half of it if causal, "
-                   "2.5 times that backward, whatever the way / the median");
-    if (view.has_tile_choice)
-        table_add_note(view.table, "tile: queries x keys; best tile: fastest of those at the same "
-                                   "sizes, by the median");
-    if (view.has_speedups) {
-        const results_cell *first = any_cell(&view.rows[0]);
-        text way = {0};
-        view_append_value(&way, cell_find_parameter(first, "impl"));
-        text_append(&way, " ");
-        view_append_value(&way, cell_find_parameter(first, "mode"));
-        table_add_note(view.table, "speed-up: against %s at the same sizes", text_string(&way));
-        text_release(&way);
-    }
-    note_all_growth(&view);
-    view_note_interruption(run, view.table);
-    free(view.rows);
+    for (int64_t i = 0; i < view.all.count; i++)
+        add_row(&view, &view.all.rows[i]);
+    add_notes(&view);
+    attention_rows_release(&view.all);
     return view.table;
 }

@@ -12,6 +12,13 @@ static bool list_has(const view_list *list, const char *name) {
     return false;
 }
 
+bool view_is_one_of(const char *name, const char *const *names) {
+    for (; *names; names++)
+        if (strcmp(name, *names) == 0)
+            return true;
+    return false;
+}
+
 void view_list_add(view_list *list, const char *name, const char *unit) {
     if (list->count == VIEW_MOST_NAMES || list_has(list, name))
         return;
@@ -37,6 +44,14 @@ void view_add_value(report_table *table, const results_value *value) {
         table_add_integer(table, value->integer);
     else
         table_add_real(table, value->real, 4);
+}
+
+void view_add_three_digits(report_table *table, double value) {
+    enum { LEAST = 3, MOST = 6 };
+    int decimals = LEAST;
+    for (double limit = 0.1; value > 0 && value < limit && decimals < MOST; limit /= 10)
+        decimals++;
+    table_add_real(table, value, decimals);
 }
 
 bool view_values_are_equal(const results_value *a, const results_value *b) {
@@ -68,6 +83,16 @@ bool view_parameter_is_text(const results *run, const char *key) {
             return true;
     }
     return false;
+}
+
+results_status view_trusted_status(const results_cell *cell, const results_series *whole,
+                                   const char *asked_for) {
+    const results_value *count = cell_find_parameter(cell, asked_for);
+    if (cell->status != RESULTS_OK)
+        return cell->status;
+    bool is_whole = whole && whole->count > 0 &&
+                    !(count && count->kind == RESULTS_INTEGER && whole->count < count->integer);
+    return is_whole ? RESULTS_OK : RESULTS_INCOMPLETE;
 }
 
 double view_metric(const results_cell *cell, const char *name) {

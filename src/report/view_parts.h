@@ -17,9 +17,14 @@ typedef struct view_list {
 /* Adds the name unless it is there or there are too many. */
 void view_list_add(view_list *list, const char *name, const char *unit);
 
+/* `names` ends with NULL. */
+bool view_is_one_of(const char *name, const char *const *names);
+
 void view_append_value(text *out, const results_value *value);
 /* The next cell of the row; NULL leaves a gap. */
 void view_add_value(report_table *table, const results_value *value);
+/* The next cell of the row: 3 decimals, and more where it takes them to show three digits. */
+void view_add_three_digits(report_table *table, double value);
 /* False when either is missing. */
 bool view_values_are_equal(const results_value *a, const results_value *b);
 
@@ -28,6 +33,10 @@ void view_collect_parameters(const results *run, view_list *list);
 /* The run must have a cell. */
 bool view_parameter_varies(const results *run, const char *key);
 bool view_parameter_is_text(const results *run, const char *key);
+/* The cell's status; INCOMPLETE for one that calls itself OK and has no samples of the whole pass,
+ * or fewer than the parameter `asked_for` says. `whole` may be NULL. */
+results_status view_trusted_status(const results_cell *cell, const results_series *whole,
+                                   const char *asked_for);
 /* NAN when the cell has none of that name. */
 double view_metric(const results_cell *cell, const char *name);
 

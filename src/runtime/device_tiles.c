@@ -31,6 +31,9 @@ static void describe_key(text *out, const kernel *k, const kernel_args *args) {
     text_format(out, "%s,%s,d%lld,%s,q%lld,k%lld", k->name, dtype_name(args->inputs[0].type),
                 (long long)p.head_dim, p.is_causal ? "causal" : "full",
                 (long long)rounded_up(p.queries), (long long)rounded_up(p.keys));
+    /* Then other kernels are best. */
+    if (k->backend == BACKEND_CUDA && attention_is_in_pieces(args))
+        text_format(out, ",few");
 }
 
 static int list(const tile_source *source, const kernel *k, const kernel_args *args,
@@ -93,10 +96,11 @@ void device_tiles_destroy(device_tiles *tiles) {
 
 const tile_source *device_tiles_source(const device_tiles *tiles) { return &tiles->source; }
 
-void device_tiles_keep(device_tiles *tiles, const kernel *k, const kernel_args *args,
+bool device_tiles_keep(device_tiles *tiles, const kernel *k, const kernel_args *args,
                        kernel_tile best) {
     text key = {0};
     describe_key(&key, k, args);
-    tuning_cache_add(tiles->cache, text_string(&key), kernel_tile_format(best).text);
+    bool is_kept = tuning_cache_add(tiles->cache, text_string(&key), kernel_tile_format(best).text);
     text_release(&key);
+    return is_kept;
 }

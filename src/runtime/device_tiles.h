@@ -17,7 +17,8 @@ void device_tiles_destroy(device_tiles *tiles);
 /* For planning. Holds as long as `tiles` does. */
 const tile_source *device_tiles_source(const device_tiles *tiles);
 
-void device_tiles_keep(device_tiles *tiles, const kernel *k, const kernel_args *args,
+/* False when it is kept for this process only: nothing can be written. */
+bool device_tiles_keep(device_tiles *tiles, const kernel *k, const kernel_args *args,
                        kernel_tile best);
 
 #endif

@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -115,10 +114,10 @@ static bool prepare(tuning_cache *cache) {
     return cache->path;
 }
 
-void tuning_cache_add(tuning_cache *cache, const char *key, const char *chosen) {
+bool tuning_cache_add(tuning_cache *cache, const char *key, const char *chosen) {
     keep(cache, key, chosen);
     if (!prepare(cache))
-        return;
+        return false;
     text rest = {0}, line = {0};
     text_format(&rest, "%s %s", key, chosen);
     text_format(&line, "%s%s %s\n", cache->ends_within_line ? "\n" : "",
@@ -135,4 +134,5 @@ void tuning_cache_add(tuning_cache *cache, const char *key, const char *chosen) 
     cache->ends_within_line = false;
     text_release(&rest);
     text_release(&line);
+    return cache->path;
 }

@@ -7,6 +7,8 @@
 #ifndef RUNTIME_TUNING_CACHE_H
 #define RUNTIME_TUNING_CACHE_H
 
+#include <stdbool.h>
+
 typedef struct tuning_cache tuning_cache;
 
 /* Reads `file` of the cache directory, if it is there. Where nothing can be written, choices last
@@ -16,6 +18,7 @@ void tuning_cache_destroy(tuning_cache *cache);
 
 /* Keys and values have no spaces. NULL: not there. The answer holds until the next call. */
 const char *tuning_cache_find(const tuning_cache *cache, const char *key);
-void tuning_cache_add(tuning_cache *cache, const char *key, const char *value);
+/* False when it is kept for this process only; the first time stderr says why. */
+bool tuning_cache_add(tuning_cache *cache, const char *key, const char *value);
 
 #endif

@@ -49,6 +49,27 @@ static void values_of_one_size_are_told_together(void **state) {
     plan_destroy(p);
 }
 
+/* A kernel's scratch is not what its scope computes. */
+static void a_workspace_is_told_as_one(void **state) {
+    (void)state;
+    static const char *scopes[] = {"", "layers.3.flash"};
+    plan *p = plan_create("scratch");
+    p->scopes = scopes;
+    p->scope_count = 2;
+    plan_add_buffer(p, &(plan_buffer){.bytes = 300,
+                                      .role = ROLE_WORKSPACE,
+                                      .type = DTYPE_U8,
+                                      .shape = SHAPE(300),
+                                      .scope = 1});
+    plan_add_launch(p, 0, 1);
+    plan_finish(p);
+    text out = {0};
+    memory_formula_explain(p, 0, &out);
+    assert_string_equal(text_string(&out), "300 x 1 B = 300 B (workspace of layers.*.flash)");
+    text_release(&out);
+    plan_destroy(p);
+}
+
 static void before_the_first_launch_there_is_what_persists(void **state) {
     (void)state;
     plan *p = squares();
@@ -80,6 +101,7 @@ static void bytes_before_a_launch_are_those_made_earlier_and_still_read(void **s
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(values_of_one_size_are_told_together),
+        cmocka_unit_test(a_workspace_is_told_as_one),
         cmocka_unit_test(before_the_first_launch_there_is_what_persists),
         cmocka_unit_test(a_buffer_is_the_product_of_its_sizes),
         cmocka_unit_test(bytes_before_a_launch_are_those_made_earlier_and_still_read),

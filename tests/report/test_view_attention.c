@@ -55,8 +55,9 @@ static results *example(void) {
     return run;
 }
 
-static json_t *rows_of(const results *run) {
-    report_table *table = view_create_attention_table(run, TABLE_TERMINAL);
+/* What files have, or people see, as the objects of a JSON array. */
+static json_t *rows_for(const results *run, table_format format) {
+    report_table *table = view_create_attention_table(run, format);
     text out = {0};
     table_render(table, TABLE_JSON, false, &out);
     json_t *rows = json_loads(text_string(&out), 0, NULL);
@@ -65,6 +66,8 @@ static json_t *rows_of(const results *run) {
     table_destroy(table);
     return rows;
 }
+
+static json_t *rows_of(const results *run) { return rows_for(run, TABLE_TERMINAL); }
 
 static double number(const json_t *rows, size_t row, const char *key) {
     const json_t *value = json_object_get(json_array_get(rows, row), key);
@@ -91,6 +94,7 @@ static void a_point_is_one_row_with_every_time_measured(void **state) {
     expect_near(number(rows, 0, "backward_tflops"), 3.2);
     expect_near(number(rows, 0, "end_to_end_tflops"), 2.24);
     expect_near(number(rows, 1, "forward_speedup"), 2);
+    expect_near(number(rows, 1, "backward_speedup"), 4);
     expect_near(number(rows, 1, "end_to_end_speedup"), 4);
     json_decref(rows);
     results_destroy(run);
@@ -156,17 +160,159 @@ static void fewer_samples_than_repetitions_are_incomplete(void **state) {
     results_destroy(run);
 }
 
+static void expect_shown(const results *run, const char *wanted) {
+    text out = {0};
+    view_render(run, (view_options){.format = TABLE_TERMINAL}, &out);
+    if (!strstr(text_string(&out), wanted))
+        fail_msg("'%s' is not in\n%s", wanted, text_string(&out));
+    text_release(&out);
+}
+
 static void growth_is_fitted_over_the_rows_that_are_ok(void **state) {
     (void)state;
     results *run = example();
+    expect_shown(run, "naive eager, head size 64     2.00 over 3, 2.00 from 20 to 40  2.00 over 3, "
+                      "2.00 from 20 to 40  2.00 over 3, 2.00 from 20 to 40\n");
+    expect_shown(run, "naive compiled, head size 64  2.00 over 3, 2.00 from 20 to 40  2.00 from 10 "
+                      "to 20               2.00 from 10 to 20\n");
+    results_destroy(run);
+}
+
+/* 3 ms however short, then the square: the fit is of both, the end of the square alone. The order
+ * of the lengths does not matter, and files have both numbers beside each row of the curve. */
+static void growth_at_the_end_is_between_the_two_longest(void **state) {
+    (void)state;
+    static const int64_t lengths[] = {80, 10, 40, 20}, ms[] = {48, 3, 12, 3};
+    results *run = results_create("attention", 0, NULL);
+    run->is_complete = true;
+    for (int i = 0; i < 4; i++)
+        add_cell(run, "eager", lengths[i], "forward", ms[i], 0);
+    expect_shown(run, "naive eager, head size 64  1.40 over 4, 2.00 from 40 to 80\n");
+    json_t *rows = rows_for(run, TABLE_CSV);
+    for (size_t i = 0; i < 4; i++) {
+        expect_near(number(rows, i, "forward_growth"), 1.4);
+        expect_near(number(rows, i, "forward_growth_at_end"), 2);
+        assert_true(isnan(number(rows, i, "backward_growth_at_end")));
+    }
+    json_decref(rows);
+    results_destroy(run);
+}
+
+static void time_that_does_not_grow_has_no_sign(void **state) {
+    (void)state;
+    results *run = results_create("attention", 0, NULL);
+    add_cell(run, "eager", 10, "forward", 100000, 0);
+    add_cell(run, "eager", 20, "forward", 99999, 0);
+    expect_shown(run, " 0.00 from 10 to 20\n");
+    results_destroy(run);
+}
+
+static void one_length_has_no_growth(void **state) {
+    (void)state;
+    results *run = results_create("attention", 0, NULL);
+    add_cell(run, "eager", 10, "forward", 5, 0);
+    add_cell(run, "eager", 10, "forward", 5, 0);
+    report_table *table = view_create_growth_table(run);
+    assert_int_equal(table_row_count(table), 0);
+    table_destroy(table);
     text out = {0};
     view_render(run, (view_options){.format = TABLE_TERMINAL}, &out);
-    assert_non_null(strstr(text_string(&out),
-                           "naive eager, head size 64: forward time grows as seq^2.00 (3 lengths), "
-                           "backward as seq^2.00 (3 lengths), end-to-end as seq^2.00 (3 lengths)"));
-    assert_non_null(strstr(text_string(&out), "naive compiled, head size 64: forward time grows as "
-                                              "seq^2.00 (3 lengths), backward as seq^2.00 (2 "));
+    assert_null(strstr(text_string(&out), "grows"));
     text_release(&out);
+    results_destroy(run);
+}
+
+static results_cell *add_way(results *run, const char *impl, const char *mode, const char *math,
+                             int64_t ms) {
+    results_cell *cell = add_cell(run, mode, 10, "forward", ms, 0);
+    cell_set_text(cell, "impl", impl);
+    cell_set_text(cell, "math", math);
+    if (strcmp(impl, "flash") == 0)
+        cell_set_text(cell, "tile", "auto");
+    return cell;
+}
+
+static void a_row_is_held_against_the_first_impl_in_its_own_mode_and_precision(void **state) {
+    (void)state;
+    static const char *const impls[] = {"naive", "flash"}, *const modes[] = {"eager", "compiled"},
+                             *const maths[] = {"fp32", "bf16"};
+    static const int64_t ms[] = {80, 40, 50, 20, 10, 10, 10, 10};
+    static const double speedups[] = {1, 1, 1, 1, 8, 4, 5, 2};
+    results *run = results_create("attention", 0, NULL);
+    for (int i = 0; i < 8; i++)
+        add_way(run, impls[i / 4], modes[i / 2 % 2], maths[i % 2], ms[i]);
+    json_t *rows = rows_of(run);
+    for (size_t i = 0; i < 8; i++)
+        expect_near(number(rows, i, "forward_speedup"), speedups[i]);
+    expect_shown(run, "speed-up: against naive in the same mode, precision and sizes\n");
+    json_decref(rows);
+    results_destroy(run);
+}
+
+/* Of one impl, modes are compared, each tile with itself. */
+static void a_row_of_one_impl_is_held_against_the_first_mode(void **state) {
+    (void)state;
+    static const char *const modes[] = {"eager", "compiled"}, *const tiles[] = {"32x32", "64x64"};
+    static const int64_t ms[] = {80, 40, 20, 20};
+    static const double speedups[] = {1, 1, 4, 2};
+    results *run = results_create("attention", 0, NULL);
+    for (int i = 0; i < 4; i++)
+        cell_set_text(add_way(run, "flash", modes[i / 2], "fp32", ms[i]), "tile", tiles[i % 2]);
+    json_t *rows = rows_of(run);
+    for (size_t i = 0; i < 4; i++)
+        expect_near(number(rows, i, "forward_speedup"), speedups[i]);
+    expect_shown(run, "speed-up: against eager in the same precision and sizes\n");
+    json_decref(rows);
+    results_destroy(run);
+}
+
+static void what_was_not_asked_for_has_no_column_but_in_files(void **state) {
+    (void)state;
+    results *run = results_create("attention", 0, NULL);
+    add_cell(run, "eager", 10, "forward", 5, 0);
+    for (int i = 0; i < 2; i++) {
+        json_t *rows = rows_for(run, i ? TABLE_CSV : TABLE_TERMINAL);
+        const json_t *row = json_array_get(rows, 0);
+        assert_non_null(json_object_get(row, "forward_ms"));
+        assert_int_equal(json_object_get(row, "backward_ms") != NULL, i);
+        assert_int_equal(json_object_get(row, "end_to_end_tflops") != NULL, i);
+        assert_int_equal(json_object_get(row, "before_backward_mib") != NULL, i);
+        json_decref(rows);
+    }
+    results_destroy(run);
+}
+
+static void short_times_have_three_digits(void **state) {
+    (void)state;
+    static const struct {
+        int64_t ns;
+        const char *shown;
+    } cases[] = {{8321, " 0.00832 "},
+                 {83214, " 0.0832 "},
+                 {832147, " 0.832 "},
+                 {8321476, " 8.321 "},
+                 {832, " 0.000832 "}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        results *run = results_create("attention", 0, NULL);
+        results_cell *cell = results_add_cell(run);
+        cell_set_text(cell, "pass", "forward");
+        cell_add_sample(cell, "step", "ns", cases[i].ns);
+        cell_set_status(cell, RESULTS_OK, "");
+        expect_shown(run, cases[i].shown);
+        results_destroy(run);
+    }
+}
+
+static void what_both_passes_say_is_said_once(void **state) {
+    (void)state;
+    results *run = results_create("attention", 0, NULL);
+    for (int i = 0; i < 2; i++)
+        cell_set_status(add_cell(run, "eager", 10, i ? "forward+backward" : "forward", 5, i),
+                        RESULTS_FAILED, "no kernel");
+    json_t *rows = rows_of(run);
+    assert_int_equal(json_array_size(rows), 1);
+    assert_string_equal(string(rows, 0, "note"), "no kernel");
+    json_decref(rows);
     results_destroy(run);
 }
 
@@ -195,6 +341,14 @@ int main(void) {
         cmocka_unit_test(nothing_is_derived_from_a_backward_that_did_not_fit),
         cmocka_unit_test(fewer_samples_than_repetitions_are_incomplete),
         cmocka_unit_test(growth_is_fitted_over_the_rows_that_are_ok),
+        cmocka_unit_test(growth_at_the_end_is_between_the_two_longest),
+        cmocka_unit_test(time_that_does_not_grow_has_no_sign),
+        cmocka_unit_test(one_length_has_no_growth),
+        cmocka_unit_test(a_row_is_held_against_the_first_impl_in_its_own_mode_and_precision),
+        cmocka_unit_test(a_row_of_one_impl_is_held_against_the_first_mode),
+        cmocka_unit_test(what_was_not_asked_for_has_no_column_but_in_files),
+        cmocka_unit_test(short_times_have_three_digits),
+        cmocka_unit_test(what_both_passes_say_is_said_once),
         cmocka_unit_test(a_run_without_cells_is_an_empty_table),
         cmocka_unit_test(an_exponent_needs_two_lengths),
     };

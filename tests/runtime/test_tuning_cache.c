@@ -15,7 +15,7 @@
 
 static void add(const char *key, const char *chosen) {
     tuning_cache *cache = tuning_cache_create("choices.txt");
-    tuning_cache_add(cache, key, chosen);
+    assert_true(tuning_cache_add(cache, key, chosen));
     tuning_cache_destroy(cache);
 }
 
@@ -98,7 +98,7 @@ static void without_a_place_to_write_choices_last_as_long_as_the_process(void **
     (void)state;
     setenv("XDG_CACHE_HOME", "/proc/nowhere", 1);
     tuning_cache *cache = tuning_cache_create("choices.txt");
-    tuning_cache_add(cache, "key", "42");
+    assert_false(tuning_cache_add(cache, "key", "42"));
     assert_string_equal(tuning_cache_find(cache, "key"), "42");
     tuning_cache_destroy(cache);
     expect("key", NULL);

@@ -76,6 +76,14 @@ def what_fails_on_one_side_leaves_the_other():
         assert note in result.stdout, (note, result)
 
 
+def what_cannot_be_is_refused():
+    for flags in (("--context", "abc"), ("--context", "0"), ("--rounds", "0"), ("--steps", "0")):
+        result = compare("small", *flags)
+        assert result.returncode == 2 and "error: --" in result.stderr, result
+    result = compare("small", "--dyno", "/nowhere")
+    assert result.returncode == 1 and "cannot start /nowhere" in result.stdout, result
+
+
 def dyno_is_timed_where_there_is_no_torch():
     for torch in ("#!/bin/sh\nexit 1\n", "#!/bin/sh\necho '{\"error\": \"no GPU\"}'\n"):
         result = compare("small", torch=torch)
@@ -89,4 +97,5 @@ def nothing_measured_is_a_failure():
 
 
 run_all(a_row_has_both_times_their_ratio_and_the_floor, what_fails_on_one_side_leaves_the_other,
-        dyno_is_timed_where_there_is_no_torch, nothing_measured_is_a_failure)
+        what_cannot_be_is_refused, dyno_is_timed_where_there_is_no_torch,
+        nothing_measured_is_a_failure)

@@ -133,9 +133,22 @@ def an_unknown_section_is_refused():
     result = check("docter")
     assert result.returncode == 2, result
     assert "there is no section 'docter'" in result.stderr, result
+    assert result.stdout == "", result  # said before anything is built or run
+
+
+def what_cannot_be_is_refused_before_anything_is_built():
+    for flags, said in ((["--bogus"], "there is no flag '--bogus'"),
+                        (["doctor"], "there is no flag 'doctor'"),
+                        (["--only"], "--only wants a value"),
+                        (["--only", "bench,foo"], "there is no section 'foo'"),
+                        (["--torch-seconds", "soon"], "'soon' is no whole number"),
+                        (["--dir", "/nowhere"], "there is no dyno in '/nowhere'")):
+        result = run_script("gpu-check", *flags)
+        assert result.returncode == 2 and said in result.stderr, result
+        assert result.stdout == "", result
 
 
 run_all(all_that_passes_is_said_at_the_end, a_failure_is_shown_and_fails_the_whole,
         a_crash_counts_as_a_failure, a_machine_without_a_gpu_does_not_pass,
         losses_are_compared_with_those_of_the_cpu, sanitizers_are_clean_find_errors_or_do_not_end,
-        an_unknown_section_is_refused)
+        an_unknown_section_is_refused, what_cannot_be_is_refused_before_anything_is_built)

@@ -81,6 +81,9 @@ bool attention_is_rotated(const kernel_args *args);
 /* Whether they come rotated, and their gradients are to be rotated back. */
 bool attention_is_turned(const kernel_args *args);
 
+/* Whether kernels for a GPU cut rows into pieces, because heads are few: attention_workspace.h. */
+bool attention_is_in_pieces(const kernel_args *args);
+
 /* The reason when rows of operands are not dense or a head is too large, else NULL. */
 const char *attention_reject_layout(const kernel_args *args);
 

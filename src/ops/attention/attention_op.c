@@ -212,30 +212,57 @@ static const char *reject_cuda(const kernel_args *args, bool is_f32) {
 static const char *reject_low(const kernel_args *args) { return reject_cuda(args, false); }
 static const char *reject_f32(const kernel_args *args) { return reject_cuda(args, true); }
 
-/* D = rowsum(O dO). */
-static size_t gradient_workspace_f32(const kernel_args *args) {
-    return (size_t)shape_elements(&args->inputs[ATTENTION_LSE].shape) * sizeof(float);
+static attention_sizes sizes_of(const kernel_args *args) {
+    attention_problem p = attention_describe(args);
+    return (attention_sizes){.batch = p.batch,
+                             .heads = p.heads,
+                             .kv_heads = p.kv_heads,
+                             .queries = p.queries,
+                             .keys = p.keys,
+                             .head_dim = p.head_dim,
+                             .is_causal = p.is_causal,
+                             .is_f32 = args->inputs[ATTENTION_Q].type == DTYPE_F32};
 }
+
+bool attention_is_in_pieces(const kernel_args *args) {
+    attention_sizes sizes = sizes_of(args);
+    if (args->output_count == op_attention.output_count)
+        return attention_pieces(&sizes, ATTENTION_CUT_FORWARD) > 1;
+    return attention_pieces(&sizes, ATTENTION_CUT_KEYS) > 1 ||
+           attention_pieces(&sizes, ATTENTION_CUT_QUERIES) > 1;
+}
+
+static size_t forward_workspace(const kernel_args *args) {
+    attention_sizes sizes = sizes_of(args);
+    return (size_t)attention_forward_floats(&sizes) * sizeof(float);
+}
+static size_t gradient_workspace_f32(const kernel_args *args) {
+    attention_sizes sizes = sizes_of(args);
+    return (size_t)attention_gradient_floats(&sizes) * sizeof(float);
+}
+/* Enough for the kernels of either kind: which runs is seen when the chip is known. */
 static size_t gradient_workspace(const kernel_args *args) {
     attention_problem p = attention_describe(args);
     bool is_summed = attention_is_once(p.batch * p.kv_heads, p.queries, p.keys, p.head_dim,
                                        p.tile.queries, p.tile.keys) != 0;
     int columns = is_summed ? attention_sum_columns(p.head_dim) : 0;
-    int64_t heads = p.batch * p.heads;
+    int64_t heads = p.batch * p.heads, bytes = attention_workspace_bytes(heads, p.queries, columns);
     if (attention_is_turned(args))
-        return (size_t)(attention_angles_at(heads, p.queries, columns) +
-                        attention_angle_bytes(p.queries, p.head_dim));
-    return (size_t)attention_workspace_bytes(heads, p.queries, columns);
+        bytes = attention_angles_at(heads, p.queries, columns) +
+                attention_angle_bytes(p.queries, p.head_dim);
+    return (size_t)larger(bytes, (int64_t)gradient_workspace_f32(args));
 }
 
 static const kernel attention_cuda = {.name = "attention_cuda",
                                       .backend = BACKEND_CUDA,
                                       .reject = reject_low,
+                                      .workspace_bytes = forward_workspace,
                                       .is_tiled = true,
                                       .writes_strided = true};
 static const kernel attention_cuda_f32 = {.name = "attention_cuda_f32",
                                           .backend = BACKEND_CUDA,
                                           .reject = reject_f32,
+                                          .workspace_bytes = forward_workspace,
                                           .is_tiled = true,
                                           .writes_strided = true};
 static const kernel attention_gradient_cuda = {.name = "attention_gradient_cuda",
