@@ -22,7 +22,8 @@
 
 /* ---- computing ---- */
 
-/* A consumer's view of the block. */
+/* A consumer's view of the block. Other than consumer_state it knows lane and row: computed where
+ * they are needed, they took more registers than there are. */
 typedef struct twice_state {
     unsigned char *base;
     uint32_t barriers;

@@ -1,5 +1,5 @@
-/* hopper_gradient.cuh - what attention's gradients on sm_90a have in common: the items they work
- * on, their order and who gets which, and their launches. */
+/* hopper_gradient.cuh - what attention's gradients on sm_90a have in common: their launches, the
+ * items they work on, in which order and who gets which, and what consumers do alike. */
 #ifndef OPS_ATTENTION_HOPPER_GRADIENT_CUH
 #define OPS_ATTENTION_HOPPER_GRADIENT_CUH
 

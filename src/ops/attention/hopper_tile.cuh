@@ -2,7 +2,6 @@
 #ifndef OPS_ATTENTION_HOPPER_TILE_CUH
 #define OPS_ATTENTION_HOPPER_TILE_CUH
 
-#include "ops/attention/attention_cuda.cuh"
 #include "ops/attention/hopper.cuh"
 
 /* Built for other chips only, the kernels are empty and use next to no registers. */
@@ -77,8 +76,8 @@ __device__ __forceinline__ void transpose_words(uint32_t *w) {
  * [rows / 16][half / 8][2][32]. */
 template <int BLOCKS> struct row_turns { float4 cosine[BLOCKS], sine[BLOCKS]; };
 
-/* Blocks from `first` on; row: the lane's first. In the order of the program, which puts it before
- * a wait for products. */
+/* Blocks from `first` on; row: the lane's first. They stay before a wait for products that they are
+ * written before. */
 template <int HALF, int BLOCKS>
 __device__ __forceinline__ void load_turns(row_turns<BLOCKS> *turns, const float4 *angles, int row,
                                            int first) {
@@ -92,6 +91,7 @@ __device__ __forceinline__ void load_turns(row_turns<BLOCKS> *turns, const float
                      : "l"(from + 32 * i));
     }
 }
+
 /* Rotates these blocks of an accumulator back, and the blocks half a row after them. */
 template <int COUNT, int BLOCKS>
 __device__ __forceinline__ void turn_back(float (&d)[COUNT], const row_turns<BLOCKS> &turns,
