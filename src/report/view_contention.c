@@ -1,18 +1,20 @@
 /* view_contention.c - a line below a table whose times are those of a busy machine.
  *
- * A cell was held up when a thread of it waited for a core a twentieth of the time, and more than
- * waking up takes. Whose doing it was, the sum over all cells tells: processor time that others
- * took is counted in ticks that are longer than some cells. Three causes look alike in the times
- * and have different ways out: others, more threads than cores, and a limit on processor time. */
+ * A cell was held up when a thread of it waited for a core a twentieth of the time, and that was
+ * not waking up: it takes longer, and threads were made to leave their core. Whose doing it was,
+ * the sum over all cells tells: processor time that others took is counted in ticks that are longer
+ * than some cells. Three causes look alike in the times and have different ways out: others, more
+ * threads than cores, and a limit on processor time. */
 #include <math.h>
 #include <string.h>
 
 #include "report/view_parts.h"
 
 static const double HELD_UP_SHARE = 0.05, HELD_UP_NS = 1e6;
-static const double OTHERS_CORES = 0.05;  /* below that nobody else is there */
-static const double TOLD_NS = 200e6;      /* of less, ticks do not tell what others used */
-static const double LIMITED_SHARE = 0.20; /* waking up on an idle machine takes less */
+static const double OTHERS_CORES = 0.05; /* below that nobody else is there */
+static const double TOLD_NS = 200e6;     /* of less, ticks do not tell what others used */
+/* Linux stops threads that are over their limit once in each period. */
+static const double LIMITED_SHARE = 0.20, LIMIT_PERIOD_NS = 100e6;
 
 typedef struct busy_times {
     double cores, threads;
@@ -24,14 +26,16 @@ typedef struct busy_times {
 
 static void add_cell(busy_times *sum, const results_cell *cell) {
     double watched = view_metric(cell, "watched_ns"), waited = view_metric(cell, "waited_ns");
+    double preemptions = view_metric(cell, "preemptions");
     if (cell->status != RESULTS_OK || !(watched > 0))
         return;
     sum->cells++;
     sum->watched_ns += watched;
     sum->others_ns += view_metric(cell, "all_cpu_ns") - view_metric(cell, "own_cpu_ns");
-    sum->preemptions += view_metric(cell, "preemptions");
+    sum->preemptions += preemptions;
     /* No fmin() and fmax() here: they drop the NAN of a cell without the metric. */
-    double share = waited < HELD_UP_NS ? 0 : waited > watched ? 1 : waited / watched;
+    bool is_waking = waited < HELD_UP_NS || (waited >= 0 && preemptions <= 0);
+    double share = is_waking ? 0 : waited > watched ? 1 : waited / watched;
     sum->held_up += share >= HELD_UP_SHARE;
     sum->worst_share = isnan(share) || share > sum->worst_share ? share : sum->worst_share;
 }
@@ -108,7 +112,8 @@ void view_note_contention(const results *run, report_table *table) {
         blame_threads(&sum, &said);
     else if (sum.held_up && isnan(others))
         blame_others(&sum, of_peaks, &said);
-    else if (sum.held_up && sum.worst_share >= LIMITED_SHARE && sum.preemptions > 0)
+    else if (sum.held_up && sum.worst_share >= LIMITED_SHARE &&
+             sum.preemptions * LIMIT_PERIOD_NS >= sum.watched_ns)
         blame_limit(&sum, &said);
     if (said.length)
         table_add_note(table, "%s", text_string(&said));

@@ -60,9 +60,15 @@ static void nothing_is_said_of_an_idle_machine(void **state) {
     add_cell(run, (readings){1000, 1990, 2010, 3, 4});
     add_cell(run, (readings){1, 2, 20, 0, 0}); /* two ticks happened to fall into it */
     expect_note(run, "");
-    /* Threads that sleep and wake up wait a little. */
+    /* Threads that sleep and wake up wait a little, and nobody makes them leave. */
     run = run_on("attention", 16, 16);
-    add_cell(run, (readings){1000, 9000, 9010, 90, 0});
+    add_cell(run, (readings){1000, 9000, 9010, 300, 0});
+    expect_note(run, "");
+    run = run_on("attention", 16, 16);
+    add_cell(run, (readings){1000, 9000, 9010, 300, 2});
+    expect_note(run, "");
+    run = run_on("attention", 16, 16);
+    add_cell(run, (readings){50, 450, 460, 10, 0});
     expect_note(run, "");
     /* Others that leave a core for each thread do no harm. */
     run = run_on("attention", 16, 4);
@@ -117,7 +123,7 @@ static void what_ticks_cannot_tell_is_not_said(void **state) {
 static void without_waits_what_others_used_decides(void **state) {
     (void)state;
     results *run = run_on("bench", 4, 4);
-    add_cell(run, (readings){1000, 3000, 4000, -1, 5});
+    add_cell(run, (readings){1000, 3000, 4000, -1, 0});
     expect_note(run, "busy machine: others used 25 % of the 4 cores while this was measured; times "
                      "can be far too long, medians too: run again on an idle machine, or with "
                      "--threads 3");
