@@ -8,8 +8,11 @@
  * kernel for one chip does wrong), "check", "time" or "ways" (the two kernels for gradients on
  * sm_90, by turns) for one part only; "check-quick" (few and short problems, for
  * compute-sanitizer); "check-wide" (head sizes above 128 only); "check-few" (few heads only);
- * "time 129": of head sizes above 128 only. Exit code 1 when a check failed. With
- * -DATTENTION_WATCHDOG a kernel that waits for ever ends and says for what. */
+ * "time 129": of head sizes above 128 only, "time 0 1024": of no more than 1024 queries. Exit code
+ * 1 when a check failed. With -DATTENTION_WATCHDOG a kernel that waits for ever ends and says for
+ * what. */
+#include <limits.h>
+
 #include "attention_problem.cuh"
 
 /* ---- the same in double ---- */
@@ -72,6 +75,7 @@ static void check_query(const instance *in, int b, int h, int i, double *work, d
         for (int d = 0; d < S; d++)
             dq[d] += ds * number(&in->x[K], b, kv, j, d);
     }
+    turn_back(in, i, p->T, dq);
     for (int d = 0; d < S; d++)
         compare(&out->of[DQ], number(&in->x[DQ], b, h, i, d), dq[d]);
 }
@@ -96,6 +100,7 @@ static void check_key(const instance *in, int b, int kv, int j, double *work, de
                 dv[d] += weight * number(&in->x[DO], b, h, i, d);
             }
         }
+    turn_back(in, j, p->T2, dk);
     for (int d = 0; d < S; d++) {
         compare(&out->of[DK], number(&in->x[DK], b, kv, j, d), dk[d]);
         compare(&out->of[DV], number(&in->x[DV], b, kv, j, d), dv[d]);
@@ -140,8 +145,9 @@ static const char *const layout_names[] = {"dense", "tokens", "padded"};
 static const char *const operand_names[] = {"Q", "K", "V", "O", "dO", "dQ", "dK", "dV"};
 
 static void print_problem(const problem *p) {
-    printf("b%d h%d/%d n%dx%d d%d %s %s %s size %g", p->B, p->H, p->K, p->T, p->T2, p->S,
-           p->is_causal ? "causal" : "full", type_name(p), layout_names[p->layout], p->size);
+    printf("b%d h%d/%d n%dx%d d%d %s %s %s size %g%s", p->B, p->H, p->K, p->T, p->T2, p->S,
+           p->is_causal ? "causal" : "full", type_name(p), layout_names[p->layout], p->size,
+           p->is_turned ? " rotated back" : "");
 }
 
 /* Runs and compares, twice. */
@@ -452,7 +458,7 @@ static float milliseconds(const instance *in, void (*run)(const instance *, cuda
     return all / (float)reps;
 }
 
-static int time_all(int least_head) {
+static int time_all(int least_head, int longest) {
     static const struct {
         problem p;
         const char *goal;
@@ -490,7 +496,7 @@ static int time_all(int least_head) {
            "TFLOP/s", "back. ms", "TFLOP/s");
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const problem *p = &rows[i].p;
-        if (p->S < least_head)
+        if (p->S < least_head || p->T > longest)
             continue;
         instance in = make_instance(p);
         failures += check_instance(&in, 16);
@@ -502,6 +508,14 @@ static int time_all(int least_head) {
                  p->is_causal ? "causal" : "full", type_name(p), layout_names[p->layout]);
         printf("%-44s %10.4f %8.1f %10.4f %8.1f  %s\n", name, forward, flops / forward * 1e-9,
                backward, 2.5 * flops / backward * 1e-9, rows[i].goal);
+        if (p->type != CUDA_DTYPE_F32 && attention_turns_back(p->S)) {
+            in.p.is_turned = 1;
+            failures += check_instance(&in, 16);
+            backward = milliseconds(&in, run_backward, stream);
+            in.p.is_turned = 0;
+            printf("%-63s %10.4f %8.1f\n", "    rotated back", backward,
+                   2.5 * flops / backward * 1e-9);
+        }
         if (p->type != CUDA_DTYPE_F32) {
             attention_way = ATTENTION_MMA;
             forward = milliseconds(&in, run_forward, stream);
@@ -535,7 +549,7 @@ int main(int argc, char **argv) {
     if (strcmp(part, "check-few") == 0)
         failures += argc > 3 ? check_few(atoi(argv[2]), atoi(argv[3])) : check_few(60, 1000);
     if (is_all || strcmp(part, "time") == 0)
-        failures += time_all(argc > 2 ? atoi(argv[2]) : 0);
+        failures += time_all(argc > 2 ? atoi(argv[2]) : 0, argc > 3 ? atoi(argv[3]) : INT_MAX);
     if (is_all || strcmp(part, "ways") == 0)
         failures += argc > 4 ? compare_ways(atoi(argv[2]), atoi(argv[3]), (size_t)atoi(argv[4]))
                              : compare_ways(5, 100, SIZE_MAX);

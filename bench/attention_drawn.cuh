@@ -17,6 +17,7 @@ static problem draw_aligned_problem(int round, int longest, bool is_wide) {
     p.is_causal = below(3) > 0;
     p.layout = (enum layout)below(2);
     p.size = below(6) ? 1 : 20;
+    p.is_turned = attention_turns_back(p.S) && p.T == p.T2 && below(3);
     return p;
 }
 
@@ -43,6 +44,7 @@ static problem draw_problem(int round, int longest) {
     p.layout = (enum layout)below(3);
     /* Scores of hundreds in tf32 are off by tenths, and so is all that follows. */
     p.size = p.is_tf32 || below(6) ? 1 : 20;
+    p.is_turned = p.type != CUDA_DTYPE_F32 && attention_turns_back(p.S) && p.T == p.T2 && below(3);
     return p;
 }
 

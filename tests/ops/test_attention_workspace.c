@@ -32,6 +32,13 @@ static void sums_have_padded_rows_and_columns_and_a_turn_for_every_64_rows(void 
                      (rows * (2 + 64) + rows / 64) * 4 + 16);
 }
 
+static void angles_lie_aligned_behind_all_else(void **state) {
+    (void)state;
+    assert_int_equal(attention_angles_at(1, 100, 0), 128 * 2 * 4 + 16);
+    assert_int_equal(attention_angles_at(1, 100, 64), 128 * 66 * 4 + 8 + 16 + 8);
+    assert_int_equal(attention_angle_bytes(100, 64), 128 * 64 * 4);
+}
+
 static attention_sizes one_head(int64_t length, int64_t head_dim, int is_f32) {
     return (attention_sizes){.batch = 1,
                              .heads = 1,
@@ -106,6 +113,7 @@ int main(void) {
         cmocka_unit_test(short_contexts_keep_no_sums_of_dq),
         cmocka_unit_test(long_contexts_of_a_few_heads_do),
         cmocka_unit_test(sums_have_padded_rows_and_columns_and_a_turn_for_every_64_rows),
+        cmocka_unit_test(angles_lie_aligned_behind_all_else),
         cmocka_unit_test(one_head_is_cut_where_that_pays),
         cmocka_unit_test(many_heads_are_not_cut_and_take_no_workspace_for_it),
         cmocka_unit_test(pieces_have_whole_rows_of_16_bytes_each),

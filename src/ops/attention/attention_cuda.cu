@@ -99,6 +99,10 @@ static attention_call describe_backward(const cuda_args *args) {
     call.d_q = rows_of_tensor(&out[0]);
     call.d_k = rows_of_tensor(&out[1]);
     call.d_v = rows_of_tensor(&out[2]);
+    if (args->input_count > 6) {
+        call.turn.cosine = (const float *)in[6].data;
+        call.turn.sine = (const float *)in[7].data;
+    }
     call.mean = (float *)args->workspace;
     call.is_aligned = call.is_aligned && is_aligned(&in[3], bytes) && is_aligned(&in[4], bytes) &&
                       is_aligned(&out[1], bytes) && is_aligned(&out[2], bytes);
@@ -168,6 +172,8 @@ extern "C" void dyno_attention_gradient_cuda(const cuda_args *args, cudaStream_t
         return;
     attention_backward_means(&call, stream);
     attention_backward_mma(&call, stream);
+    if (call.turn.cosine)
+        attention_backward_turn(&call, stream);
 }
 
 /* ---- f32; of gradients one tile for each head size ---- */

@@ -13,6 +13,12 @@ typedef struct attention_rows {
     int64_t batch, head, row;
 } attention_rows;
 
+/* The tables of angles that rows of Q and K were rotated by, S / 2 numbers for each row; NULL where
+ * they were not. */
+typedef struct attention_turn {
+    const float *cosine, *sine;
+} attention_turn;
+
 /* The same rows in the workspace, of each piece of what a row goes over, `apart` numbers one behind
  * the other; attention_workspace.h. */
 typedef struct attention_parts {
@@ -23,10 +29,11 @@ typedef struct attention_parts {
 /* Both ops; of the forward, what has a d before it is empty. */
 typedef struct attention_call {
     attention_rows q, k, v, o, d_o, d_q, d_k, d_v;
-    attention_rows lse; /* f32 [B, H, T]; its `row` is 1 */
-    void *workspace;    /* attention_workspace.h */
-    float *mean;        /* of the gradient its beginning: f32 [B, H, T], D = rowsum(O dO) */
-    int is_few;         /* so few heads that blocks do not fill a GPU, or are pieces */
+    attention_rows lse;  /* f32 [B, H, T]; its `row` is 1 */
+    attention_turn turn; /* of the gradient, which rotates dQ and dK back */
+    void *workspace;     /* attention_workspace.h */
+    float *mean;         /* of the gradient its beginning: f32 [B, H, T], D = rowsum(O dO) */
+    int is_few;          /* so few heads that blocks do not fill a GPU, or are pieces */
     /* 1: a block's rows are its own, and nothing is in pieces. */
     int key_pieces, query_pieces;
     attention_parts o_parts, lse_parts, dq_parts; /* of each piece of the keys */
@@ -59,6 +66,8 @@ int attention_backward_hopper(const attention_call *call, cudaStream_t stream);
 int attention_backward_hopper_once(const attention_call *call, cudaStream_t stream);
 /* Of head sizes above 128; attention_backward_hopper has found that the call is for this chip. */
 int attention_backward_hopper_wide(const attention_call *call, cudaStream_t stream);
+/* Rotates dQ and dK back where they lie, for kernels that do not as they write them. */
+void attention_backward_turn(const attention_call *call, cudaStream_t stream);
 /* call->mean from O and dO. */
 void attention_backward_means(const attention_call *call, cudaStream_t stream);
 

@@ -13,7 +13,15 @@
  *   D        one for each query      rowsum(O dO)
  *   LSE      one for each query
  *   dQ       ATTENTION_SUM_COLUMNS for each query, where key tiles add to it in turns
- *   turns    one for every ATTENTION_ROWS_PER_TURN queries, then a few counters */
+ *   turns    one for every ATTENTION_ROWS_PER_TURN queries, then a few counters
+ *   angles   as many as the head size for each query of one head, where gradients are rotated back
+ */
+
+/* Head sizes whose gradients can be rotated back: those that kernels of sm_90a are compiled for, in
+ * whose accumulators a lane has a column and its partner. Larger ones leave no registers for it. */
+static inline int attention_turns_back(int64_t head_dim) {
+    return head_dim == 64 || head_dim == 80 || head_dim == 96 || head_dim == 128;
+}
 
 enum { ATTENTION_ROWS_PADDED = 128, ATTENTION_ROWS_PER_TURN = 64, ATTENTION_COUNTER_BYTES = 16 };
 
@@ -55,6 +63,14 @@ static inline int64_t attention_workspace_bytes(int64_t heads, int64_t queries, 
     int64_t rows = heads * attention_padded_rows(queries);
     int64_t turns = columns > 0 ? rows / ATTENTION_ROWS_PER_TURN : 0;
     return (rows * (2 + columns) + turns) * 4 + ATTENTION_COUNTER_BYTES;
+}
+
+/* Where the angles begin, behind all else, and how many bytes they are. */
+static inline int64_t attention_angles_at(int64_t heads, int64_t queries, int columns) {
+    return (attention_workspace_bytes(heads, queries, columns) + 15) / 16 * 16;
+}
+static inline int64_t attention_angle_bytes(int64_t queries, int64_t head_dim) {
+    return attention_padded_rows(queries) * head_dim * 4;
 }
 
 /* ---- kernels for any chip, when heads are few ----
