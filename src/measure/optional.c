@@ -70,6 +70,26 @@ static void read_cupti(void *symbol, char *out) {
         snprintf(out, VERSION_BYTES, "API %u", version);
 }
 
+/* 22105 is 2.21.5. */
+static void read_nccl(void *symbol, char *out) {
+    typedef int get_version(int *);
+    AS_FUNCTION(get_version *, get, symbol);
+    int version = 0;
+    if (get(&version) == 0)
+        snprintf(out, VERSION_BYTES, "%d.%d.%d", version / 10000, version / 100 % 100,
+                 version % 100);
+}
+
+/* Allowed before MPI_Init. The answer is a paragraph; its first clause is the version. */
+static void read_mpi(void *symbol, char *out) {
+    typedef int get_version(char *, int *);
+    AS_FUNCTION(get_version *, get, symbol);
+    char answer[8192] = "";
+    int length = 0;
+    if (get(answer, &length) == 0)
+        snprintf(out, VERSION_BYTES, "%.*s", (int)strcspn(answer, ",\n"), answer);
+}
+
 static const struct {
     const char *name, *without;
     const char *library[MOST_NAMES]; /* newest first */
@@ -107,6 +127,18 @@ static const struct {
                         "cuptiGetVersion",
                         read_cupti,
                         "extras/CUPTI/lib64"},
+    [OPTIONAL_NCCL] = {"NCCL",
+                       "nothing is off: dyno takes one GPU so far",
+                       {"libnccl.so.2"},
+                       "ncclGetVersion",
+                       read_nccl,
+                       NULL},
+    [OPTIONAL_MPI] = {"Open MPI",
+                      "nothing is off: dyno is one process so far",
+                      {"libmpi.so.40"},
+                      "MPI_Get_library_version",
+                      read_mpi,
+                      NULL},
 };
 
 const char *optional_name(optional_part part) { return PARTS[part].name; }

@@ -12,6 +12,8 @@ typedef enum optional_part {
     OPTIONAL_CUBLASLT,
     OPTIONAL_NVRTC,
     OPTIONAL_CUPTI,
+    OPTIONAL_NCCL,
+    OPTIONAL_MPI,
     OPTIONAL_COUNT
 } optional_part;
 
