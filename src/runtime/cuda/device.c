@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "base/units.h"
+#include "runtime/cuda/clear_kernel.h"
 #include "runtime/cuda/cuda_device.h"
 #include "runtime/cuda/cuda_status.h"
 #include "runtime/cuda/driver.h"
@@ -163,6 +164,18 @@ static dyno_status choose_granularity(cuda_device *d) {
     return DYNO_OK;
 }
 
+/* A module built for some chips only has nothing to run on others. */
+static dyno_status check_code(const cuda_device_info *info) {
+    cudaError_t error = cuda_clear_find_code();
+    if (error != cudaErrorNoKernelImageForDevice && error != cudaErrorInvalidDeviceFunction)
+        return cuda_status(error, "loading the CUDA module's code");
+    (void)cudaGetLastError();
+    return dyno_fail(DYNO_UNSUPPORTED,
+                     "the CUDA module was built for other chips than sm_%d%d; build it with "
+                     "-DDYNO_CUDA_ARCHITECTURES=%d%d, or use --device cpu",
+                     info->major, info->minor, info->major, info->minor);
+}
+
 static dyno_status prepare(cuda_device *d, const cuda_device_info *info) {
     snprintf(d->base.name, sizeof d->base.name, "cuda:%d", d->ordinal);
     snprintf(d->base.description, sizeof d->base.description, "%.80s, sm_%d%d, %s", info->name,
@@ -170,6 +183,7 @@ static dyno_status prepare(cuda_device *d, const cuda_device_info *info) {
     RETURN_IF_FAILED(cuda_status(cudaInitDevice(d->ordinal, 0, 0), "opening the GPU"));
     RETURN_IF_FAILED(cuda_status(cudaSetDevice(d->ordinal), "opening the GPU"));
     RETURN_IF_FAILED(cuda_driver_load());
+    RETURN_IF_FAILED(check_code(info));
     RETURN_IF_FAILED(choose_granularity(d));
     RETURN_IF_FAILED(cuda_status(cudaStreamCreateWithFlags(&d->stream, cudaStreamNonBlocking),
                                  "making a stream"));
