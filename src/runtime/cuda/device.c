@@ -44,9 +44,22 @@ void cuda_device_check(cuda_device *d, cudaError_t error, const char *what) {
         cuda_device_note(d, status, "%s", dyno_error_message());
 }
 
+/* The host is ahead: what work on the device fails of comes out last and is the cause of all that
+ * the host met before. */
+static void note_work(cuda_device *d, cudaError_t error) {
+    char met[sizeof d->failure_message / 2] = "";
+    if (error != cudaSuccess && d->failure != DYNO_OK) {
+        snprintf(met, sizeof met, "; met first as: %.450s", d->failure_message);
+        d->failure = DYNO_OK;
+    }
+    dyno_status status = cuda_status(error, "waiting for the GPU");
+    if (status != DYNO_OK)
+        cuda_device_note(d, status, "%s%s", dyno_error_message(), met);
+}
+
 static dyno_status finish(device *d) {
     cuda_device *c = cuda_device_use(d);
-    cuda_device_check(c, cudaStreamSynchronize(c->stream), "waiting for the GPU");
+    note_work(c, cudaStreamSynchronize(c->stream));
     cuda_device_check(c, cudaGetLastError(), "work on the GPU");
     cuda_scratch_release(c);
     dyno_status status = c->failure;
