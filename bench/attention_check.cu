@@ -7,9 +7,12 @@
  * Arguments: "probe" (tiny problems of known shape, each difference printed: for finding what a
  * kernel for one chip does wrong), "check", "time" or "ways" (the two kernels for gradients on
  * sm_90, by turns) for one part only; "check-quick" (few and short problems, for
- * compute-sanitizer); "check-wide" (head sizes above 128 only); "time 129": of these only. Exit
- * code 1 when a check failed. With -DATTENTION_WATCHDOG a kernel that waits for ever ends and says
- * for what. */
+ * compute-sanitizer); "check-wide" (head sizes above 128 only); "check-few" (few heads only);
+ * "time 129": of head sizes above 128 only, "time 0 1024": of no more than 1024 queries. Exit code
+ * 1 when a check failed. With -DATTENTION_WATCHDOG a kernel that waits for ever ends and says for
+ * what. */
+#include <limits.h>
+
 #include "attention_problem.cuh"
 
 /* ---- the same in double ---- */
@@ -72,6 +75,7 @@ static void check_query(const instance *in, int b, int h, int i, double *work, d
         for (int d = 0; d < S; d++)
             dq[d] += ds * number(&in->x[K], b, kv, j, d);
     }
+    turn_back(in, i, p->T, dq);
     for (int d = 0; d < S; d++)
         compare(&out->of[DQ], number(&in->x[DQ], b, h, i, d), dq[d]);
 }
@@ -96,6 +100,7 @@ static void check_key(const instance *in, int b, int kv, int j, double *work, de
                 dv[d] += weight * number(&in->x[DO], b, h, i, d);
             }
         }
+    turn_back(in, j, p->T2, dk);
     for (int d = 0; d < S; d++) {
         compare(&out->of[DK], number(&in->x[DK], b, kv, j, d), dk[d]);
         compare(&out->of[DV], number(&in->x[DV], b, kv, j, d), dv[d]);
@@ -140,15 +145,19 @@ static const char *const layout_names[] = {"dense", "tokens", "padded"};
 static const char *const operand_names[] = {"Q", "K", "V", "O", "dO", "dQ", "dK", "dV"};
 
 static void print_problem(const problem *p) {
-    printf("b%d h%d/%d n%dx%d d%d %s %s %s size %g", p->B, p->H, p->K, p->T, p->T2, p->S,
-           p->is_causal ? "causal" : "full", type_name(p), layout_names[p->layout], p->size);
+    printf("b%d h%d/%d n%dx%d d%d %s %s %s size %g%s", p->B, p->H, p->K, p->T, p->T2, p->S,
+           p->is_causal ? "causal" : "full", type_name(p), layout_names[p->layout], p->size,
+           p->is_turned ? " rotated back" : "");
 }
 
 /* Runs and compares, twice. */
 static int check_instance(instance *with, int most_rows) {
     instance in = *with;
     const problem *p = &in.p;
+    /* What was never written is no number. */
+    cudaMemset(in.workspace, 0xff, in.workspace_bytes);
     run_forward(&in, NULL);
+    cudaMemset(in.workspace, 0xff, in.workspace_bytes);
     run_backward(&in, NULL);
     expect_cuda(cudaDeviceSynchronize(), "running the kernels");
     fetch(&in.lse);
@@ -400,6 +409,7 @@ static int probe_all(void) {
     static const int dims[] = {64, 128, 96, 80, 72, 40, 256, 192, 136};
     int wrong = 0;
     printf("multiprocessors of sm_90: %d\n", hopper_multiprocessors());
+    attention_way = ATTENTION_TWICE;
     for (size_t i = 0; i < sizeof dims / sizeof *dims; i++) {
         wrong += probe_forward(64, dims[i], CUDA_DTYPE_BF16);
         wrong += probe_forward(128, dims[i], CUDA_DTYPE_F16);
@@ -414,8 +424,9 @@ static int probe_all(void) {
             attention_sum_columns(dims[i]) ? probe_backward(64, dims[i], 0, CUDA_DTYPE_BF16) : 0;
         wrong +=
             attention_sum_columns(dims[i]) ? probe_backward(300, dims[i], 1, CUDA_DTYPE_BF16) : 0;
-        attention_way = ATTENTION_BEST;
+        attention_way = ATTENTION_TWICE;
     }
+    attention_way = ATTENTION_BEST;
     return wrong;
 }
 
@@ -447,7 +458,7 @@ static float milliseconds(const instance *in, void (*run)(const instance *, cuda
     return all / (float)reps;
 }
 
-static int time_all(int least_head) {
+static int time_all(int least_head, int longest) {
     static const struct {
         problem p;
         const char *goal;
@@ -485,7 +496,7 @@ static int time_all(int least_head) {
            "TFLOP/s", "back. ms", "TFLOP/s");
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const problem *p = &rows[i].p;
-        if (p->S < least_head)
+        if (p->S < least_head || p->T > longest)
             continue;
         instance in = make_instance(p);
         failures += check_instance(&in, 16);
@@ -497,6 +508,14 @@ static int time_all(int least_head) {
                  p->is_causal ? "causal" : "full", type_name(p), layout_names[p->layout]);
         printf("%-44s %10.4f %8.1f %10.4f %8.1f  %s\n", name, forward, flops / forward * 1e-9,
                backward, 2.5 * flops / backward * 1e-9, rows[i].goal);
+        if (p->type != CUDA_DTYPE_F32 && attention_turns_back(p->S)) {
+            in.p.is_turned = 1;
+            failures += check_instance(&in, 16);
+            backward = milliseconds(&in, run_backward, stream);
+            in.p.is_turned = 0;
+            printf("%-63s %10.4f %8.1f\n", "    rotated back", backward,
+                   2.5 * flops / backward * 1e-9);
+        }
         if (p->type != CUDA_DTYPE_F32) {
             attention_way = ATTENTION_MMA;
             forward = milliseconds(&in, run_forward, stream);
@@ -521,13 +540,16 @@ int main(int argc, char **argv) {
     if (is_all || strcmp(part, "probe") == 0)
         failures += probe_all();
     if (is_all || strcmp(part, "check") == 0)
-        failures += argc > 3 ? check_all(atoi(argv[2]), atoi(argv[3])) : check_all(120, 300);
+        failures += argc > 3 ? check_all(atoi(argv[2]), atoi(argv[3]))
+                             : check_all(120, 300) + check_few(60, 1000);
     if (strcmp(part, "check-quick") == 0)
-        failures += check_all(8, 100) + check_wide(2, 60);
+        failures += check_all(8, 100) + check_wide(2, 60) + check_few(6, 200);
     if (strcmp(part, "check-wide") == 0)
         failures += argc > 3 ? check_wide(atoi(argv[2]), atoi(argv[3])) : check_wide(40, 300);
+    if (strcmp(part, "check-few") == 0)
+        failures += argc > 3 ? check_few(atoi(argv[2]), atoi(argv[3])) : check_few(60, 1000);
     if (is_all || strcmp(part, "time") == 0)
-        failures += time_all(argc > 2 ? atoi(argv[2]) : 0);
+        failures += time_all(argc > 2 ? atoi(argv[2]) : 0, argc > 3 ? atoi(argv[3]) : INT_MAX);
     if (is_all || strcmp(part, "ways") == 0)
         failures += argc > 4 ? compare_ways(atoi(argv[2]), atoi(argv[3]), (size_t)atoi(argv[4]))
                              : compare_ways(5, 100, SIZE_MAX);

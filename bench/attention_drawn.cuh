@@ -17,6 +17,7 @@ static problem draw_aligned_problem(int round, int longest, bool is_wide) {
     p.is_causal = below(3) > 0;
     p.layout = (enum layout)below(2);
     p.size = below(6) ? 1 : 20;
+    p.is_turned = attention_turns_back(p.S) && p.T == p.T2 && below(3);
     return p;
 }
 
@@ -43,7 +44,38 @@ static problem draw_problem(int round, int longest) {
     p.layout = (enum layout)below(3);
     /* Scores of hundreds in tf32 are off by tenths, and so is all that follows. */
     p.size = p.is_tf32 || below(6) ? 1 : 20;
+    p.is_turned = p.type != CUDA_DTYPE_F32 && attention_turns_back(p.S) && p.T == p.T2 && below(3);
     return p;
+}
+
+/* So few heads that rows are cut into pieces; some rows see nothing. */
+static problem draw_few(int round, int longest) {
+    static const int heads[] = {8, 16, 20, 32, 64, 80, 96, 100, 128, 128, 192, 256};
+    static const int types[] = {CUDA_DTYPE_F32, CUDA_DTYPE_BF16, CUDA_DTYPE_F16, CUDA_DTYPE_F32,
+                                CUDA_DTYPE_BF16};
+    problem p = {};
+    p.S = heads[round % 12];
+    p.type = types[round % 5];
+    p.is_tf32 = p.type == CUDA_DTYPE_F32 && round % 3 == 0;
+    p.B = 1 + below(4) / 3;
+    p.K = 1 + below(4) / 3;
+    p.H = p.K * (below(3) ? 1 : 1 + below(4));
+    p.T = longest / 2 + below(longest);
+    p.T2 = below(2) ? p.T : 1 + below(2 * longest);
+    p.is_causal = below(4) > 0;
+    p.layout = (enum layout)below(3);
+    p.size = p.is_tf32 || below(6) ? 1 : 20;
+    return p;
+}
+
+static int check_few(int rounds, int longest) {
+    int failures = 0;
+    for (int round = 0; round < rounds; round++) {
+        problem p = draw_few(round, longest);
+        failures += check(&p, 60);
+    }
+    printf("%d drawn problems of few heads: %s\n", rounds, failures ? "FAILED" : "ok");
+    return failures;
 }
 
 static int check_all(int rounds, int longest) {
@@ -52,8 +84,9 @@ static int check_all(int rounds, int longest) {
         problem p = draw_problem(round, longest);
         failures += check(&p, 150);
         p = draw_aligned_problem(round, round % 8 ? 2 * longest : 8 * longest, false);
+        attention_way = ATTENTION_TWICE; /* which is for many heads otherwise */
         failures += check(&p, round % 8 ? 150 : 40);
-        attention_way = ATTENTION_ONCE; /* which is for long contexts otherwise */
+        attention_way = ATTENTION_ONCE; /* and for long contexts */
         if (attention_sum_columns(p.S))
             failures += check(&p, round % 8 ? 150 : 40);
         attention_way = ATTENTION_BEST;
@@ -64,10 +97,12 @@ static int check_all(int rounds, int longest) {
 
 static int check_wide(int rounds, int longest) {
     int failures = 0;
+    attention_way = ATTENTION_TWICE;
     for (int round = 0; round < rounds; round++) {
         problem p = draw_aligned_problem(round, round % 8 ? 2 * longest : 8 * longest, true);
         failures += check(&p, round % 8 ? 100 : 40);
     }
+    attention_way = ATTENTION_BEST;
     printf("%d drawn problems of large heads: %s\n", rounds, failures ? "FAILED" : "ok");
     return failures;
 }

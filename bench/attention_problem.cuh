@@ -174,6 +174,7 @@ typedef struct problem {
     enum layout layout;
     double size; /* of the numbers in Q and K; large ones give large scores */
     int is_tf32;
+    int is_turned; /* Q and K count as rotated, dQ and dK are of what they were before */
 } problem;
 
 enum { Q, K, V, O, DO, DQ, DK, DV, OPERANDS };
@@ -181,8 +182,9 @@ enum { Q, K, V, O, DO, DQ, DK, DV, OPERANDS };
 typedef struct instance {
     problem p;
     struct attributes attributes;
-    operand x[OPERANDS], lse;
+    operand x[OPERANDS], lse, cosine, sine;
     void *workspace;
+    size_t workspace_bytes;
 } instance;
 
 static operand make_rows(const problem *p, int heads, int rows) {
@@ -192,6 +194,49 @@ static operand make_rows(const problem *p, int heads, int rows) {
     int64_t tokens[4] = {rows * heads * S, S, heads * S, 1};
     return make_operand(p->type, 4, dim, p->layout == TOKENS ? tokens : dense,
                         p->layout == PADDED ? 1 : 0);
+}
+
+/* Every row of the tables has angles of its own. */
+static void make_tables(instance *in) {
+    const problem *p = &in->p;
+    int64_t rows = p->T > p->T2 ? p->T : p->T2, half = p->S / 2;
+    int64_t dim[2] = {rows, half}, stride[2] = {half, 1};
+    in->cosine = make_operand(CUDA_DTYPE_F32, 2, dim, stride, 0);
+    in->sine = make_operand(CUDA_DTYPE_F32, 2, dim, stride, 0);
+    for (int64_t i = 0; i < rows * half; i++) {
+        double angle = 6.283185307179586 * uniform();
+        store(CUDA_DTYPE_F32, in->cosine.host + 4 * i, (float)cos(angle));
+        store(CUDA_DTYPE_F32, in->sine.host + 4 * i, (float)sin(angle));
+    }
+    send(&in->cosine);
+    send(&in->sine);
+}
+
+/* A row of dQ or dK, of so many, rotated back as the tables say, if at all. */
+static void turn_back(const instance *in, int row, int rows, double *x) {
+    int64_t half = in->p.S / 2;
+    if (!in->p.is_turned)
+        return;
+    int64_t first = (in->cosine.t.shape.dim[0] - rows + row) * half;
+    for (int64_t j = 0; j < half; j++) {
+        double c = load(CUDA_DTYPE_F32, in->cosine.host + 4 * (first + j));
+        double s = load(CUDA_DTYPE_F32, in->sine.host + 4 * (first + j));
+        double low = x[j], high = x[j + half];
+        x[j] = low * c + high * s;
+        x[j + half] = high * c - low * s;
+    }
+}
+
+/* Enough for both ops, whichever kernels they go to. */
+static size_t most_workspace(const problem *p) {
+    attention_sizes sizes = {p->B,  p->H, p->K,         p->T,
+                             p->T2, p->S, p->is_causal, p->type == CUDA_DTYPE_F32};
+    int64_t bytes[] = {
+        attention_angles_at((int64_t)p->B * p->H, p->T, attention_sum_columns(p->S)) +
+            attention_angle_bytes(p->T, p->S),
+        attention_forward_floats(&sizes) * 4, attention_gradient_floats(&sizes) * 4};
+    int64_t most = bytes[0] > bytes[1] ? bytes[0] : bytes[1];
+    return (size_t)(most > bytes[2] ? most : bytes[2]);
 }
 
 static instance make_instance(const problem *p) {
@@ -210,16 +255,17 @@ static instance make_instance(const problem *p) {
     }
     int64_t dim[3] = {p->B, p->H, p->T}, stride[3] = {(int64_t)p->H * p->T, p->T, 1};
     in.lse = make_operand(CUDA_DTYPE_F32, 3, dim, stride, 0);
-    int64_t heads = (int64_t)p->B * p->H;
-    expect_cuda(cudaMalloc(&in.workspace, (size_t)attention_workspace_bytes(
-                                              heads, p->T, attention_sum_columns(p->S))),
-                "memory for workspace");
+    make_tables(&in);
+    in.workspace_bytes = most_workspace(p);
+    expect_cuda(cudaMalloc(&in.workspace, in.workspace_bytes), "memory for workspace");
     return in;
 }
 static void release_instance(instance *in) {
     for (int i = 0; i < OPERANDS; i++)
         release(&in->x[i]);
     release(&in->lse);
+    release(&in->cosine);
+    release(&in->sine);
     cudaFree(in->workspace);
 }
 
@@ -244,11 +290,11 @@ static void run_forward(const instance *in, cudaStream_t stream) {
         dyno_attention_cuda(&args, stream);
 }
 static void run_backward(const instance *in, cudaStream_t stream) {
-    cuda_tensor inputs[6] = {in->x[Q].t, in->x[K].t,  in->x[V].t,
-                             in->x[O].t, in->x[DO].t, in->lse.t};
+    cuda_tensor inputs[8] = {in->x[Q].t,  in->x[K].t, in->x[V].t,   in->x[O].t,
+                             in->x[DO].t, in->lse.t,  in->cosine.t, in->sine.t};
     cuda_tensor outputs[3] = {in->x[DQ].t, in->x[DK].t, in->x[DV].t};
     struct attributes own = in->attributes;
-    cuda_args args = {6, 3, inputs, outputs, &own, in->workspace};
+    cuda_args args = {in->p.is_turned ? 8 : 6, 3, inputs, outputs, &own, in->workspace};
     bool is_f32 = in->p.type == CUDA_DTYPE_F32;
     choose_tile(
         &args, is_f32 ? dyno_attention_gradient_cuda_f32_tiles : dyno_attention_gradient_cuda_tiles,

@@ -28,32 +28,25 @@ typedef struct pattern {
     way ways[OPERANDS];
 } pattern;
 
-/* The node that makes v for one reader alone, if it is of that kind. */
-static node *private_maker(const graph *g, const value *v, const op *kind) {
-    if (!v->producer || v->producer->op != kind || v->is_output || rewrite_count_uses(g, v) != 1)
-        return NULL;
-    return v->producer;
-}
-
 static way trace(const graph *g, const value *v) {
     static const int64_t swap[] = {0, 2, 1, 3};
     way w = {0};
-    const node *cast = private_maker(g, v, &op_cast);
+    const node *cast = rewrite_private_maker(g, v, &op_cast);
     if (cast)
         v = cast->inputs[0];
-    w.rope = private_maker(g, v, &op_rope);
+    w.rope = rewrite_private_maker(g, v, &op_rope);
     if (w.rope)
         return w;
-    w.transpose = private_maker(g, v, &op_transpose);
+    w.transpose = rewrite_private_maker(g, v, &op_transpose);
     if (!w.transpose ||
         memcmp(attribute_list(&w.transpose->attributes, "order")->dim, swap, sizeof swap) != 0)
         return (way){0};
     const value *piece = w.transpose->inputs[0];
-    w.split = private_maker(g, piece, &op_split);
+    w.split = rewrite_private_maker(g, piece, &op_split);
     if (!w.split || attribute_integer(&w.split->attributes, "axis") != 2)
         return (way){0};
     w.piece = piece->output_index;
-    w.rope = private_maker(g, w.split->inputs[0], &op_rope);
+    w.rope = rewrite_private_maker(g, w.split->inputs[0], &op_rope);
     return w;
 }
 

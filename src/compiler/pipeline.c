@@ -9,6 +9,7 @@
 #include "compiler/dead_code.h"
 #include "compiler/fold_casts.h"
 #include "compiler/fold_rope.h"
+#include "compiler/fold_rope_gradient.h"
 #include "compiler/fuse.h"
 #include "compiler/low_copies.h"
 #include "compiler/lower.h"
@@ -113,6 +114,10 @@ static dyno_status run_casts(graph *g, const pipeline_options *options) {
     return DYNO_OK;
 }
 
+static dyno_status run_rope_gradient(graph *g, const pipeline_options *options) {
+    return options->mode == STEP_COMPILED ? fold_rope_gradient(g, options->target) : DYNO_OK;
+}
+
 static dyno_status run_loss_head(graph *g, const pipeline_options *options) {
     if (options->mode == STEP_COMPILED)
         RETURN_IF_FAILED(swap_loss_head(g, options->target));
@@ -173,6 +178,7 @@ dyno_status pipeline_compile(graph *g, const pipeline_options *options, plan **o
         {"rope", run_rope},           /* compiled: attention rotates, where its kernels can */
         {"autodiff", run_autodiff},   /* gradients of every parameter */
         {"casts", run_casts},         /* compiled: folded; weights' low copies kept across steps */
+        {"rope-gradient", run_rope_gradient}, /* compiled: at least its gradient rotates */
         {"loss-head", run_loss_head}, /* compiled: in chunks, all logits never exist together */
         {"rematerialize",
          run_rematerialize},          /* compiled: element-wise work again; MLPs, if asked */

@@ -75,8 +75,8 @@ typedef struct pipeline_options {
 
 /* The passes' names, "build|autodiff|...", for flags. */
 #define PIPELINE_PASS_CHOICES                                                                      \
-    "build|merge-products|precision|attention|rope|autodiff|casts|loss-head|rematerialize|"        \
-    "recompute|optimizer|simplify|fuse"
+    "build|merge-products|precision|attention|rope|autodiff|casts|rope-gradient|loss-head|"        \
+    "rematerialize|recompute|optimizer|simplify|fuse"
 
 /* Runs the passes on `g`, which holds the forward pass, with the verifier between them. */
 NODISCARD dyno_status pipeline_compile(graph *g, const pipeline_options *options, plan **out);

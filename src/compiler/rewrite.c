@@ -25,6 +25,12 @@ node *rewrite_next_user(const graph *g, const value *v, const node *previous) {
     return NULL;
 }
 
+node *rewrite_private_maker(const graph *g, const value *v, const op *kind) {
+    if (!v->producer || v->producer->op != kind || v->is_output || rewrite_count_uses(g, v) != 1)
+        return NULL;
+    return v->producer;
+}
+
 void rewrite_replace(graph *g, value *from, value *to) {
     for (int i = 0; i < g->node_count; i++)
         for (int j = 0; j < g->nodes[i]->input_count; j++)

@@ -10,6 +10,9 @@ int rewrite_count_uses(const graph *g, const value *v);
  * there is none. A node that reads it twice comes once. */
 node *rewrite_next_user(const graph *g, const value *v, const node *previous);
 
+/* The node that makes v for one reader alone, if it is of that kind; else NULL. */
+node *rewrite_private_maker(const graph *g, const value *v, const op *kind);
+
 /* Every node that reads `from` reads `to` instead. What the outside knows `from` by (role of a
  * gradient or saved, name, being an output) goes over to `to`, unless that is a leaf. */
 void rewrite_replace(graph *g, value *from, value *to);

@@ -70,75 +70,48 @@ static void read_cupti(void *symbol, char *out) {
         snprintf(out, VERSION_BYTES, "API %u", version);
 }
 
-/* 22105 is 2.21.5. */
-static void read_nccl(void *symbol, char *out) {
-    typedef int get_version(int *);
-    AS_FUNCTION(get_version *, get, symbol);
-    int version = 0;
-    if (get(&version) == 0)
-        snprintf(out, VERSION_BYTES, "%d.%d.%d", version / 10000, version / 100 % 100,
-                 version % 100);
-}
-
-/* Allowed before MPI_Init. The answer is a paragraph; its first clause is the version. */
-static void read_mpi(void *symbol, char *out) {
-    typedef int get_version(char *, int *);
-    AS_FUNCTION(get_version *, get, symbol);
-    char answer[8192] = "";
-    int length = 0;
-    if (get(answer, &length) == 0)
-        snprintf(out, VERSION_BYTES, "%.*s", (int)strcspn(answer, ",\n"), answer);
-}
-
 static const struct {
-    const char *name, *purpose;
+    const char *name, *without;
     const char *library[MOST_NAMES]; /* newest first */
     const char *symbol;
     version_reader *read;
     const char *folder; /* below the CUDA toolkit, for what ldconfig often does not know */
 } PARTS[OPTIONAL_COUNT] = {
     [OPTIONAL_ONEDNN] = {"oneDNN",
-                         "fp32 matrix products on the CPU",
+                         "products of fp32 on the CPU are all dyno's own",
                          {"libdnnl.so.3", "libdnnl.so.2"},
                          "dnnl_version",
                          read_onednn,
                          NULL},
     [OPTIONAL_CUDA_DRIVER] = {"CUDA driver",
-                              "running on a GPU",
+                              "nothing runs on a GPU",
                               {"libcuda.so.1"},
                               "cuDriverGetVersion",
                               read_cuda,
                               NULL},
     [OPTIONAL_CUBLASLT] = {"cuBLASLt",
-                           "matrix products on the GPU",
+                           "there are no matrix products on a GPU",
                            {"libcublasLt.so.13"},
                            "cublasLtGetVersion",
                            read_cublaslt,
                            "lib64"},
     [OPTIONAL_NVRTC] = {"NVRTC",
-                        "compiling generated kernels for the GPU",
+                        "there are no generated kernels on a GPU",
                         {"libnvrtc.so.13"},
                         "nvrtcVersion",
                         read_nvrtc,
                         "lib64"},
     [OPTIONAL_CUPTI] = {"CUPTI",
-                        "kernel profiles on the GPU",
+                        "breakdowns on a GPU are timed from outside, by events",
                         {"libcupti.so.13", "libcupti.so.12", "libcupti.so"},
                         "cuptiGetVersion",
                         read_cupti,
                         "extras/CUPTI/lib64"},
-    [OPTIONAL_NCCL] = {"NCCL", "several GPUs", {"libnccl.so.2"}, "ncclGetVersion", read_nccl, NULL},
-    [OPTIONAL_MPI] = {"Open MPI",
-                      "several processes",
-                      {"libmpi.so.40"},
-                      "MPI_Get_library_version",
-                      read_mpi,
-                      NULL},
 };
 
 const char *optional_name(optional_part part) { return PARTS[part].name; }
 
-const char *optional_purpose(optional_part part) { return PARTS[part].purpose; }
+const char *optional_without(optional_part part) { return PARTS[part].without; }
 
 static void *open_library(optional_part part, const char *library) {
     void *handle = dlopen(library, RTLD_LAZY | RTLD_LOCAL);

@@ -12,8 +12,6 @@ typedef enum optional_part {
     OPTIONAL_CUBLASLT,
     OPTIONAL_NVRTC,
     OPTIONAL_CUPTI,
-    OPTIONAL_NCCL,
-    OPTIONAL_MPI,
     OPTIONAL_COUNT
 } optional_part;
 
@@ -24,8 +22,8 @@ typedef struct optional_answer {
 } optional_answer;
 
 const char *optional_name(optional_part part);
-/* What dyno does with it. */
-const char *optional_purpose(optional_part part);
+/* What happens without it: "nothing runs on a GPU". */
+const char *optional_without(optional_part part);
 
 /* Loads the library and leaves it loaded: those that start threads cannot be unloaded. */
 optional_answer optional_find(optional_part part);

@@ -31,6 +31,9 @@ static void describe_key(text *out, const kernel *k, const kernel_args *args) {
     text_format(out, "%s,%s,d%lld,%s,q%lld,k%lld", k->name, dtype_name(args->inputs[0].type),
                 (long long)p.head_dim, p.is_causal ? "causal" : "full",
                 (long long)rounded_up(p.queries), (long long)rounded_up(p.keys));
+    /* Then other kernels are best. */
+    if (k->backend == BACKEND_CUDA && attention_is_in_pieces(args))
+        text_format(out, ",few");
 }
 
 static int list(const tile_source *source, const kernel *k, const kernel_args *args,

@@ -89,7 +89,8 @@ static void every_tile_agrees_with_the_cpu(void **state) {
                  {{1, 1000, 2, 1, 80}, PRECISION_BF16}, {{1, 200, 2, 2, 32}, PRECISION_BF16},
                  {{1, 150, 2, 2, 256}, PRECISION_BF16}, {{1, 333, 6, 2, 256}, PRECISION_FP16},
                  {{2, 129, 2, 1, 136}, PRECISION_BF16}, {{1, 200, 2, 2, 160}, PRECISION_FP16},
-                 {{1, 260, 4, 4, 192}, PRECISION_BF16}, {{1, 257, 2, 2, 64}, PRECISION_FP32}};
+                 {{1, 260, 4, 4, 192}, PRECISION_BF16}, {{1, 257, 2, 2, 64}, PRECISION_FP32},
+                 {{1, 777, 1, 1, 16}, PRECISION_BF16},  {{1, 300, 2, 1, 128}, PRECISION_FP32}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         /* Where time is short, every other case has a mask. */
         for (int causal = device_bench_rounds(0, i % 2); causal < 2;

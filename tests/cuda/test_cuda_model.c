@@ -167,6 +167,22 @@ static void eager_and_compiled_agree_with_the_cpu_in_low_precision(void **state)
     }
 }
 
+/* Head sizes whose gradients attention rotates back itself. */
+static void gradients_that_attention_rotates_back_agree_with_the_cpu(void **state) {
+    device *d = device_bench_open(state);
+    static const int64_t head_dims[] = {64, 80, 96, 128};
+    for (int i = 0; i < device_bench_rounds(4, 2); i++) {
+        drawn what = draw_step(350 + (uint64_t)i, STEP_FULL);
+        model_config *c = &what.options.config;
+        c->layers = 2;
+        c->head_dim = head_dims[i];
+        what.options.context = 130 + i;
+        step_bench exact = run_one(device_cpu(), &what, STEP_EAGER, PRECISION_FP32);
+        check_precision(d, &what, &exact, i % 2 ? PRECISION_FP16 : PRECISION_BF16, STEP_COMPILED);
+        step_bench_destroy(&exact);
+    }
+}
+
 /* Several steps through the optimizer; a captured step is replayed from the second on. */
 static void losses_of_several_steps_are_those_of_the_cpu(void **state) {
     device *d = device_bench_open(state);
@@ -404,6 +420,7 @@ int main(void) {
         cmocka_unit_test(eager_and_compiled_agree_with_the_cpu_in_fp32),
         cmocka_unit_test(steps_agree_with_the_float64_model),
         cmocka_unit_test(eager_and_compiled_agree_with_the_cpu_in_low_precision),
+        cmocka_unit_test(gradients_that_attention_rotates_back_agree_with_the_cpu),
         cmocka_unit_test(losses_of_several_steps_are_those_of_the_cpu),
         cmocka_unit_test(steps_give_the_same_bits_again),
         cmocka_unit_test(recompute_changes_no_bit),

@@ -63,17 +63,21 @@ static double *rotate(const sample *s, int input, const double *x, bool is_inver
     return rotated;
 }
 
-/* The same problem without tables, Q and K rotated beforehand. */
-static sample rotated_before(const sample *s) {
+/* The same problem, Q and K rotated beforehand: without tables, or, of a gradient, to be rotated
+ * back by them. */
+static sample rotated_before(const sample *s, bool is_turned) {
     sample plain = {.g = graph_create("plain"), .how = s->how};
     value *leaf[MOST_INPUTS];
-    int count = s->n->op->input_count;
+    attribute list[] = {s->n->attributes.items[0], s->n->attributes.items[1],
+                        ATTR_INTEGER("turned", 1)};
+    int count = is_turned ? s->n->input_count : s->n->op->input_count;
     for (int i = 0; i < count; i++) {
         char name[2] = {(char)('a' + i), 0};
         leaf[i] = graph_add_leaf(plain.g, ROLE_INPUT, s->n->inputs[i]->type,
                                  &s->n->inputs[i]->shape, name);
     }
-    graph_add_node(plain.g, s->n->op, leaf, count, s->n->attributes.items, s->n->attributes.count);
+    assert_int_equal(s->n->attributes.count, 2);
+    graph_add_node(plain.g, s->n->op, leaf, count, list, is_turned ? 3 : 2);
     assert_int_equal(graph_status(plain.g), DYNO_OK);
     plain.n = plain.g->nodes[0];
     for (int i = 0; i < count; i++) {
@@ -128,7 +132,7 @@ static void compare_outputs(const sample *s, const kernel *k, buffer *got, buffe
 
 /* All kernels that take the operands: their number. */
 static int compare_with_rope(const sample *s) {
-    sample plain = rotated_before(s);
+    sample plain = rotated_before(s, false);
     int taken = 0;
     for (int i = 0; s->n->op->kernels[i]; i++) {
         const kernel *k = s->n->op->kernels[i];
@@ -155,6 +159,58 @@ static void kernels_give_what_they_give_after_rope(void **state) {
                 assert_int_equal(compare_with_rope(&s), kernels_here(type));
                 sample_release(&s);
             }
+}
+
+/* ---- Q and K that come rotated ---- */
+
+/* Gradients rotated back are what they are where the kernel has rotated Q and K itself. */
+static void gradients_alone_are_rotated_back(void **state) {
+    (void)state;
+    for (int z = 0; z < SIZE_COUNT; z++)
+        for (int way = 0; way < 6; way++) {
+            dtype type = TYPES[way / 2];
+            placing how = (placing)((z + way) % PLACING_COUNT);
+            sample s = rotated_sample(&SIZES[z], type, way % 2, how, NORMAL);
+            s = gradient_of(&s, 1);
+            sample turned = rotated_before(&s, true);
+            int taken = 0;
+            for (int i = 0; s.n->op->kernels[i]; i++) {
+                buffer got[MOST_OUTPUTS], want[MOST_OUTPUTS];
+                if (!run_kernel(&turned, s.n->op->kernels[i], got))
+                    continue;
+                assert_true(run_kernel(&s, s.n->op->kernels[i], want));
+                for (int j = 0; j < MOST_OUTPUTS; j++) {
+                    double *a = tensor_to_doubles(&got[j].view);
+                    double *b = tensor_to_doubles(&want[j].view);
+                    expect_same_numbers(s.n->op->kernels[i], j, a, b,
+                                        shape_elements(&s.n->outputs[j]->shape));
+                    free(a);
+                    free(b);
+                    free(got[j].block);
+                    free(want[j].block);
+                }
+                taken++;
+            }
+            assert_int_equal(taken, kernels_here(type));
+            if (type == DTYPE_F32)
+                assert_int_equal(check_kernels(&turned, (tolerance){2e-6, 3e-5}), taken);
+            sample_release(&turned);
+            sample_release(&s);
+        }
+}
+
+static void without_tables_nothing_is_rotated_back(void **state) {
+    (void)state;
+    graph *g = graph_create("refused");
+    shape q = SHAPE(1, 2, 3, 4), sums = SHAPE(1, 2, 3);
+    value *x = graph_add_leaf(g, ROLE_INPUT, DTYPE_F32, &q, "x");
+    value *lse = graph_add_leaf(g, ROLE_INPUT, DTYPE_F32, &sums, "lse");
+    graph_add_node(
+        g, &op_attention_gradient, (value *[]){x, x, x, x, x, lse}, 6,
+        (attribute[]){ATTR_INTEGER("causal", 1), ATTR_REAL("scale", 1), ATTR_INTEGER("turned", 1)},
+        3);
+    expect_failure(graph_status(g), DYNO_INVALID, "there are no tables");
+    graph_destroy(g);
 }
 
 /* ---- the reference ---- */
@@ -264,6 +320,8 @@ static void tables_have_a_row_for_every_position(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(kernels_give_what_they_give_after_rope),
+        cmocka_unit_test(gradients_alone_are_rotated_back),
+        cmocka_unit_test(without_tables_nothing_is_rotated_back),
         cmocka_unit_test(every_tile_agrees_with_the_reference_in_double),
         cmocka_unit_test(fewer_queries_are_the_last_ones),
         cmocka_unit_test(a_hidden_row_may_overflow_when_it_is_rotated),

@@ -129,6 +129,29 @@ static void what_is_kept_but_is_no_tile_of_the_kernel_is_passed_over(void **stat
     device_tiles_destroy(tiles);
 }
 
+static void what_is_best_for_one_head_on_a_gpu_is_not_taken_for_many(void **state) {
+    (void)state;
+    device_tiles *tiles = device_tiles_create(device_cpu());
+    const tile_source *source = device_tiles_source(tiles);
+    attention_plan_options one = PROBLEM, many = PROBLEM;
+    one.target = many.target = BACKEND_CUDA;
+    one.shape.context = many.shape.context = 1024;
+    many.shape.heads = many.shape.kv_heads = 64;
+    plan *of_one = plan_with(NULL, one), *of_many = plan_with(NULL, many);
+    for (int is_gradient = 0; is_gradient < 2; is_gradient++) {
+        tiled_launch at, other;
+        kernel_tile best = {64, 32};
+        keep(tiles, of_one, is_gradient, best);
+        assert_true(find_tiled_launch(of_one, is_gradient, &at));
+        assert_true(find_tiled_launch(of_many, is_gradient, &other));
+        assert_true(kernel_tile_equal(source->find(source, at.kernel, &at.args), best));
+        assert_true(kernel_tile_is_open(source->find(source, other.kernel, &other.args)));
+    }
+    plan_destroy(of_one);
+    plan_destroy(of_many);
+    device_tiles_destroy(tiles);
+}
+
 static void a_tile_that_is_wanted_and_not_there_is_refused(void **state) {
     (void)state;
     attention_plan_options options = PROBLEM;
@@ -165,6 +188,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_model_is_planned_with_it_too, own_cache_set_up,
                                         own_cache_tear_down),
         cmocka_unit_test_setup_teardown(what_is_kept_but_is_no_tile_of_the_kernel_is_passed_over,
+                                        own_cache_set_up, own_cache_tear_down),
+        cmocka_unit_test_setup_teardown(what_is_best_for_one_head_on_a_gpu_is_not_taken_for_many,
                                         own_cache_set_up, own_cache_tear_down),
         cmocka_unit_test_setup_teardown(a_tile_that_is_wanted_and_not_there_is_refused,
                                         own_cache_set_up, own_cache_tear_down),

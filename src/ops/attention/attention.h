@@ -11,7 +11,10 @@
  * Rotated: Q and K are rotated first as ops/rope would rotate and store them, each row by the row
  * of the tables that is its position, and the gradients are of what they were before. The last
  * query and the last key stand at the same position, the tables' last: query i at i + max(T2 - T,
- * 0), key j at j + max(T - T2, 0). */
+ * 0), key j at j + max(T - T2, 0).
+ *
+ * Gradients alone rotated back: Q and K come rotated, with the tables they were rotated by, and dQ
+ * and dK are of what they were before. So says the attribute "turned" of the gradient. */
 #ifndef OPS_ATTENTION_H
 #define OPS_ATTENTION_H
 
@@ -51,8 +54,9 @@ typedef struct attention_problem {
     int64_t group; /* query heads that share a key/value head */
     bool is_causal;
     float scale;
-    kernel_tile tile; /* 0 x 0: the kernel's own */
-    attention_turn q_turn, k_turn;
+    kernel_tile tile;                /* 0 x 0: the kernel's own */
+    attention_turn q_turn, k_turn;   /* rows are to be rotated so */
+    attention_turn dq_turn, dk_turn; /* and their gradients back */
 } attention_problem;
 
 attention_problem attention_describe(const kernel_args *args);
@@ -72,8 +76,13 @@ static inline int64_t attention_first_query(const attention_problem *p, int64_t 
 int attention_list_tiles(const int *queries, int query_count, const int *keys, int key_count,
                          kernel_tile *out);
 
-/* Whether there are tables. */
+/* Whether Q and K are to be rotated. */
 bool attention_is_rotated(const kernel_args *args);
+/* Whether they come rotated, and their gradients are to be rotated back. */
+bool attention_is_turned(const kernel_args *args);
+
+/* Whether kernels for a GPU cut rows into pieces, because heads are few: attention_workspace.h. */
+bool attention_is_in_pieces(const kernel_args *args);
 
 /* The reason when rows of operands are not dense or a head is too large, else NULL. */
 const char *attention_reject_layout(const kernel_args *args);

@@ -5,13 +5,14 @@
 
 #include "ops/attention/attention_cuda.cuh"
 
-/* Enqueues a kernel of so many blocks, with so many bytes of shared memory each. */
+/* Enqueues a kernel of so many blocks, or a grid of them, with so many bytes of shared memory
+ * each. */
 template <typename FUNCTION>
-static void launch_blocks(FUNCTION *function, int blocks, int threads, int bytes,
+static void launch_blocks(FUNCTION *function, dim3 blocks, int threads, int bytes,
                           const attention_call *call, cudaStream_t stream) {
     cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
     cudaLaunchConfig_t config = {};
-    config.gridDim = dim3((unsigned)blocks);
+    config.gridDim = blocks;
     config.blockDim = dim3((unsigned)threads);
     config.dynamicSmemBytes = (size_t)bytes;
     config.stream = stream;

@@ -30,6 +30,7 @@ static attention_call describe(const cuda_args *args) {
     call.head_dim = (int)q->shape.dim[3];
     call.is_causal = cuda_integer(args, "causal") != 0;
     call.scale = (float)cuda_real(args, "scale");
+    call.workspace = args->workspace;
     call.is_tf32 = cuda_integer_or(args, "tf32", 0) != 0;
     call.tile.queries = (int)cuda_integer_or(args, "tile_queries", 0);
     call.tile.keys = (int)cuda_integer_or(args, "tile_keys", 0);
@@ -42,10 +43,49 @@ static attention_call describe(const cuda_args *args) {
     return call;
 }
 
+static attention_sizes sizes_of(const attention_call *call) {
+    attention_sizes sizes = {
+        call->batch, call->heads,    call->kv_heads,  call->queries,
+        call->keys,  call->head_dim, call->is_causal, call->type == CUDA_DTYPE_F32};
+    return sizes;
+}
+
+/* Rows of each piece, from *next on, which moves behind the last. */
+static attention_parts place_parts(const attention_call *call, int pieces, int heads, int rows,
+                                   int64_t columns, float **next) {
+    int64_t all = (int64_t)call->batch * heads * rows * columns;
+    attention_parts parts = {{*next, heads * rows * columns, rows * columns, columns}, all};
+    *next += pieces > 1 ? pieces * all : 0;
+    return parts;
+}
+
+static void place_outputs(attention_call *call) {
+    attention_sizes sizes = sizes_of(call);
+    int64_t columns = attention_piece_columns(call->head_dim);
+    int pieces = call->key_pieces = attention_pieces(&sizes, ATTENTION_CUT_FORWARD);
+    call->is_few = pieces > 1 || attention_is_few(&sizes);
+    float *next = (float *)call->workspace;
+    call->o_parts = place_parts(call, pieces, call->heads, call->queries, columns, &next);
+    call->lse_parts = place_parts(call, pieces, call->heads, call->queries, 1, &next);
+}
+
+static void place_gradients(attention_call *call) {
+    attention_sizes sizes = sizes_of(call);
+    int64_t columns = attention_piece_columns(call->head_dim);
+    int of_keys = call->key_pieces = attention_pieces(&sizes, ATTENTION_CUT_KEYS);
+    int of_queries = call->query_pieces = attention_pieces(&sizes, ATTENTION_CUT_QUERIES);
+    call->is_few = of_keys > 1 || of_queries > 1 || attention_is_few(&sizes);
+    float *next = (float *)call->workspace + attention_mean_floats(&sizes);
+    call->dq_parts = place_parts(call, of_keys, call->heads, call->queries, columns, &next);
+    call->dk_parts = place_parts(call, of_queries, call->kv_heads, call->keys, columns, &next);
+    call->dv_parts = place_parts(call, of_queries, call->kv_heads, call->keys, columns, &next);
+}
+
 static attention_call describe_forward(const cuda_args *args) {
     attention_call call = describe(args);
     call.o = rows_of_tensor(&args->outputs[0]);
     call.lse = rows_of_tensor(&args->outputs[1]);
+    place_outputs(&call);
     return call;
 }
 
@@ -59,16 +99,22 @@ static attention_call describe_backward(const cuda_args *args) {
     call.d_q = rows_of_tensor(&out[0]);
     call.d_k = rows_of_tensor(&out[1]);
     call.d_v = rows_of_tensor(&out[2]);
-    call.workspace = args->workspace;
+    if (args->input_count > 6) {
+        call.turn.cosine = (const float *)in[6].data;
+        call.turn.sine = (const float *)in[7].data;
+    }
     call.mean = (float *)args->workspace;
     call.is_aligned = call.is_aligned && is_aligned(&in[3], bytes) && is_aligned(&in[4], bytes) &&
                       is_aligned(&out[1], bytes) && is_aligned(&out[2], bytes);
+    place_gradients(&call);
     return call;
 }
 
-/* ---- bf16 and f16: the chip's own kernels where there are some, else those of any ---- */
+/* ---- bf16 and f16: the chip's own kernels where there are some, else those of any ----
+ *
+ * Only those of any chip work on pieces. A tile that is asked for names the kernel, too: no two
+ * ways have one in common. */
 
-/* A tile that is asked for names the kernel, too: no two ways have one in common. */
 static int is_of(const cuda_tile *tiles, int count, cuda_tile asked) {
     for (int i = 0; i < count; i++)
         if (tiles[i].queries == asked.queries && tiles[i].keys == asked.keys)
@@ -76,28 +122,34 @@ static int is_of(const cuda_tile *tiles, int count, cuda_tile asked) {
     return 0;
 }
 
+static int has_pieces(const attention_call *call) {
+    return attention_way == ATTENTION_BEST && (call->key_pieces > 1 || call->query_pieces > 1);
+}
+
 static int forward_is_for_mma(const attention_call *call) {
     cuda_tile tiles[4];
-    return attention_way == ATTENTION_MMA ||
+    return attention_way == ATTENTION_MMA || (call->tile.queries == 0 && has_pieces(call)) ||
            is_of(tiles, attention_forward_mma_tiles(call, tiles), call->tile);
 }
 
 static int backward_is_for_mma(const attention_call *call) {
     cuda_tile tiles[4];
-    return attention_way == ATTENTION_MMA ||
+    return attention_way == ATTENTION_MMA || (call->tile.queries == 0 && has_pieces(call)) ||
            is_of(tiles, attention_backward_mma_tiles(call, tiles), call->tile);
 }
 
 extern "C" int dyno_attention_cuda_tiles(const cuda_args *args, cuda_tile *out) {
     attention_call call = describe_forward(args);
-    int count = attention_forward_hopper_tiles(&call, out);
-    return count + attention_forward_mma_tiles(&call, out + count);
+    int of_any = has_pieces(&call) ? attention_forward_mma_tiles(&call, out) : 0;
+    int count = of_any + attention_forward_hopper_tiles(&call, out + of_any);
+    return of_any ? count : count + attention_forward_mma_tiles(&call, out + count);
 }
 
 extern "C" int dyno_attention_gradient_cuda_tiles(const cuda_args *args, cuda_tile *out) {
     attention_call call = describe_backward(args);
-    int count = attention_backward_hopper_tiles(&call, out);
-    return count + attention_backward_mma_tiles(&call, out + count);
+    int of_any = has_pieces(&call) ? attention_backward_mma_tiles(&call, out) : 0;
+    int count = of_any + attention_backward_hopper_tiles(&call, out + of_any);
+    return of_any ? count : count + attention_backward_mma_tiles(&call, out + count);
 }
 
 extern "C" void dyno_attention_cuda(const cuda_args *args, cudaStream_t stream) {
@@ -120,6 +172,8 @@ extern "C" void dyno_attention_gradient_cuda(const cuda_args *args, cudaStream_t
         return;
     attention_backward_means(&call, stream);
     attention_backward_mma(&call, stream);
+    if (call.turn.cosine)
+        attention_backward_turn(&call, stream);
 }
 
 /* ---- f32; of gradients one tile for each head size ---- */

@@ -270,7 +270,7 @@ LANES_TARGET static void take_tile(const work *w, key_tile *t) {
         float *row = dk + j * w->pitch;
         for (int64_t d = 0; d < w->p.head_dim; d++)
             row[d] *= LN_2;
-        attention_store_turned_back(&out[ATTENTION_K], &w->p.k_turn, t->b, t->kv, t->first + j,
+        attention_store_turned_back(&out[ATTENTION_K], &w->p.dk_turn, t->b, t->kv, t->first + j,
                                     row);
         attention_store_row(&out[ATTENTION_V], t->b, t->kv, t->first + j, dv + j * w->pitch);
     }
@@ -317,7 +317,7 @@ LANES_TARGET static void finish_panels(void *context, int64_t begin, int64_t end
         }
         panel_to_tile(sum, w->p.head_dim, factor, rows, w->pitch);
         for (int64_t i = 0; i < count; i++)
-            attention_store_turned_back(&w->args->outputs[ATTENTION_Q], &w->p.q_turn, b, h,
+            attention_store_turned_back(&w->args->outputs[ATTENTION_Q], &w->p.dq_turn, b, h,
                                         first + i, rows + i * w->pitch);
     }
 }

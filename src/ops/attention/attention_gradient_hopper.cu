@@ -15,53 +15,45 @@
  * ring. Two have 64 of the item's rows each, and ask for products so that some are always under
  * way while they compute. */
 #include "ops/attention/attention_cuda.cuh"
-#include "ops/attention/hopper_gradient.cuh"
 #include "ops/attention/hopper_host.cuh"
+#include "ops/attention/hopper_twice.cuh"
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
 /* ---- computing ---- */
 
 /* A consumer's view of the block. */
-typedef struct consumer_state {
+typedef struct twice_state {
     unsigned char *base;
     uint32_t barriers;
     int number, lane, row;   /* row: of the item, the lane's first; the other is the eighth after */
     int items, tiles, steps; /* so many are behind us */
-} consumer_state;
+} twice_state;
 
-__device__ __forceinline__ void release(const consumer_state *me, int barrier) {
+__device__ __forceinline__ void leave(const twice_state *me, int barrier) {
     if (me->lane == 0)
         barrier_arrive(me->barriers + 8 * barrier);
 }
-/* By every lane, for each of them has read sums there. */
-__device__ __forceinline__ void release_step(const consumer_state *me, int barrier) {
-    barrier_arrive(me->barriers + 8 * barrier);
-}
-template <int DIM> __device__ __forceinline__ void wait_for_step(const consumer_state *me) {
-    typedef gradient_storage<DIM> at;
-    barrier_wait(me->barriers + 8 * (at::STEP_FULL + me->steps % at::STAGES),
-                 me->steps / at::STAGES & 1, "a step's tiles");
+template <int DIM> __device__ __forceinline__ void wait_for_step(const twice_state *me) {
+    typedef twice_storage<DIM> at;
+    wait_full<at::STAGES>(me, at::STEP_FULL, me->steps, "a step's tiles");
 }
 /* Of a step that shows this consumer's rows nothing. */
-template <int DIM> __device__ __forceinline__ void pass_over_step(consumer_state *me) {
-    typedef gradient_storage<DIM> at;
+template <int DIM> __device__ __forceinline__ void pass_over_step(twice_state *me) {
+    typedef twice_storage<DIM> at;
     wait_for_step<DIM>(me);
-    release_step(me, at::STEP_EMPTY + me->steps % at::STAGES);
+    leave_each(me, at::STEP_EMPTY + me->steps % at::STAGES);
     me->steps++;
 }
 /* Where the item's own tiles are, once they are there. */
-template <int DIM>
-__device__ __forceinline__ unsigned char *wait_for_tiles(const consumer_state *me) {
-    typedef gradient_storage<DIM> at;
-    int buffer = me->tiles % at::BUFFERS;
-    barrier_wait(me->barriers + 8 * (at::TILE_FULL + buffer), me->tiles / at::BUFFERS & 1,
-                 "an item's tiles");
-    return me->base + buffer * 2 * at::TILE_BYTES;
+template <int DIM> __device__ __forceinline__ unsigned char *wait_for_tiles(const twice_state *me) {
+    typedef twice_storage<DIM> at;
+    wait_full<at::BUFFERS>(me, at::TILE_FULL, me->tiles, "an item's tiles");
+    return me->base + me->tiles % at::BUFFERS * 2 * at::TILE_BYTES;
 }
-template <int DIM> __device__ __forceinline__ void release_tiles(consumer_state *me) {
-    typedef gradient_storage<DIM> at;
-    release(me, at::TILE_EMPTY + me->tiles % at::BUFFERS);
+template <int DIM> __device__ __forceinline__ void release_tiles(twice_state *me) {
+    typedef twice_storage<DIM> at;
+    leave(me, at::TILE_EMPTY + me->tiles % at::BUFFERS);
     me->tiles++;
 }
 
@@ -73,13 +65,7 @@ template <int DIM> struct rows_in_memory { uint64_t tile; };
 template <int DIM>
 __device__ __forceinline__ void take_rows(rows_in_registers<DIM> *rows, const unsigned char *tile,
                                           int first) {
-    int lane = (int)threadIdx.x % 32, row = first + lane % 16;
-#pragma unroll
-    for (int k = 0; k < DIM / 16; k++) {
-        int piece = k % 4 * 2 + lane / 16;
-        ldmatrix_x4(rows->of + 4 * k,
-                    tile + (k / 4 * ROWS + row) * SLAB_ROW_BYTES + (piece ^ row % 8) * 16);
-    }
+    take_rows<ROWS>(rows->of, tile, first, (int)threadIdx.x % 32);
 }
 template <int DIM>
 __device__ __forceinline__ void take_rows(rows_in_memory<DIM> *rows, const unsigned char *tile,
@@ -101,10 +87,10 @@ __device__ __forceinline__ void ask_rows(float (&d)[COUNT], const rows_in_memory
 template <int DIM> struct rows_of_keys { typedef rows_in_memory<DIM> type; };
 template <> struct rows_of_keys<64> { typedef rows_in_registers<64> type; };
 
-template <int TYPE, int DIM>
-__device__ __forceinline__ void differentiate_keys(const attention_call &call,
-                                                   const gradient_item *item, consumer_state *me) {
-    typedef gradient_storage<DIM> at;
+template <int TYPE, int DIM, bool IS_TURNED>
+__device__ __forceinline__ void differentiate_keys(const attention_call &call, const row_sums &sums,
+                                                   const gradient_item *item, twice_state *me) {
+    typedef twice_storage<DIM> at;
     typename rows_of_keys<DIM>::type k_rows, v_rows;
     constexpr bool KEEPS_TILES = sizeof k_rows == sizeof(uint64_t);
     uint32_t shared = shared_address(me->base);
@@ -121,18 +107,19 @@ __device__ __forceinline__ void differentiate_keys(const attention_call &call,
     int all = call.is_causal ? edge + 63 : 0;
     int none = !call.is_causal ? 0 : edge < call.queries ? edge : call.queries - 1;
     constexpr bool PASSES = DIM <= 96; /* over steps; large heads have no register to know when */
+    constexpr bool TURNS_AT_ONCE = DIM <= 96; /* nor any for angles while there is dV */
     float dk[DIM / 2], dv[DIM / 2], s[STEP / 2], dp[STEP / 2];
     uint32_t p[STEP / 4], ds[STEP / 4];
     clear(dk);
     clear(dv);
 
     auto ask_scores = [&]() {
-        uint32_t along = (uint32_t)(me->steps % at::STAGES * (at::STEP_BYTES >> 4));
+        uint32_t there = along<at::STAGES, at::STEP_BYTES>(me->steps);
         wait_for_step<DIM>(me);
         products_begin();
-        ask_rows<TYPE>(s, k_rows, q_rows + along);
+        ask_rows<TYPE>(s, k_rows, q_rows + there);
         products_commit();
-        ask_rows<TYPE>(dp, v_rows, do_rows + along);
+        ask_rows<TYPE>(dp, v_rows, do_rows + there);
         products_commit();
     };
 
@@ -154,19 +141,15 @@ __device__ __forceinline__ void differentiate_keys(const attention_call &call,
         products_wait<1>(); /* the scores, and what came before them */
         hold(s);
         if (before >= 0)
-            release_step(me, at::STEP_EMPTY + before);
+            leave_each(me, at::STEP_EMPTY + before);
         before = stage;
-        if (query < all) {
-#pragma unroll
-            for (int i = 0; i < STEP / 2; i++)
-                if (lead + query + column + i / 4 * 8 + (i & 1) - (i & 2) * 4 < 0)
-                    s[i] = -INFINITY;
-        }
+        if (query < all)
+            hide_queries(s, lead + query + column);
         weigh_transposed(s, lse, factor);
         pack_all<TYPE>(p, s);
-        uint32_t along = (uint32_t)(stage * (at::STEP_BYTES >> 4));
+        uint32_t there = along<at::STAGES, at::STEP_BYTES>(me->steps);
         products_begin();
-        ask_registers_by_columns<TYPE, STEP>(dv, p, do_columns + along);
+        ask_registers_by_columns<TYPE, STEP>(dv, p, do_columns + there);
         products_commit();
         products_wait<1>(); /* dP */
         hold(dp);
@@ -180,7 +163,7 @@ __device__ __forceinline__ void differentiate_keys(const attention_call &call,
         }
         pack_all<TYPE>(ds, dp);
         products_begin();
-        ask_registers_by_columns<TYPE, STEP>(dk, ds, q_columns + along);
+        ask_registers_by_columns<TYPE, STEP>(dk, ds, q_columns + there);
         products_commit();
         me->steps++;
         query += STEP;
@@ -193,51 +176,54 @@ __device__ __forceinline__ void differentiate_keys(const attention_call &call,
             products_wait<1>(); /* dV: what it took is room for the scores */
         ask_scores();
     }
+    int key = item->first + me->row;
+    row_turns<DIM / 16> turns;
+    if (IS_TURNED && TURNS_AT_ONCE)
+        load_turns<DIM / 2>(&turns, sums.angles, key, 0);
     products_wait<0>();
     hold(dk);
     hold(dv);
-    release_step(me, at::STEP_EMPTY + before);
+    leave_each(me, at::STEP_EMPTY + before);
     if (KEEPS_TILES)
         release_tiles<DIM>(me);
-    float scale[2] = {call.scale, call.scale}, one[2] = {1, 1};
-    int key = item->first + me->row;
-    store_accumulator<TYPE>(dk, scale, rows_of<uint16_t>(call.d_k, item->batch, item->head),
-                            call.d_k.row, key, call.keys, call.head_dim);
-    store_accumulator<TYPE>(dv, one, rows_of<uint16_t>(call.d_v, item->batch, item->head),
-                            call.d_v.row, key, call.keys, call.head_dim);
+    if (!IS_TURNED) /* read anew: to keep it took a register more than there are */
+        key = item->first + me->row;
+    if (!IS_TURNED)
+        store_gradient<TYPE>(dk, call.scale, call, call.d_k, item, key, call.keys);
+    store_gradient<TYPE>(dv, 1, call, call.d_v, item, key, call.keys);
+    if (IS_TURNED && TURNS_AT_ONCE) /* by now the angles are there */
+        turn_back(dk, turns, 0);
+    else if (IS_TURNED)
+        turn_rows_back(dk, sums.angles, key);
+    if (IS_TURNED)
+        store_gradient<TYPE>(dk, call.scale, call, call.d_k, item, key, call.keys);
 }
 
-template <int TYPE, int DIM>
-__device__ __forceinline__ void
-differentiate_queries(const attention_call &call, const row_sums &sums, const gradient_item *item,
-                      consumer_state *me) {
-    typedef gradient_storage<DIM> at;
+template <int TYPE, int DIM, bool IS_TURNED>
+__device__ __forceinline__ void differentiate_queries(const attention_call &call,
+                                                      const row_sums &sums,
+                                                      const gradient_item *item, twice_state *me) {
+    typedef twice_storage<DIM> at;
     rows_in_registers<DIM> q_rows, do_rows;
     uint32_t shared = shared_address(me->base);
     uint64_t k_rows = tile_descriptor(shared + at::LEFT_AT, 16);
     uint64_t v_rows = tile_descriptor(shared + at::RIGHT_AT, 16);
     uint64_t k_columns = tile_descriptor(shared + at::LEFT_AT, STEP * SLAB_ROW_BYTES);
-    float factor = call.scale * LOG2_E, lse[2], mean[2];
-    int column = me->lane % 4 * 2, query = item->first + me->row, limit[2];
+    float factor = call.scale * LOG2_E;
+    int column = me->lane % 4 * 2, query = item->first + me->row;
     int seen_by_all = visible_keys(call, item->first + me->number * 64);
     float dq[DIM / 2], s[STEP / 2], dp[STEP / 2];
     uint32_t ds[STEP / 4];
     clear(dq);
-#pragma unroll
-    for (int r = 0; r < 2; r++) {
-        int64_t row = (item->batch * call.heads + item->head) * sums.pitch + query + 8 * r;
-        lse[r] = sums.lse[row];
-        mean[r] = sums.mean[row];
-        limit[r] = visible_keys(call, query + 8 * r) - column;
-    }
+    query_rows these = load_query_rows(call, sums, item, query, column);
 
     auto ask_scores = [&]() {
-        uint32_t along = (uint32_t)(me->steps % at::STAGES * (at::STEP_BYTES >> 4));
+        uint32_t there = along<at::STAGES, at::STEP_BYTES>(me->steps);
         wait_for_step<DIM>(me);
         products_begin();
-        ask_rows<TYPE>(s, q_rows, k_rows + along);
+        ask_rows<TYPE>(s, q_rows, k_rows + there);
         products_commit();
-        ask_rows<TYPE>(dp, do_rows, v_rows + along);
+        ask_rows<TYPE>(dp, do_rows, v_rows + there);
         products_commit();
     };
 
@@ -257,18 +243,14 @@ differentiate_queries(const attention_call &call, const row_sums &sums, const gr
             products_wait<1>(); /* the scores, and what came before them */
             hold(s);
             if (before >= 0)
-                release_step(me, at::STEP_EMPTY + before);
+                leave_each(me, at::STEP_EMPTY + before);
             before = stage;
-            if (key + STEP > seen_by_all) {
-#pragma unroll
-                for (int i = 0; i < STEP / 2; i++)
-                    if (key + i / 4 * 8 + (i & 1) >= limit[i >> 1 & 1])
-                        s[i] = -INFINITY;
-            }
+            if (key + STEP > seen_by_all)
+                hide_keys(s, key, these.limit);
             float weights = 0;
 #pragma unroll
             for (int i = 0; i < STEP / 2; i++) {
-                s[i] = exp2_fast(s[i] * factor - lse[i >> 1 & 1]);
+                s[i] = exp2_fast(s[i] * factor - these.lse[i >> 1 & 1]);
                 weights += s[i];
             }
             compute_before_wait(weights, shared);
@@ -276,20 +258,25 @@ differentiate_queries(const attention_call &call, const row_sums &sums, const gr
             hold(dp);
 #pragma unroll
             for (int i = 0; i < STEP / 2; i++)
-                dp[i] = s[i] * (dp[i] - mean[i >> 1 & 1]);
+                dp[i] = s[i] * (dp[i] - these.mean[i >> 1 & 1]);
             pack_all<TYPE>(ds, dp);
             products_begin();
             ask_registers_by_columns<TYPE, STEP>(
-                dq, ds, k_columns + (uint32_t)(stage * (at::STEP_BYTES >> 4)));
+                dq, ds, k_columns + along<at::STAGES, at::STEP_BYTES>(me->steps));
             products_commit();
             me->steps++;
             if (step + 1 == seen)
                 break;
             ask_scores();
         }
+        row_turns<DIM / 16> turns;
+        if (IS_TURNED)
+            load_turns<DIM / 2>(&turns, sums.angles, query, 0);
         products_wait<0>();
         hold(dq);
-        release_step(me, at::STEP_EMPTY + before);
+        leave_each(me, at::STEP_EMPTY + before);
+        if (IS_TURNED)
+            turn_back(dq, turns, 0);
     } else if (item->steps) {
         wait_for_tiles<DIM>(me);
         __syncwarp();
@@ -297,71 +284,53 @@ differentiate_queries(const attention_call &call, const row_sums &sums, const gr
     }
     for (int step = seen; step < item->steps; step++)
         pass_over_step<DIM>(me);
-    float scale[2] = {call.scale, call.scale};
-    store_accumulator<TYPE>(dq, scale, rows_of<uint16_t>(call.d_q, item->batch, item->head),
-                            call.d_q.row, query, call.queries, call.head_dim);
+    store_gradient<TYPE>(dq, call.scale, call, call.d_q, item, query, call.queries);
 }
 
-template <int TYPE, int DIM, int KINDS>
+template <int TYPE, int DIM, int KINDS, bool IS_TURNED>
 __device__ __forceinline__ void consume(const attention_call &call, const row_sums &sums,
                                         unsigned char *base, int consumer) {
-    typedef gradient_storage<DIM> at;
+    typedef twice_storage<DIM> at;
     int thread = (int)threadIdx.x % WARPGROUP;
-    consumer_state me = {base,
-                         shared_address(base) + at::BARRIERS_AT,
-                         consumer,
-                         thread % 32,
-                         consumer * 64 + thread / 32 * 16 + thread % 32 / 4,
-                         0,
-                         0,
-                         0};
+    twice_state me = {base,
+                      shared_address(base) + at::BARRIERS_AT,
+                      consumer,
+                      thread % 32,
+                      consumer * 64 + thread / 32 * 16 + thread % 32 / 4,
+                      0,
+                      0,
+                      0};
     for (;; me.items++) {
         const gradient_item *item = wait_for_item<at>(base, me.items);
         if (item->kind == NO_MORE)
             return;
         if (KINDS == OF_KEYS || (KINDS == OF_BOTH && item->kind == OF_KEYS))
-            differentiate_keys<TYPE, DIM>(call, item, &me);
+            differentiate_keys<TYPE, DIM, IS_TURNED>(call, sums, item, &me);
         else
-            differentiate_queries<TYPE, DIM>(call, sums, item, &me);
+            differentiate_queries<TYPE, DIM, IS_TURNED>(call, sums, item, &me);
         __syncwarp();
-        release(&me, at::ITEM_EMPTY + me.items % ITEM_PLACES);
+        leave(&me, at::ITEM_EMPTY + me.items % ITEM_PLACES);
     }
 }
 
 #endif
 
-/* KINDS: of items. Registers for both in one kernel there are up to a certain head size. */
-template <int TYPE, int DIM, int KINDS>
+/* KINDS: of items. Registers for both in one kernel there are up to a certain head size. IS_TURNED:
+ * dQ and dK are rotated back. */
+template <int TYPE, int DIM, int KINDS, bool IS_TURNED>
 static __global__ void __launch_bounds__((CONSUMERS + 1) * WARPGROUP, 1)
     backward(const __grid_constant__ attention_call call,
              const __grid_constant__ gradient_order order, const __grid_constant__ row_sums sums,
              const __grid_constant__ gradient_maps maps) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-    typedef gradient_storage<DIM> at;
+    typedef twice_storage<DIM> at;
     extern __shared__ unsigned char storage[];
     unsigned char *base = storage + (0u - shared_address(storage)) % 1024;
-    uint32_t barriers = shared_address(base) + at::BARRIERS_AT;
-    if (threadIdx.x == 0) {
-        for (int i = 0; i < 2; i++) {
-            prefetch_map(&maps.of_queries[i]);
-            prefetch_map(&maps.of_keys[i]);
-        }
-        for (int i = 0; i < at::BARRIERS; i++) {
-            /* One arrival of each warp that computes, of each lane for steps; the copying thread
-             * reads items, too. */
-            bool is_of_tiles = i >= at::TILE_EMPTY && i < at::STEP_FULL;
-            bool is_of_steps = i >= at::STEP_EMPTY && i < at::ITEM_FULL;
-            barrier_init(barriers + 8 * i, is_of_steps           ? CONSUMERS * WARPGROUP
-                                           : is_of_tiles         ? CONSUMERS * 4
-                                           : i >= at::ITEM_EMPTY ? CONSUMERS * 4 + 1
-                                                                 : 1);
-        }
-        barrier_init_fence();
-    }
+    if (threadIdx.x == 0)
+        begin_block<at>(maps, base);
     __syncthreads();
     wait_for_kernel_before();
-    /* The same in all lanes, and known to be: kept in a uniform register. */
-    int group = __shfl_sync(0xffffffffu, (int)(threadIdx.x / WARPGROUP), 0);
+    int group = warpgroup_number();
     if (group == 0) {
         registers_give_back<24>();
         if (threadIdx.x == 0)
@@ -370,7 +339,7 @@ static __global__ void __launch_bounds__((CONSUMERS + 1) * WARPGROUP, 1)
             hand_out<at, true>(call, order, sums, base);
     } else {
         registers_take<240>();
-        consume<TYPE, DIM, KINDS>(call, sums, base, group - 1);
+        consume<TYPE, DIM, KINDS, IS_TURNED>(call, sums, base, group - 1);
     }
 #endif
 }
@@ -378,60 +347,39 @@ static __global__ void __launch_bounds__((CONSUMERS + 1) * WARPGROUP, 1)
 /* ---- launching ---- */
 
 /* Has the first kernel, or the one for other items, before it in the stream. */
-template <int TYPE, int DIM, int KINDS>
+template <int TYPE, int DIM, int KINDS, bool IS_TURNED>
 static void launch_items(const attention_call *call, row_sums sums, const gradient_maps *maps,
                          cudaStream_t stream) {
-    gradient_order order = {};
-    order.key_tiles = KINDS == OF_QUERIES ? 0 : (call->keys + ROWS - 1) / ROWS;
-    order.query_tiles = KINDS == OF_KEYS ? 0 : (call->queries + ROWS - 1) / ROWS;
-    order.kv_heads = call->batch * call->kv_heads;
-    int64_t rows = (int64_t)call->queries * call->group + call->keys; /* twice: Q, dO and K, V */
-    order.bundle = hopper_heads_at_once(rows * call->head_dim * 4, order.kv_heads);
-    order.items = order.kv_heads * (order.key_tiles + call->group * order.query_tiles);
+    gradient_order order = hopper_order_items(call, KINDS, ROWS);
     sums.counter += KINDS == OF_QUERIES;
-
-    cudaLaunchAttribute early = {};
-    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    early.val.programmaticStreamSerializationAllowed = 1;
-    cudaLaunchConfig_t config = {};
-    int blocks = hopper_multiprocessors();
-    config.gridDim = dim3((unsigned)(order.items < blocks ? order.items : blocks));
-    config.blockDim = dim3((CONSUMERS + 1) * WARPGROUP);
-    config.dynamicSmemBytes = gradient_storage<DIM>::ASKED;
-    config.stream = stream;
-    config.attrs = &early;
-    config.numAttrs = 1;
-    cudaLaunchKernelEx(&config, backward<TYPE, DIM, KINDS>, *call, order, sums, *maps);
+    hopper_launch_items(backward<TYPE, DIM, KINDS, IS_TURNED>, twice_storage<DIM>::ASKED, call,
+                        &order, &sums, maps, stream);
 }
 
-template <int TYPE, int DIM, int KINDS> static int is_ready(void) {
-    static int answer; /* 1 yes, -1 no */
-    auto kernel = backward<TYPE, DIM, KINDS>;
-    if (!answer)
-        answer = is_compiled(kernel) &&
-                         cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                              gradient_storage<DIM>::ASKED) == cudaSuccess
-                     ? 1
-                     : -1;
-    return answer > 0;
+template <int TYPE, int DIM, int KINDS, bool IS_TURNED> static int is_ready(void) {
+    static int known;
+    return hopper_is_ready(backward<TYPE, DIM, KINDS, IS_TURNED>, twice_storage<DIM>::ASKED,
+                           &known);
+}
+
+template <int TYPE, int DIM, bool IS_TURNED>
+static int launch_turned(const attention_call *call, const row_sums *sums, cudaStream_t stream) {
+    constexpr int FIRST = DIM <= 96 ? OF_BOTH : OF_KEYS, SECOND = DIM <= 96 ? OF_BOTH : OF_QUERIES;
+    gradient_maps maps;
+    if (!is_ready<TYPE, DIM, FIRST, IS_TURNED>() || !is_ready<TYPE, DIM, SECOND, IS_TURNED>() ||
+        !hopper_describe_gradient(&maps, call, STEP, STEP))
+        return 0;
+    hopper_sum_rows(call, sums, stream);
+    launch_items<TYPE, DIM, FIRST, IS_TURNED>(call, *sums, &maps, stream);
+    if (FIRST != SECOND)
+        launch_items<TYPE, DIM, SECOND, IS_TURNED>(call, *sums, &maps, stream);
+    return 1;
 }
 
 template <int TYPE, int DIM>
 static int launch(const attention_call *call, const row_sums *sums, cudaStream_t stream) {
-    constexpr int FIRST = DIM <= 96 ? OF_BOTH : OF_KEYS, SECOND = DIM <= 96 ? OF_BOTH : OF_QUERIES;
-    gradient_maps maps;
-    CUtensorMap *q = maps.of_queries, *k = maps.of_keys;
-    if (!is_ready<TYPE, DIM, FIRST>() || !is_ready<TYPE, DIM, SECOND>() ||
-        !hopper_describe_rows(&q[0], &call->q, call, call->heads, call->queries, STEP) ||
-        !hopper_describe_rows(&q[1], &call->d_o, call, call->heads, call->queries, STEP) ||
-        !hopper_describe_rows(&k[0], &call->k, call, call->kv_heads, call->keys, STEP) ||
-        !hopper_describe_rows(&k[1], &call->v, call, call->kv_heads, call->keys, STEP))
-        return 0;
-    hopper_sum_rows(call, sums, stream);
-    launch_items<TYPE, DIM, FIRST>(call, *sums, &maps, stream);
-    if (FIRST != SECOND)
-        launch_items<TYPE, DIM, SECOND>(call, *sums, &maps, stream);
-    return 1;
+    return sums->angles ? launch_turned<TYPE, DIM, true>(call, sums, stream)
+                        : launch_turned<TYPE, DIM, false>(call, sums, stream);
 }
 
 template <int TYPE>

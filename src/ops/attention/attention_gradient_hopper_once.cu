@@ -26,14 +26,6 @@
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
-/* A consumer's view of the block. */
-typedef struct once_state {
-    unsigned char *base;
-    uint32_t barriers;
-    int number, thread; /* consumer, and its thread */
-    int items, steps;   /* so many are behind us */
-} once_state;
-
 /* Consumers compute P by turns, so that one does while the other's products are under way: barriers
  * of the hardware, at which each waits for its turn and gives it to the other. */
 __device__ __forceinline__ void wait_to_weigh(int consumer) {
@@ -49,23 +41,13 @@ __device__ __forceinline__ void let_weigh(int consumer) {
         named_barrier_arrive(2, CONSUMERS * WARPGROUP);
 }
 
-__device__ __forceinline__ void leave(const once_state *me, int barrier) {
-    if (me->thread % 32 == 0)
-        barrier_arrive(me->barriers + 8 * barrier);
-}
-
-/* By every lane, for each of them has read sums there. */
-__device__ __forceinline__ void leave_step(const once_state *me, int barrier) {
-    barrier_arrive(me->barriers + 8 * barrier);
-}
-
 /* dQ's accumulator of a step to shared memory, once that place is free; then that it is there. */
 template <int DIM>
-__device__ __forceinline__ void store_dq(const once_state *me, const float (&dq)[32], int step) {
+__device__ __forceinline__ void store_dq(const consumer_state *me, const float (&dq)[32],
+                                         int step) {
     typedef once_storage<DIM> at;
     int stage = step % at::DQ_STAGES;
-    barrier_wait(me->barriers + 8 * (at::DQ_EMPTY + stage), ~(step / at::DQ_STAGES) & 1,
-                 "a free place for dQ");
+    wait_empty<at::DQ_STAGES>(me, at::DQ_EMPTY, step, "a free place for dQ");
     float4 *to =
         (float4 *)(me->base + at::DQ_AT + stage * at::DQ_BYTES + me->number * (at::DQ_BYTES / 2)) +
         me->thread;
@@ -73,7 +55,7 @@ __device__ __forceinline__ void store_dq(const once_state *me, const float (&dq)
     for (int i = 0; i < 8; i++)
         to[i * WARPGROUP] = make_float4(dq[4 * i], dq[4 * i + 1], dq[4 * i + 2], dq[4 * i + 3]);
 }
-template <int DIM> __device__ __forceinline__ void pass_dq_on(const once_state *me, int step) {
+template <int DIM> __device__ __forceinline__ void pass_dq_on(const consumer_state *me, int step) {
     typedef once_storage<DIM> at;
     fence_shared_for_copies();
     __syncwarp();
@@ -82,7 +64,7 @@ template <int DIM> __device__ __forceinline__ void pass_dq_on(const once_state *
 
 /* A consumer's rows of dS^T to shared memory. */
 template <int DIM, int COUNT>
-__device__ __forceinline__ void store_ds(const once_state *me, const uint32_t (&ds)[COUNT]) {
+__device__ __forceinline__ void store_ds(const consumer_state *me, const uint32_t (&ds)[COUNT]) {
     typedef once_storage<DIM> at;
     int lane = me->thread % 32, row = me->number * 64 + me->thread / 32 * 16 + lane % 16;
     uint32_t to = shared_address(me->base) + at::DS_AT + me->steps % at::DS_STAGES * at::DS_BYTES +
@@ -113,8 +95,8 @@ __device__ __forceinline__ void hide(float (&s)[COUNT], const attention_call &ca
 }
 
 template <int TYPE, int DIM>
-__device__ __forceinline__ void differentiate(const attention_call &call, const gradient_item *item,
-                                              once_state *me) {
+__device__ __forceinline__ void differentiate(const attention_call &call, const row_sums &sums,
+                                              const gradient_item *item, consumer_state *me) {
     typedef once_storage<DIM> at;
     constexpr int QUERIES = at::QUERY_STEP, OWN = 64 * SLAB_ROW_BYTES, SLAB = ROWS * SLAB_ROW_BYTES;
     uint32_t shared = shared_address(me->base);
@@ -140,12 +122,11 @@ __device__ __forceinline__ void differentiate(const attention_call &call, const 
     float dk[DIM / 2], dv[DIM / 2], s[QUERIES / 2], dp[QUERIES / 2], dq[32];
     uint32_t p[QUERIES / 4], ds[QUERIES / 4];
 
-    auto along = [&](int step) { return (uint32_t)(step % at::STAGES * (at::STEP_BYTES >> 4)); };
     auto ask_scores = [&](int step) {
-        barrier_wait(me->barriers + 8 * (at::STEP_FULL + step % at::STAGES), step / at::STAGES & 1,
-                     "tiles of a step");
+        wait_full<at::STAGES>(me, at::STEP_FULL, step, "tiles of a step");
         products_begin();
-        ask_rows_by_rows<TYPE, DIM, ROWS, QUERIES>(s, k_rows, q_rows + along(step));
+        ask_rows_by_rows<TYPE, DIM, ROWS, QUERIES>(
+            s, k_rows, q_rows + along<at::STAGES, at::STEP_BYTES>(step));
         products_commit();
     };
     /* dP, P from S, and dV; of_before: dQ of a step before is to be passed on. */
@@ -153,7 +134,8 @@ __device__ __forceinline__ void differentiate(const attention_call &call, const 
         const float *lse =
             (const float *)(me->base + at::LSE_AT) + me->steps % at::STAGES * QUERIES + column;
         products_begin();
-        ask_rows_by_rows<TYPE, DIM, ROWS, QUERIES>(dp, v_rows, do_rows + along(me->steps));
+        ask_rows_by_rows<TYPE, DIM, ROWS, QUERIES>(
+            dp, v_rows, do_rows + along<at::STAGES, at::STEP_BYTES>(me->steps));
         products_commit();
         if (of_before)
             pass_dq_on<DIM>(me, me->steps - 2);
@@ -165,7 +147,8 @@ __device__ __forceinline__ void differentiate(const attention_call &call, const 
         weigh_transposed(s, lse, factor);
         pack_all<TYPE>(p, s);
         products_begin();
-        ask_registers_by_columns<TYPE, QUERIES>(dv, p, do_columns + along(me->steps));
+        ask_registers_by_columns<TYPE, QUERIES>(
+            dv, p, do_columns + along<at::STAGES, at::STEP_BYTES>(me->steps));
         products_commit();
         let_weigh(other);
         products_wait<1>(); /* dP */
@@ -177,18 +160,14 @@ __device__ __forceinline__ void differentiate(const attention_call &call, const 
         const float *mean =
             (const float *)(me->base + at::MEAN_AT) + me->steps % at::STAGES * QUERIES + column;
 #pragma unroll
-        for (int i = 0; i < QUERIES / 2; i += 4) {
-            float2 sum = *(const float2 *)(mean + 2 * i);
-            float2 upper = unpack_both<TYPE>(p[i / 2]), lower = unpack_both<TYPE>(p[i / 2 + 1]);
-            ds[i / 2] = pack<TYPE>(upper.x * (dp[i] - sum.x), upper.y * (dp[i + 1] - sum.y));
-            ds[i / 2 + 1] =
-                pack<TYPE>(lower.x * (dp[i + 2] - sum.x), lower.y * (dp[i + 3] - sum.y));
-        }
-        barrier_wait(me->barriers + 8 * (at::DS_EMPTY + other * at::DS_STAGES + buffer),
-                     ~(me->steps / at::DS_STAGES) & 1, "dS to be read");
+        for (int i = 0; i < QUERIES / 2; i += 4)
+            pack_gradients<TYPE>(ds + i / 2, p + i / 2, dp + i, mean + 2 * i);
+        wait_empty<at::DS_STAGES>(me, at::DS_EMPTY + other * at::DS_STAGES, me->steps,
+                                  "dS to be read");
         store_ds<DIM>(me, ds);
         products_begin();
-        ask_registers_by_columns<TYPE, QUERIES>(dk, ds, q_columns + along(me->steps));
+        ask_registers_by_columns<TYPE, QUERIES>(
+            dk, ds, q_columns + along<at::STAGES, at::STEP_BYTES>(me->steps));
         products_commit();
         fence_shared_for_copies();
         __syncwarp();
@@ -196,9 +175,8 @@ __device__ __forceinline__ void differentiate(const attention_call &call, const 
         products_wait<1>(); /* dV: what it took is room for S */
     };
     auto wait_for_ds = [&](int step) {
-        barrier_wait(me->barriers +
-                         8 * (at::DS_FULL + other * at::DS_STAGES + step % at::DS_STAGES),
-                     step / at::DS_STAGES & 1, "dS of the other consumer");
+        wait_full<at::DS_STAGES>(me, at::DS_FULL + other * at::DS_STAGES, step,
+                                 "dS of the other consumer");
     };
     auto ask_dq = [&](int buffer) {
         products_begin();
@@ -230,7 +208,7 @@ __device__ __forceinline__ void differentiate(const attention_call &call, const 
         go_up<QUERIES>(item, &query);
         products_wait<1>(); /* all but S */
         hold(dq);
-        leave_step(me, at::STEP_EMPTY + me->steps % at::STAGES);
+        leave_each(me, at::STEP_EMPTY + me->steps % at::STAGES);
         if (!is_first) {
             leave_ds(me->steps - 1);
             store_dq<DIM>(me, dq, me->steps - 1);
@@ -258,30 +236,28 @@ __device__ __forceinline__ void differentiate(const attention_call &call, const 
     hold(dv);
     leave_ds(me->steps);
     leave(me, at::K_EMPTY);
-    leave_step(me, at::STEP_EMPTY + me->steps % at::STAGES);
+    leave_each(me, at::STEP_EMPTY + me->steps % at::STAGES);
     store_dq<DIM>(me, dq, me->steps);
     pass_dq_on<DIM>(me, me->steps);
     me->steps++;
-    float scale[2] = {call.scale, call.scale}, one[2] = {1, 1};
-    store_accumulator<TYPE>(dv, one, rows_of<uint16_t>(call.d_v, item->batch, item->head),
-                            call.d_v.row, key, call.keys, call.head_dim);
-    store_accumulator<TYPE>(dk, scale, rows_of<uint16_t>(call.d_k, item->batch, item->head),
-                            call.d_k.row, key, call.keys, call.head_dim);
+    store_gradient<TYPE>(dv, 1, call, call.d_v, item, key, call.keys);
+    if (sums.angles)
+        turn_rows_back(dk, sums.angles, key);
+    store_gradient<TYPE>(dk, call.scale, call, call.d_k, item, key, call.keys);
 }
 
 template <int TYPE, int DIM>
-__device__ __forceinline__ void consume_once(const attention_call &call, unsigned char *base,
-                                             int consumer) {
+__device__ __forceinline__ void consume_once(const attention_call &call, const row_sums &sums,
+                                             unsigned char *base, int consumer) {
     typedef once_storage<DIM> at;
-    once_state me = {
-        base, shared_address(base) + at::BARRIERS_AT, consumer, (int)threadIdx.x % WARPGROUP, 0, 0};
+    consumer_state me = begin_consumer<at>(base, consumer);
     if (consumer == 1)
         let_weigh(0);
     for (;; me.items++) {
         const gradient_item *item = wait_for_item<at>(base, me.items);
         if (item->kind == NO_MORE)
             return;
-        differentiate<TYPE, DIM>(call, item, &me);
+        differentiate<TYPE, DIM>(call, sums, item, &me);
         __syncwarp();
         leave(&me, at::ITEM_EMPTY + me.items % ITEM_PLACES);
     }
@@ -299,18 +275,12 @@ static __global__ void __launch_bounds__((CONSUMERS + 1) * WARPGROUP, 1)
     typedef once_storage<DIM> at;
     extern __shared__ __align__(1024) unsigned char slabs[];
     unsigned char *base = slabs;
-    if (threadIdx.x == 0) {
-        for (int i = 0; i < 2; i++) {
-            prefetch_map(&maps.of_queries[i]);
-            prefetch_map(&maps.of_keys[i]);
-        }
-        init_barriers<DIM>(shared_address(base) + at::BARRIERS_AT);
-    }
+    if (threadIdx.x == 0)
+        begin_block<at>(maps, base);
     __syncthreads();
     wait_for_kernel_before();
     let_next_kernel_begin(); /* as soon as blocks leave */
-    /* The same in all lanes, and known to be: kept in a uniform register. */
-    int group = __shfl_sync(0xffffffffu, (int)(threadIdx.x / WARPGROUP), 0);
+    int group = warpgroup_number();
     if (group == 0) {
         registers_give_back<24>();
         if (threadIdx.x == 0)
@@ -321,107 +291,83 @@ static __global__ void __launch_bounds__((CONSUMERS + 1) * WARPGROUP, 1)
             add_in_turns<DIM>(call, sums, base, threadIdx.x == 96);
     } else {
         registers_take<240>();
-        consume_once<TYPE, DIM>(call, base, group - 1);
+        consume_once<TYPE, DIM>(call, sums, base, group - 1);
     }
 #endif
 }
 
 /* ---- dQ from its sums ---- */
 
-/* A block for each step of queries. */
+/* A block for each step of queries. A thread has, of two rows, four blocks of 8 columns in each
+ * half of a row, so that it can rotate them back. */
 template <int TYPE, int DIM>
 static __global__ void __launch_bounds__(CONSUMERS *WARPGROUP)
     round_sums(const __grid_constant__ attention_call call, const __grid_constant__ row_sums sums) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-    constexpr int QUERIES = once_storage<DIM>::QUERY_STEP;
+    constexpr int QUERIES = once_storage<DIM>::QUERY_STEP, SHARE = 8 * WARPGROUP;
     wait_for_kernel_before();
     int64_t row = (int64_t)blockIdx.x * QUERIES;
     int head = (int)(row / sums.pitch), query = (int)(row % sums.pitch);
     int half = (int)threadIdx.x / WARPGROUP, thread = (int)threadIdx.x % WARPGROUP;
     bool is_seen = query >= first_query(call, 0) / QUERIES * QUERIES; /* else nobody added */
-    const float4 *from =
-        (const float4 *)(sums.dq + row * DIM) + half * (QUERIES * DIM / 8) + thread;
+    /* Of the share of a consumer, or of both consumers' shares. */
+    int from_half = half * (QUERIES == 128 ? SHARE : SHARE / 2);
+    int from_piece = QUERIES == 128 ? SHARE / 2 : SHARE;
+    const float4 *from = (const float4 *)(sums.dq + row * DIM) + from_half + thread;
     float dq[32], scale[2] = {call.scale, call.scale};
 #pragma unroll
     for (int i = 0; i < 8; i++) {
-        float4 x = is_seen ? __ldcs(from + i * WARPGROUP) : make_float4(0, 0, 0, 0);
+        const float4 *at = from + i / 4 * from_piece + i % 4 * WARPGROUP;
+        float4 x = is_seen ? __ldcs(at) : make_float4(0, 0, 0, 0);
         dq[4 * i] = x.x;
         dq[4 * i + 1] = x.y;
         dq[4 * i + 2] = x.z;
         dq[4 * i + 3] = x.w;
     }
-    int column = QUERIES == 128 ? 0 : half * 64;
+    int column = QUERIES == 128 ? 0 : half * 32;
     query += thread / 32 * 16 + thread % 32 / 4 + (QUERIES == 128 ? half * 64 : 0);
-    store_accumulator<TYPE>(
-        dq, scale, rows_of<uint16_t>(call.d_q, head / call.heads, head % call.heads) + column,
-        call.d_q.row, query, call.queries, call.head_dim - column);
+    if (sums.angles) {
+        row_turns<4> turns;
+        load_turns<DIM / 2>(&turns, sums.angles, query, column / 8);
+        turn_back(dq, turns, 0);
+    }
+    uint16_t *to = rows_of<uint16_t>(call.d_q, head / call.heads, head % call.heads) + column;
+    const float(*pieces)[16] = (const float(*)[16])dq;
+#pragma unroll
+    for (int i = 0; i < 2; i++)
+        store_accumulator<TYPE>(pieces[i], scale, to + i * DIM / 2, call.d_q.row, query,
+                                call.queries, call.head_dim - column - i * DIM / 2);
 #endif
 }
 
 /* ---- launching ---- */
 
-template <typename... PARAMETERS>
-static void launch_early(void (*kernel)(PARAMETERS...), int64_t blocks, int threads, int shared,
-                         cudaStream_t stream, PARAMETERS... parameters) {
-    cudaLaunchAttribute early = {};
-    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    early.val.programmaticStreamSerializationAllowed = 1;
-    cudaLaunchConfig_t config = {};
-    config.gridDim = dim3((unsigned)blocks);
-    config.blockDim = dim3((unsigned)threads);
-    config.dynamicSmemBytes = (size_t)shared;
-    config.stream = stream;
-    config.attrs = &early;
-    config.numAttrs = 1;
-    cudaLaunchKernelEx(&config, kernel, parameters...);
-}
-
 /* Key tiles of a head that run at the same time read and add to the same queries one shortly after
  * the other, so that these come from the L2 cache; but they wait for one another at first. */
-static gradient_order order_items(const attention_call *call, int blocks) {
+static gradient_order order_items(const attention_call *call) {
     int tiles_at_once = call->is_causal ? 4 : 8; /* measured */
-    gradient_order order = {};
-    order.key_tiles = (call->keys + ROWS - 1) / ROWS;
-    order.kv_heads = call->batch * call->kv_heads;
-    order.items = order.kv_heads * order.key_tiles;
+    gradient_order order = hopper_order_items(call, OF_KEYS, ROWS);
     int64_t bytes = (int64_t)call->queries * call->group * call->head_dim * 8; /* Q, dO, dQ */
-    int fit = hopper_heads_at_once(bytes, order.kv_heads), few = blocks / tiles_at_once + 1;
+    int fit = hopper_heads_at_once(bytes, order.kv_heads),
+        few = hopper_multiprocessors() / tiles_at_once + 1;
     int most = fit > few ? fit : few, bundles = (order.kv_heads + most - 1) / most;
     order.bundle = (order.kv_heads + bundles - 1) / bundles;
     return order;
-}
-
-template <int TYPE, int DIM> static int is_ready(void) {
-    static int answer; /* 1 yes, -1 no */
-    auto kernel = backward_once<TYPE, DIM>;
-    if (!answer)
-        answer = is_compiled(kernel) &&
-                         cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                              once_storage<DIM>::BYTES) == cudaSuccess
-                     ? 1
-                     : -1;
-    return answer > 0;
 }
 
 template <int TYPE, int DIM> static int launch(const attention_call *call, cudaStream_t stream) {
     typedef once_storage<DIM> at;
     static_assert(at::QUERY_STEP == (DIM == 64 ? 128 : 64) && (int)ROWS == (int)ATTENTION_ONCE_KEYS,
                   "attention_once_queries says otherwise");
+    static int known;
     gradient_maps maps;
-    CUtensorMap *q = maps.of_queries, *k = maps.of_keys;
-    if (!is_ready<TYPE, DIM>() ||
-        !hopper_describe_rows(&q[0], &call->q, call, call->heads, call->queries, at::QUERY_STEP) ||
-        !hopper_describe_rows(&q[1], &call->d_o, call, call->heads, call->queries,
-                              at::QUERY_STEP) ||
-        !hopper_describe_rows(&k[0], &call->k, call, call->kv_heads, call->keys, ROWS) ||
-        !hopper_describe_rows(&k[1], &call->v, call, call->kv_heads, call->keys, ROWS))
+    if (!hopper_is_ready(backward_once<TYPE, DIM>, at::BYTES, &known) ||
+        !hopper_describe_gradient(&maps, call, at::QUERY_STEP, ROWS))
         return 0;
     row_sums sums = hopper_row_sums(call, DIM);
-    int blocks = hopper_multiprocessors();
-    gradient_order order = order_items(call, blocks);
+    gradient_order order = order_items(call);
     hopper_sum_rows(call, &sums, stream);
-    launch_early(backward_once<TYPE, DIM>, order.items < blocks ? order.items : blocks,
-                 (CONSUMERS + 1) * WARPGROUP, at::BYTES, stream, *call, order, sums, maps);
+    hopper_launch_items(backward_once<TYPE, DIM>, at::BYTES, call, &order, &sums, &maps, stream);
     launch_early(round_sums<TYPE, DIM>, call->batch * call->heads * sums.pitch / at::QUERY_STEP,
                  CONSUMERS * WARPGROUP, 0, stream, *call, sums);
     return 1;

@@ -18,57 +18,12 @@
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
-/* A consumer's view of the block. */
-typedef struct wide_state {
-    unsigned char *base;
-    uint32_t barriers;
-    int thread;       /* of the consumer */
-    int items, steps; /* so many are behind us */
-} wide_state;
-
-__device__ __forceinline__ void leave(const wide_state *me, int barrier) {
-    if (me->thread % 32 == 0)
-        barrier_arrive(me->barriers + 8 * barrier);
-}
-/* By every lane, for each of them has read or written there. */
-__device__ __forceinline__ void leave_each(const wide_state *me, int barrier) {
-    barrier_arrive(me->barriers + 8 * barrier);
-}
-/* For what comes to the place of a ring that has PLACES of them, at its `turn`. */
-template <int PLACES>
-__device__ __forceinline__ void wait_full(const wide_state *me, int barrier, int turn,
-                                          const char *what) {
-    barrier_wait(me->barriers + 8 * (barrier + turn % PLACES), turn / PLACES & 1, what);
-}
-template <int PLACES>
-__device__ __forceinline__ void wait_empty(const wide_state *me, int barrier, int turn,
-                                           const char *what) {
-    barrier_wait(me->barriers + 8 * (barrier + turn % PLACES), ~(turn / PLACES) & 1, what);
-}
-/* From a ring's first tile to that of a turn, for descriptors. */
-template <typename at, int PLACES> __device__ __forceinline__ uint32_t along(int turn) {
-    return (uint32_t)(turn % PLACES * (at::TILE_BYTES >> 4));
-}
-
-/* Of a tile of 64 rows, the warp's 16: the first HELD times 16 columns, as A wants them. */
-template <int HELD>
-__device__ __forceinline__ void take_rows(uint32_t (&held)[4 * HELD], const unsigned char *tile,
-                                          int thread) {
-    int lane = thread % 32, row = thread / 32 * 16 + lane % 16;
-#pragma unroll
-    for (int k = 0; k < HELD; k++) {
-        int piece = k % 4 * 2 + lane / 16;
-        ldmatrix_x4(held + 4 * k,
-                    tile + (k / 4 * 64 + row) * SLAB_ROW_BYTES + (piece ^ row % 8) * 16);
-    }
-}
-
 /* ---- of keys ---- */
 
 /* P of all steps, and dV. */
 template <int TYPE, int DIM>
-__device__ __forceinline__ void differentiate_values(const attention_call &call,
-                                                     const gradient_item *item, wide_state *me) {
+__device__ __forceinline__ void
+differentiate_values(const attention_call &call, const gradient_item *item, consumer_state *me) {
     typedef wide_keys_storage<DIM> at;
     uint32_t shared = shared_address(me->base);
     uint64_t k_rows = tile_descriptor(shared + at::K_AT, 16);
@@ -87,13 +42,13 @@ __device__ __forceinline__ void differentiate_values(const attention_call &call,
     auto ask_scores = [&]() {
         wait_full<at::STAGES>(me, at::Q_FULL, me->steps, "Q of a step");
         products_begin();
-        ask_both_by_rows<TYPE, DIM, HELD, 64, 64>(s, held, k_rows,
-                                                  q_rows + along<at, at::STAGES>(me->steps));
+        ask_both_by_rows<TYPE, DIM, HELD, 64, 64>(
+            s, held, k_rows, q_rows + along<at::STAGES, at::TILE_BYTES>(me->steps));
         products_commit();
     };
     clear(dv);
     barrier_wait(me->barriers + 8 * at::K_FULL, me->items & 1, "K");
-    take_rows<HELD>(held, me->base + at::K_AT, me->thread);
+    take_rows<64>(held, me->base + at::K_AT, me->thread / 32 * 16, me->thread % 32);
     ask_scores();
     for (int step = item->steps;; step--) {
         const float *lse =
@@ -104,12 +59,8 @@ __device__ __forceinline__ void differentiate_values(const attention_call &call,
             leave(me, at::DO_EMPTY + (me->steps - 1) % at::STAGES);
         if (step == 1)
             leave_each(me, at::K_EMPTY);
-        if (query < all) {
-#pragma unroll
-            for (int i = 0; i < STEP / 2; i++)
-                if (lead + query + i / 4 * 8 + (i & 1) - (i & 2) * 4 < 0)
-                    s[i] = -INFINITY;
-        }
+        if (query < all)
+            hide_queries(s, lead + query);
         weigh_transposed(s, lse, factor);
         pack_all<TYPE>(p, s);
         wait_empty<at::P_PLACES>(me, at::P_EMPTY, me->steps, "a free place for P");
@@ -122,7 +73,8 @@ __device__ __forceinline__ void differentiate_values(const attention_call &call,
         leave_each(me, at::Q_EMPTY + me->steps % at::STAGES);
         wait_full<at::STAGES>(me, at::DO_FULL, me->steps, "dO of a step");
         products_begin();
-        ask_registers_by_columns<TYPE, STEP>(dv, p, do_columns + along<at, at::STAGES>(me->steps));
+        ask_registers_by_columns<TYPE, STEP>(
+            dv, p, do_columns + along<at::STAGES, at::TILE_BYTES>(me->steps));
         products_commit();
         me->steps++;
         if (step == 1)
@@ -135,15 +87,13 @@ __device__ __forceinline__ void differentiate_values(const attention_call &call,
     products_wait<0>();
     hold(dv);
     leave(me, at::DO_EMPTY + (me->steps - 1) % at::STAGES);
-    float one[2] = {1, 1};
-    store_accumulator<TYPE>(dv, one, rows_of<uint16_t>(call.d_v, item->batch, item->head),
-                            call.d_v.row, key, call.keys, call.head_dim);
+    store_gradient<TYPE>(dv, 1, call, call.d_v, item, key, call.keys);
 }
 
 /* dS of all steps, and dK. */
 template <int TYPE, int DIM>
 __device__ __forceinline__ void differentiate_keys(const attention_call &call,
-                                                   const gradient_item *item, wide_state *me) {
+                                                   const gradient_item *item, consumer_state *me) {
     typedef wide_keys_storage<DIM> at;
     uint32_t shared = shared_address(me->base);
     uint64_t v_rows = tile_descriptor(shared + at::V_AT, 16);
@@ -158,13 +108,13 @@ __device__ __forceinline__ void differentiate_keys(const attention_call &call,
     auto ask_products = [&]() {
         wait_full<at::STAGES>(me, at::DO_FULL, me->steps, "dO of a step");
         products_begin();
-        ask_both_by_rows<TYPE, DIM, HELD, 64, 64>(dp, held, v_rows,
-                                                  do_rows + along<at, at::STAGES>(me->steps));
+        ask_both_by_rows<TYPE, DIM, HELD, 64, 64>(
+            dp, held, v_rows, do_rows + along<at::STAGES, at::TILE_BYTES>(me->steps));
         products_commit();
     };
     clear(dk);
     barrier_wait(me->barriers + 8 * at::V_FULL, me->items & 1, "V");
-    take_rows<HELD>(held, me->base + at::V_AT, me->thread);
+    take_rows<64>(held, me->base + at::V_AT, me->thread / 32 * 16, me->thread % 32);
     ask_products();
     for (int step = item->steps;; step--) {
         const float *mean =
@@ -183,21 +133,16 @@ __device__ __forceinline__ void differentiate_keys(const attention_call &call,
             uint4 p = from[i / 8 * WARPGROUP + me->thread];
             uint32_t both[4] = {p.x, p.y, p.z, p.w};
 #pragma unroll
-            for (int j = 0; j < 8; j += 4) {
-                float2 sum = *(const float2 *)(mean + 2 * (i + j)), upper, lower;
-                upper = unpack_both<TYPE>(both[j / 2]);
-                lower = unpack_both<TYPE>(both[j / 2 + 1]);
-                const float *d = dp + i + j;
-                ds[(i + j) / 2] = pack<TYPE>(upper.x * (d[0] - sum.x), upper.y * (d[1] - sum.y));
-                ds[(i + j) / 2 + 1] =
-                    pack<TYPE>(lower.x * (d[2] - sum.x), lower.y * (d[3] - sum.y));
-            }
+            for (int j = 0; j < 8; j += 4)
+                pack_gradients<TYPE>(ds + (i + j) / 2, both + j / 2, dp + i + j,
+                                     mean + 2 * (i + j));
         }
         leave_each(me, at::P_EMPTY + me->steps % at::P_PLACES);
         leave_each(me, at::DO_EMPTY + me->steps % at::STAGES);
         wait_full<at::STAGES>(me, at::Q_FULL, me->steps, "Q of a step");
         products_begin();
-        ask_registers_by_columns<TYPE, STEP>(dk, ds, q_columns + along<at, at::STAGES>(me->steps));
+        ask_registers_by_columns<TYPE, STEP>(
+            dk, ds, q_columns + along<at::STAGES, at::TILE_BYTES>(me->steps));
         products_commit();
         me->steps++;
         if (step == 1)
@@ -207,18 +152,16 @@ __device__ __forceinline__ void differentiate_keys(const attention_call &call,
     products_wait<0>();
     hold(dk);
     leave(me, at::Q_EMPTY + (me->steps - 1) % at::STAGES);
-    float scale[2] = {call.scale, call.scale};
-    store_accumulator<TYPE>(dk, scale, rows_of<uint16_t>(call.d_k, item->batch, item->head),
-                            call.d_k.row, key, call.keys, call.head_dim);
+    store_gradient<TYPE>(dk, call.scale, call, call.d_k, item, key, call.keys);
 }
 
 /* ---- of queries ---- */
 
 /* NUMBER: of the consumer, known when compiled for descriptors to be in uniform registers. */
 template <int TYPE, int DIM, int NUMBER>
-__device__ __forceinline__ void differentiate_queries(const attention_call &call,
-                                                      const row_sums &sums,
-                                                      const gradient_item *item, wide_state *me) {
+__device__ __forceinline__ void
+differentiate_queries(const attention_call &call, const row_sums &sums, const gradient_item *item,
+                      consumer_state *me) {
     typedef wide_queries_storage<DIM> at;
     uint32_t shared = shared_address(me->base), own = NUMBER * at::TILE_BYTES;
     uint64_t q_rows = tile_descriptor(shared + at::Q_AT + own, 16);
@@ -226,9 +169,9 @@ __device__ __forceinline__ void differentiate_queries(const attention_call &call
     uint64_t k_rows = tile_descriptor(shared + at::K_AT, 16);
     uint64_t v_rows = tile_descriptor(shared + at::V_AT, 16);
     uint64_t k_columns = tile_descriptor(shared + at::K_AT, STEP * SLAB_ROW_BYTES);
-    float factor = call.scale * LOG2_E, lse[2], mean[2];
+    float factor = call.scale * LOG2_E;
     int column = me->thread % 4 * 2, first = item->first + NUMBER * 64;
-    int query = first + me->thread / 32 * 16 + me->thread % 32 / 4, limit[2];
+    int query = first + me->thread / 32 * 16 + me->thread % 32 / 4;
     int last = first + 63 < call.queries ? first + 63 : call.queries - 1;
     int seen = (visible_keys(call, last) + STEP - 1) / STEP, all = visible_keys(call, first);
     seen = seen > 0 ? seen : 1; /* there is always a step: no branch is around products */
@@ -236,23 +179,19 @@ __device__ __forceinline__ void differentiate_queries(const attention_call &call
     float dq[DIM / 2], s[STEP / 2]; /* s: of scores, then of dP */
     uint32_t ds[STEP / 4], held[4 * HELD];
     clear(dq);
-#pragma unroll
-    for (int r = 0; r < 2; r++) {
-        int64_t row = (item->batch * call.heads + item->head) * sums.pitch + query + 8 * r;
-        lse[r] = sums.lse[row];
-        mean[r] = sums.mean[row];
-        limit[r] = visible_keys(call, query + 8 * r) - column;
-    }
+    query_rows these = load_query_rows(call, sums, item, query, column);
 
     auto ask_scores = [&]() {
         wait_full<at::K_STAGES>(me, at::K_FULL, me->steps, "K of a step");
         products_begin();
-        ask_both_by_rows<TYPE, DIM, HELD, 64, 64>(s, held, not_in_advance(q_rows),
-                                                  k_rows + along<at, at::K_STAGES>(me->steps));
+        ask_both_by_rows<TYPE, DIM, HELD, 64, 64>(
+            s, held, not_in_advance(q_rows),
+            k_rows + along<at::K_STAGES, at::TILE_BYTES>(me->steps));
         products_commit();
     };
     barrier_wait(me->barriers + 8 * (at::Q_FULL + NUMBER), me->items & 1, "Q");
-    take_rows<HELD>(held, me->base + at::Q_AT + NUMBER * at::TILE_BYTES, me->thread);
+    take_rows<64>(held, me->base + at::Q_AT + NUMBER * at::TILE_BYTES, me->thread / 32 * 16,
+                  me->thread % 32);
     ask_scores();
     barrier_wait(me->barriers + 8 * (at::DO_FULL + NUMBER), me->items & 1, "dO");
     for (int step = 0;; step++) {
@@ -263,21 +202,17 @@ __device__ __forceinline__ void differentiate_queries(const attention_call &call
             leave(me, at::K_EMPTY + (me->steps - 1) % at::K_STAGES);
         if (step + 1 == seen)
             leave_each(me, at::Q_EMPTY + NUMBER);
-        if (key + STEP > all) {
-#pragma unroll
-            for (int i = 0; i < STEP / 2; i++)
-                if (key + i / 4 * 8 + (i & 1) >= limit[i >> 1 & 1])
-                    s[i] = -INFINITY;
-        }
+        if (key + STEP > all)
+            hide_keys(s, key, these.limit);
 #pragma unroll
         for (int i = 0; i < STEP / 2; i++)
-            s[i] = exp2_fast(s[i] * factor - lse[i >> 1 & 1]);
+            s[i] = exp2_fast(s[i] * factor - these.lse[i >> 1 & 1]);
         pack_all<TYPE>(ds, s);
         wait_full<at::V_STAGES>(me, at::V_FULL, me->steps, "V of a step");
         products_begin();
         ask_rows_by_rows<TYPE, DIM, 64, 64>(s, not_in_advance(do_rows),
                                             not_in_advance(v_rows) +
-                                                along<at, at::V_STAGES>(me->steps));
+                                                along<at::V_STAGES, at::TILE_BYTES>(me->steps));
         products_commit();
         products_wait<0>();
         hold(s);
@@ -287,11 +222,12 @@ __device__ __forceinline__ void differentiate_queries(const attention_call &call
 #pragma unroll
         for (int i = 0; i < STEP / 4; i++) {
             float2 p = unpack_both<TYPE>(ds[i]);
-            ds[i] = pack<TYPE>(p.x * (s[2 * i] - mean[i & 1]), p.y * (s[2 * i + 1] - mean[i & 1]));
+            ds[i] = pack<TYPE>(p.x * (s[2 * i] - these.mean[i & 1]),
+                               p.y * (s[2 * i + 1] - these.mean[i & 1]));
         }
         products_begin();
-        ask_registers_by_columns<TYPE, STEP>(dq, ds,
-                                             k_columns + along<at, at::K_STAGES>(me->steps));
+        ask_registers_by_columns<TYPE, STEP>(
+            dq, ds, k_columns + along<at::K_STAGES, at::TILE_BYTES>(me->steps));
         products_commit();
         me->steps++;
         if (step + 1 == seen)
@@ -309,9 +245,7 @@ __device__ __forceinline__ void differentiate_queries(const attention_call &call
         leave(me, at::V_EMPTY + me->steps % at::V_STAGES);
         me->steps++;
     }
-    float scale[2] = {call.scale, call.scale};
-    store_accumulator<TYPE>(dq, scale, rows_of<uint16_t>(call.d_q, item->batch, item->head),
-                            call.d_q.row, query, call.queries, call.head_dim);
+    store_gradient<TYPE>(dq, call.scale, call, call.d_q, item, query, call.queries);
 }
 
 /* ---- kernels ---- */
@@ -319,8 +253,7 @@ __device__ __forceinline__ void differentiate_queries(const attention_call &call
 template <int TYPE, int DIM, int KIND, int NUMBER, typename at>
 __device__ __forceinline__ void consume(const attention_call &call, const row_sums &sums,
                                         unsigned char *base) {
-    wide_state me = {base, shared_address(base) + at::BARRIERS_AT, (int)threadIdx.x % WARPGROUP, 0,
-                     0};
+    consumer_state me = begin_consumer<at>(base, NUMBER);
     for (;; me.items++) {
         const gradient_item *item = wait_for_item<at>(base, me.items);
         if (item->kind == NO_MORE)
@@ -351,20 +284,14 @@ static __global__ void __launch_bounds__((CONSUMERS + 1) * WARPGROUP, 1)
     typedef typename storage_of<DIM, KIND>::type at;
     extern __shared__ __align__(1024) unsigned char wide_slabs[];
     unsigned char *base = wide_slabs;
-    if (threadIdx.x == 0) {
-        for (int i = 0; i < 2; i++) {
-            prefetch_map(&maps.of_queries[i]);
-            prefetch_map(&maps.of_keys[i]);
-        }
-        init_wide_barriers<at>(shared_address(base) + at::BARRIERS_AT);
-    }
+    if (threadIdx.x == 0)
+        begin_block<at>(maps, base);
     __syncthreads();
     if (KIND == OF_KEYS) {
         wait_for_kernel_before();
         let_next_kernel_begin(); /* as soon as blocks leave */
     }
-    /* The same in all lanes, and known to be: kept in a uniform register. */
-    int group = __shfl_sync(0xffffffffu, (int)(threadIdx.x / WARPGROUP), 0);
+    int group = warpgroup_number();
     if (group == 0) {
         registers_give_back<24>();
         if (threadIdx.x == 0 && KIND == OF_KEYS)
@@ -392,53 +319,25 @@ template <int TYPE, int DIM, int KIND>
 static void launch_items(const attention_call *call, row_sums sums, const gradient_maps *maps,
                          cudaStream_t stream) {
     typedef typename storage_of<DIM, KIND>::type at;
-    gradient_order order = {};
-    order.key_tiles = KIND == OF_QUERIES ? 0 : (call->keys + at::KEY_ROWS - 1) / at::KEY_ROWS;
-    order.query_tiles = KIND == OF_KEYS ? 0 : (call->queries + ROWS - 1) / ROWS;
-    order.kv_heads = call->batch * call->kv_heads;
-    int64_t rows = (int64_t)call->queries * call->group + call->keys; /* twice: Q, dO and K, V */
-    order.bundle = hopper_heads_at_once(rows * call->head_dim * 4, order.kv_heads);
-    order.items = order.kv_heads * (order.key_tiles + call->group * order.query_tiles);
+    gradient_order order = hopper_order_items(call, KIND, at::KEY_ROWS);
     order.early = order.key_tiles + order.query_tiles;
     if (KIND == OF_QUERIES && call->is_causal) /* those of keys have these after them */
         order.early = (order.early + 1) / 2;
     sums.counter += KIND == OF_QUERIES;
-
-    cudaLaunchAttribute early = {};
-    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    early.val.programmaticStreamSerializationAllowed = 1;
-    cudaLaunchConfig_t config = {};
-    int blocks = hopper_multiprocessors();
-    config.gridDim = dim3((unsigned)(order.items < blocks ? order.items : blocks));
-    config.blockDim = dim3((CONSUMERS + 1) * WARPGROUP);
-    config.dynamicSmemBytes = at::BYTES;
-    config.stream = stream;
-    config.attrs = &early;
-    config.numAttrs = 1;
-    cudaLaunchKernelEx(&config, backward_wide<TYPE, DIM, KIND>, *call, order, sums, *maps);
+    hopper_launch_items(backward_wide<TYPE, DIM, KIND>, at::BYTES, call, &order, &sums, maps,
+                        stream);
 }
 
 template <int TYPE, int DIM, int KIND> static int is_ready(void) {
-    static int answer; /* 1 yes, -1 no */
-    auto kernel = backward_wide<TYPE, DIM, KIND>;
-    int bytes = storage_of<DIM, KIND>::type::BYTES;
-    if (!answer)
-        answer = is_compiled(kernel) &&
-                         cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                              bytes) == cudaSuccess
-                     ? 1
-                     : -1;
-    return answer > 0;
+    static int known;
+    return hopper_is_ready(backward_wide<TYPE, DIM, KIND>, storage_of<DIM, KIND>::type::BYTES,
+                           &known);
 }
 
 template <int TYPE, int DIM> static int launch(const attention_call *call, cudaStream_t stream) {
     gradient_maps maps;
-    CUtensorMap *q = maps.of_queries, *k = maps.of_keys;
     if (!is_ready<TYPE, DIM, OF_KEYS>() || !is_ready<TYPE, DIM, OF_QUERIES>() ||
-        !hopper_describe_rows(&q[0], &call->q, call, call->heads, call->queries, STEP) ||
-        !hopper_describe_rows(&q[1], &call->d_o, call, call->heads, call->queries, STEP) ||
-        !hopper_describe_rows(&k[0], &call->k, call, call->kv_heads, call->keys, STEP) ||
-        !hopper_describe_rows(&k[1], &call->v, call, call->kv_heads, call->keys, STEP))
+        !hopper_describe_gradient(&maps, call, STEP, STEP))
         return 0;
     row_sums sums = hopper_row_sums(call, 0);
     hopper_sum_rows(call, &sums, stream);

@@ -3,7 +3,8 @@
  * Two kernels, each the only one to add up what it writes, in a fixed order: a block of the first
  * has a tile of keys, goes over the queries that see them and keeps dK and dV; a block of the
  * second has a tile of queries and keeps dQ. P is computed in both, from LSE (formulas:
- * attention_tiled.c).
+ * attention_tiled.c). Of few heads, a block has a piece of what its tile goes over, and both
+ * kernels are one.
  *
  * For dK and dV scores are computed transposed, a row for each key: so P^T and dS^T are in
  * registers the way the products with dO and Q want their left operand. */
@@ -38,8 +39,7 @@ enum { KEY_ROWS = 64, KEY_WARPS = KEY_ROWS / MMA_ROWS };
 /* COLUMN_WARPS warps share 16 keys, each with its part of the columns of dK and dV: of large heads
  * these would not fit one warp's registers. */
 template <int TYPE, int DIM, int QUERIES, int COLUMN_WARPS, int STAGES>
-static __global__ void __launch_bounds__(KEY_WARPS *COLUMN_WARPS * 32, 1)
-    differentiate_keys(const attention_call call) {
+__device__ __forceinline__ void differentiate_key_tile(const attention_call &call, int block) {
     constexpr int THREADS = KEY_WARPS * COLUMN_WARPS * 32, COLUMNS = DIM / COLUMN_WARPS;
     extern __shared__ __align__(16) unsigned char shared[];
     uint16_t *k_tile = (uint16_t *)shared, *v_tile = k_tile + tile_size<DIM>(KEY_ROWS);
@@ -47,9 +47,14 @@ static __global__ void __launch_bounds__(KEY_WARPS *COLUMN_WARPS * 32, 1)
     uint16_t *do_tiles = q_tiles + STAGES * tile_size<DIM>(QUERIES);
     float *lse_tiles = (float *)(do_tiles + STAGES * tile_size<DIM>(QUERIES));
     float *mean_tiles = lse_tiles + STAGES * QUERIES;
-    int heads = call.batch * call.kv_heads, head = (int)blockIdx.x % heads;
-    int first =
-        (int)blockIdx.x / heads * KEY_ROWS; /* the first keys are seen by the most queries */
+    int heads = call.batch * call.kv_heads, head = block % heads;
+    int pieces = call.query_pieces, piece = block / heads % pieces, first_step = 0;
+    /* The first keys are seen by the most queries; they go first. */
+    int first = block / (heads * pieces) * KEY_ROWS;
+    int steps = steps_over_queries(call, first, QUERIES);
+    if (!find_piece(piece, (call.queries + QUERIES - 1) / QUERIES * call.group, pieces, &first_step,
+                    &steps))
+        return;
     int b = head / call.kv_heads, kv = head % call.kv_heads;
     int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32 % KEY_WARPS;
     int part = (int)threadIdx.x / 32 / KEY_WARPS * COLUMNS;
@@ -57,7 +62,6 @@ static __global__ void __launch_bounds__(KEY_WARPS *COLUMN_WARPS * 32, 1)
     uint16_t *my_v = v_tile + tile_size<DIM>(warp * MMA_ROWS);
     int begin = first_query(call, first) / QUERIES;
     int tiles = (call.queries + QUERIES - 1) / QUERIES - begin;
-    int steps = tiles > 0 ? tiles * call.group : 0;
     float factor = call.scale * LOG2_E, dk[COLUMNS / 8][4] = {}, dv[COLUMNS / 8][4] = {};
 
     /* Step i is query tile begin + i % tiles of head i / tiles of the group. */
@@ -80,10 +84,10 @@ static __global__ void __launch_bounds__(KEY_WARPS *COLUMN_WARPS * 32, 1)
                                       call.keys, call.head_dim, call.is_aligned);
     load_tile<KEY_ROWS, DIM, THREADS>(v_tile, rows_of<uint16_t>(call.v, b, kv), call.v.row, first,
                                       call.keys, call.head_dim, call.is_aligned);
-    if (STAGES == 2 && steps)
-        load_step(0);
+    if (STAGES == 2 && first_step < steps)
+        load_step(first_step);
     copy_async_commit();
-    for (int step = 0; step < steps; step++) {
+    for (int step = first_step; step < steps; step++) {
         int next = step + STAGES - 1;
         if (next < steps)
             load_step(next);
@@ -114,6 +118,14 @@ static __global__ void __launch_bounds__(KEY_WARPS *COLUMN_WARPS * 32, 1)
     }
 
     copy_async_wait<0>();
+    if (pieces > 1) {
+        attention_rows to_k = target_rows(call.d_k, call.dk_parts, pieces, piece);
+        attention_rows to_v = target_rows(call.d_v, call.dv_parts, pieces, piece);
+        int row = first + warp * MMA_ROWS;
+        store_sums<COLUMNS>(to_k, b, kv, row, call.keys, part, dk, call.scale, call.scale);
+        store_sums<COLUMNS>(to_v, b, kv, row, call.keys, part, dv, 1, 1);
+        return;
+    }
     __syncthreads();
     round_to_tile<TYPE, DIM, COLUMNS>(my_k + part, dk, call.scale, call.scale);
     round_to_tile<TYPE, DIM, COLUMNS>(my_v + part, dv, 1, 1);
@@ -131,21 +143,22 @@ static __global__ void __launch_bounds__(KEY_WARPS *COLUMN_WARPS * 32, 1)
 enum { QUERY_ROWS = 64, QUERY_WARPS = QUERY_ROWS / MMA_ROWS };
 
 template <int TYPE, int DIM, int KEYS, int STAGES>
-static __global__ void __launch_bounds__(QUERY_WARPS * 32, 1)
-    differentiate_queries(const attention_call call) {
+__device__ __forceinline__ void differentiate_query_tile(const attention_call &call, int block) {
     constexpr int THREADS = QUERY_WARPS * 32;
     extern __shared__ __align__(16) unsigned char shared[];
     uint16_t *q_tile = (uint16_t *)shared, *do_tile = q_tile + tile_size<DIM>(QUERY_ROWS);
     uint16_t *k_tiles = do_tile + tile_size<DIM>(QUERY_ROWS);
     uint16_t *v_tiles = k_tiles + STAGES * tile_size<DIM>(KEYS);
-    int heads = call.batch * call.heads, head = (int)blockIdx.x % heads;
-    int first = (int)(gridDim.x / heads - 1 - blockIdx.x / heads) * QUERY_ROWS;
+    int heads = call.batch * call.heads, head = block % heads;
+    int pieces = call.key_pieces, piece = block / heads % pieces, first_step = 0;
+    int tile = (call.queries + QUERY_ROWS - 1) / QUERY_ROWS - 1 - block / (heads * pieces);
+    int first = tile * QUERY_ROWS, steps = steps_over_keys(call, first, QUERY_ROWS, KEYS);
+    if (!find_piece(piece, (call.keys + KEYS - 1) / KEYS, pieces, &first_step, &steps))
+        return;
     int b = head / call.heads, h = head % call.heads, kv = h / call.group;
     int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
     uint16_t *my_q = q_tile + tile_size<DIM>(warp * MMA_ROWS);
     const uint16_t *my_do = do_tile + tile_size<DIM>(warp * MMA_ROWS);
-    int last = first + QUERY_ROWS < call.queries ? first + QUERY_ROWS - 1 : call.queries - 1;
-    int steps = (visible_keys(call, last) + KEYS - 1) / KEYS;
     float factor = call.scale * LOG2_E, dq[DIM / 8][4] = {}, lse[2], mean[2];
     int limit[2];
     for (int r = 0; r < 2; r++) {
@@ -172,10 +185,10 @@ static __global__ void __launch_bounds__(QUERY_WARPS * 32, 1)
                                         call.queries, call.head_dim, call.is_aligned);
     load_tile<QUERY_ROWS, DIM, THREADS>(do_tile, rows_of<uint16_t>(call.d_o, b, h), call.d_o.row,
                                         first, call.queries, call.head_dim, call.is_aligned);
-    if (STAGES == 2 && steps)
-        load_step(0);
+    if (STAGES == 2 && first_step < steps)
+        load_step(first_step);
     copy_async_commit();
-    for (int step = 0; step < steps; step++) {
+    for (int step = first_step; step < steps; step++) {
         int next = step + STAGES - 1;
         if (next < steps)
             load_step(next);
@@ -199,6 +212,12 @@ static __global__ void __launch_bounds__(QUERY_WARPS * 32, 1)
     }
 
     copy_async_wait<0>();
+    if (pieces > 1) {
+        attention_rows to = target_rows(call.d_q, call.dq_parts, pieces, piece);
+        store_sums<DIM>(to, b, h, first + warp * MMA_ROWS, call.queries, 0, dq, call.scale,
+                        call.scale);
+        return;
+    }
     __syncthreads();
     round_to_tile<TYPE, DIM, DIM>(my_q, dq, call.scale, call.scale);
     __syncwarp();
@@ -206,21 +225,60 @@ static __global__ void __launch_bounds__(QUERY_WARPS * 32, 1)
                     MMA_ROWS, call.queries, call.head_dim, call.is_aligned);
 }
 
+/* ---- kernels ---- */
+
+template <int TYPE, int DIM, int QUERIES, int COLUMN_WARPS, int STAGES>
+static __global__ void __launch_bounds__(KEY_WARPS *COLUMN_WARPS * 32, 1)
+    differentiate_keys(const attention_call call) {
+    differentiate_key_tile<TYPE, DIM, QUERIES, COLUMN_WARPS, STAGES>(call, (int)blockIdx.x);
+}
+
+template <int TYPE, int DIM, int KEYS, int STAGES>
+static __global__ void __launch_bounds__(QUERY_WARPS * 32, 1)
+    differentiate_queries(const attention_call call) {
+    differentiate_query_tile<TYPE, DIM, KEYS, STAGES>(call, (int)blockIdx.x);
+}
+
+static __host__ __device__ int count_key_blocks(const attention_call &call) {
+    return (call.keys + KEY_ROWS - 1) / KEY_ROWS * call.batch * call.kv_heads * call.query_pieces;
+}
+static __host__ __device__ int count_query_blocks(const attention_call &call) {
+    return (call.queries + QUERY_ROWS - 1) / QUERY_ROWS * call.batch * call.heads * call.key_pieces;
+}
+
+/* blockIdx.y: which of the two; x: as theirs. */
+template <int TYPE, int DIM, int TILE, int STAGES>
+static __global__ void __launch_bounds__(KEY_WARPS * 32, 1)
+    differentiate_both(const attention_call call) {
+    static_assert(KEY_WARPS == QUERY_WARPS, "blocks are of one size");
+    int block = (int)blockIdx.x;
+    if (blockIdx.y == 0 && block < count_key_blocks(call))
+        differentiate_key_tile<TYPE, DIM, TILE, 1, STAGES>(call, block);
+    if (blockIdx.y == 1 && block < count_query_blocks(call))
+        differentiate_query_tile<TYPE, DIM, TILE, STAGES>(call, block);
+}
+
 /* ---- launching ---- */
 
 /* TILE: rows of the other side taken at a time. */
 template <int TYPE, int DIM, int TILE, int COLUMN_WARPS, int STAGES>
 static int launch(const attention_call *call, cudaStream_t stream) {
-    int key_tiles = (call->keys + KEY_ROWS - 1) / KEY_ROWS;
-    int query_tiles = (call->queries + QUERY_ROWS - 1) / QUERY_ROWS;
+    int key_blocks = count_key_blocks(*call), query_blocks = count_query_blocks(*call);
     int tile_bytes = tile_size<DIM>(2 * KEY_ROWS + STAGES * 2 * TILE) * (int)sizeof(uint16_t);
     int bytes = tile_bytes + STAGES * 2 * TILE * (int)sizeof(float);
-    launch_blocks(differentiate_keys<TYPE, DIM, TILE, COLUMN_WARPS, STAGES>,
-                  key_tiles * call->batch * call->kv_heads, KEY_WARPS * COLUMN_WARPS * 32, bytes,
-                  call, stream);
-    launch_blocks(differentiate_queries<TYPE, DIM, TILE, STAGES>,
-                  query_tiles * call->batch * call->heads, QUERY_WARPS * 32, tile_bytes, call,
-                  stream);
+    constexpr int SMALL = COLUMN_WARPS == 1 ? DIM : 32; /* larger ones are not compiled */
+    if (call->is_few && COLUMN_WARPS == 1) {
+        dim3 blocks((unsigned)(key_blocks > query_blocks ? key_blocks : query_blocks), 2);
+        launch_blocks(differentiate_both<TYPE, SMALL, TILE, STAGES>, blocks, KEY_WARPS * 32, bytes,
+                      call, stream);
+    } else {
+        launch_blocks(differentiate_keys<TYPE, DIM, TILE, COLUMN_WARPS, STAGES>, key_blocks,
+                      KEY_WARPS * COLUMN_WARPS * 32, bytes, call, stream);
+        launch_blocks(differentiate_queries<TYPE, DIM, TILE, STAGES>, query_blocks,
+                      QUERY_WARPS * 32, tile_bytes, call, stream);
+    }
+    cuda_tile of_queries = {QUERY_ROWS, TILE}, of_keys = {TILE, KEY_ROWS};
+    attention_join_gradients(call, of_queries, of_keys, stream);
     return 1;
 }
 

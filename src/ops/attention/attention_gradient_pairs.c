@@ -360,7 +360,7 @@ static void take_tile(const work *w, key_tile *t) {
         float *row = dk + j * w->depth;
         for (int64_t d = 0; d < w->p.head_dim; d++)
             row[d] *= w->p.scale;
-        attention_store_turned_back(&out[ATTENTION_K], &w->p.k_turn, t->b, t->kv, t->first + j,
+        attention_store_turned_back(&out[ATTENTION_K], &w->p.dk_turn, t->b, t->kv, t->first + j,
                                     row);
         attention_store_row(&out[ATTENTION_V], t->b, t->kv, t->first + j, dv + j * w->depth);
     }
@@ -415,7 +415,7 @@ LANES_TARGET static void finish_blocks(void *context, int64_t begin, int64_t end
         panel_to_tile(sum, w->p.head_dim, factor, rows, w->depth);
         for (int64_t c = 0; c < PANEL; c++)
             if (pairs_query(c) < count)
-                attention_store_turned_back(&w->args->outputs[ATTENTION_Q], &w->p.q_turn, q.b, q.h,
+                attention_store_turned_back(&w->args->outputs[ATTENTION_Q], &w->p.dq_turn, q.b, q.h,
                                             first + pairs_query(c), rows + c * w->depth);
     }
 }

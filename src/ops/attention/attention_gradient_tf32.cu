@@ -4,7 +4,8 @@
  * the queries that see them and keeps dK and dV; a block of the second has a tile of queries and
  * keeps dQ. Each number has one owner, which adds in a fixed order. Scores are computed in both,
  * and for dK and dV transposed, a row for each key. Of large heads dK and dV do not fit the
- * registers together: the first kernel runs twice. */
+ * registers together: the first kernel runs twice. Of few heads, a block has a piece of what its
+ * tile goes over, and up to head size 128 both kernels are one. */
 #include "ops/attention/attention_choices.cuh"
 #include "ops/attention/tf32_tile.cuh"
 
@@ -39,9 +40,8 @@ __device__ __forceinline__ void differentiate(float *s, float *dp, float scale, 
 
 enum { OF_KEYS = 1, OF_VALUES = 2 };
 
-template <int WHAT, int MATH, int DIM, int WARPS, int ROWS, int QUERIES, int STAGES, int BLOCKS>
-static __global__ void __launch_bounds__(WARPS * 32, BLOCKS)
-    differentiate_keys_f32(const attention_call call) {
+template <int WHAT, int MATH, int DIM, int WARPS, int ROWS, int QUERIES, int STAGES>
+__device__ __forceinline__ void differentiate_key_tile(const attention_call &call) {
     constexpr int THREADS = WARPS * 32, MINE = ROWS * TILE_ROWS, KEYS = WARPS * MINE;
     constexpr int STAGE = 2 * tile_floats<DIM>(QUERIES);
     extern __shared__ __align__(16) unsigned char shared[];
@@ -49,8 +49,11 @@ static __global__ void __launch_bounds__(WARPS * 32, BLOCKS)
     float *stages = v_tile + tile_floats<DIM>(KEYS);
     block_place at = find_keys<KEYS>(call, (int)blockIdx.x);
     int lane = (int)threadIdx.x % 32, mine = (int)threadIdx.x / 32 * MINE;
+    int first_step = 0, steps = steps_over_queries(call, at.first, QUERIES);
+    if (!find_piece(at.piece, (call.queries + QUERIES - 1) / QUERIES * call.group,
+                    call.query_pieces, &first_step, &steps))
+        return;
     int begin = first_query(call, at.first) / QUERIES * QUERIES;
-    int end_head = begin < call.queries ? (at.head + 1) * call.group : 0;
     float dk[ROWS][DIM / 8][4] = {}, dv[ROWS][DIM / 8][4] = {};
 
     auto load_queries = [&](int stage, int head, int query) {
@@ -70,12 +73,17 @@ static __global__ void __launch_bounds__(WARPS * 32, BLOCKS)
         load_tile<KEYS, DIM, THREADS>(v_tile, rows_of<float>(call.v, at.b, at.head), call.v.row,
                                       at.first, call.keys, call.head_dim, call.is_aligned);
     copy_async_commit();
-    int head = at.head * call.group, query = begin, stage = 0;
-    if (STAGES == 2 && head < end_head)
+    int head = at.head * call.group, query = begin, stage = 0, left = steps - first_step;
+    if (first_step) {
+        int in_head = steps_over_queries(call, at.first, QUERIES) / call.group;
+        head += first_step / in_head;
+        query += first_step % in_head * QUERIES;
+    }
+    if (STAGES == 2 && left)
         load_queries(stage, head, query);
     /* Key j is seen by query i when j <= i + keys - queries. */
     int lead = lane % 4 * 2 + call.keys - call.queries - at.first - mine - lane / 4;
-    while (head < end_head) {
+    for (; left; left--) {
         /* Tile after tile of one head of the group, then of the next head. */
         bool is_last = query + QUERIES >= call.queries;
         int next_query = is_last ? begin : query + QUERIES, next_head = head + is_last;
@@ -83,7 +91,7 @@ static __global__ void __launch_bounds__(WARPS * 32, BLOCKS)
             load_queries(stage, head, query);
         copy_async_wait<0>();
         __syncthreads();
-        if (STAGES == 2 && next_head < end_head)
+        if (STAGES == 2 && left > 1)
             load_queries(stage ^ 1, next_head, next_query);
         float *q_tile = stages + stage * STAGE, *do_tile = q_tile + tile_floats<DIM>(QUERIES);
         float p[ROWS][QUERIES / 8][4], ds[ROWS][QUERIES / 8][4] = {};
@@ -123,33 +131,35 @@ static __global__ void __launch_bounds__(WARPS * 32, BLOCKS)
     copy_async_wait<0>();
     at = find_keys<KEYS>(call, read_block());
     int row = at.first + read_thread() / 32 * MINE + read_thread() % 32 / 4;
+    attention_rows to_k = target_rows(call.d_k, call.dk_parts, call.query_pieces, at.piece);
+    attention_rows to_v = target_rows(call.d_v, call.dv_parts, call.query_pieces, at.piece);
 #pragma unroll
     for (int i = 0; i < 2 * ROWS; i++, row += 8) {
         if (row >= call.keys)
             break;
         if (WHAT & OF_KEYS)
-            store_row<MATH, DIM>(rows_of<float>(call.d_k, at.b, at.head) + row * call.d_k.row,
-                                 dk[i / 2], i % 2, call.scale, call.head_dim, call.is_aligned);
+            store_row<MATH, DIM>(rows_of<float>(to_k, at.b, at.head) + row * to_k.row, dk[i / 2],
+                                 i % 2, call.scale, call.head_dim, call.is_aligned);
         if (WHAT & OF_VALUES)
-            store_row<MATH, DIM>(rows_of<float>(call.d_v, at.b, at.head) + row * call.d_v.row,
-                                 dv[i / 2], i % 2, 1, call.head_dim, call.is_aligned);
+            store_row<MATH, DIM>(rows_of<float>(to_v, at.b, at.head) + row * to_v.row, dv[i / 2],
+                                 i % 2, 1, call.head_dim, call.is_aligned);
     }
 }
 
 /* ---- dQ ---- */
 
-template <int MATH, int DIM, int WARPS, int ROWS, int KEYS, int STAGES, int BLOCKS>
-static __global__ void __launch_bounds__(WARPS * 32, BLOCKS)
-    differentiate_queries_f32(const attention_call call) {
+template <int MATH, int DIM, int WARPS, int ROWS, int KEYS, int STAGES>
+__device__ __forceinline__ void differentiate_query_tile(const attention_call &call) {
     constexpr int THREADS = WARPS * 32, MINE = ROWS * TILE_ROWS, QUERIES = WARPS * MINE;
     extern __shared__ __align__(16) unsigned char shared[];
     float *q_tile = (float *)shared, *do_tile = q_tile + tile_floats<DIM>(QUERIES);
     float *stages = do_tile + tile_floats<DIM>(QUERIES);
     block_place at = find_queries<QUERIES>(call, (int)blockIdx.x);
+    int first_step = 0, steps = steps_over_keys(call, at.first, QUERIES, KEYS);
+    if (!find_piece(at.piece, (call.keys + KEYS - 1) / KEYS, call.key_pieces, &first_step, &steps))
+        return;
     int kv = at.head / call.group, lane = (int)threadIdx.x % 32;
     int mine = (int)threadIdx.x / 32 * MINE;
-    int last = at.first + QUERIES < call.queries ? at.first + QUERIES - 1 : call.queries - 1;
-    int steps = (visible_keys(call, last) + KEYS - 1) / KEYS;
     int seen_by_all = visible_keys(call, at.first);
     float dq[ROWS][DIM / 8][4] = {};
 
@@ -169,9 +179,9 @@ static __global__ void __launch_bounds__(WARPS * 32, BLOCKS)
                                      at.first, call.queries, call.head_dim, call.is_aligned);
     load_sums<QUERIES, DIM, THREADS>(q_tile, call, at.b, at.head, at.first);
     copy_async_commit();
-    if (STAGES == 2 && steps)
-        load_step(0);
-    for (int step = 0; step < steps; step++) {
+    if (STAGES == 2 && first_step < steps)
+        load_step(first_step);
+    for (int step = first_step; step < steps; step++) {
         if (STAGES == 1)
             load_step(step);
         copy_async_wait<0>();
@@ -209,11 +219,45 @@ static __global__ void __launch_bounds__(WARPS * 32, BLOCKS)
     copy_async_wait<0>();
     at = find_queries<QUERIES>(call, read_block());
     int row = at.first + read_thread() / 32 * MINE + read_thread() % 32 / 4;
+    attention_rows to = target_rows(call.d_q, call.dq_parts, call.key_pieces, at.piece);
 #pragma unroll
     for (int i = 0; i < 2 * ROWS; i++, row += 8)
         if (row < call.queries)
-            store_row<MATH, DIM>(rows_of<float>(call.d_q, at.b, at.head) + row * call.d_q.row,
-                                 dq[i / 2], i % 2, call.scale, call.head_dim, call.is_aligned);
+            store_row<MATH, DIM>(rows_of<float>(to, at.b, at.head) + row * to.row, dq[i / 2], i % 2,
+                                 call.scale, call.head_dim, call.is_aligned);
+}
+
+/* ---- kernels ---- */
+
+template <int WHAT, int MATH, int DIM, int WARPS, int ROWS, int QUERIES, int STAGES, int BLOCKS>
+static __global__ void __launch_bounds__(WARPS * 32, BLOCKS)
+    differentiate_keys_f32(const attention_call call) {
+    differentiate_key_tile<WHAT, MATH, DIM, WARPS, ROWS, QUERIES, STAGES>(call);
+}
+
+template <int MATH, int DIM, int WARPS, int ROWS, int KEYS, int STAGES, int BLOCKS>
+static __global__ void __launch_bounds__(WARPS * 32, BLOCKS)
+    differentiate_queries_f32(const attention_call call) {
+    differentiate_query_tile<MATH, DIM, WARPS, ROWS, KEYS, STAGES>(call);
+}
+
+template <int KEYS> static __host__ __device__ int count_key_blocks(const attention_call &call) {
+    return (call.keys + KEYS - 1) / KEYS * call.batch * call.kv_heads * call.query_pieces;
+}
+template <int QUERIES>
+static __host__ __device__ int count_query_blocks(const attention_call &call) {
+    return (call.queries + QUERIES - 1) / QUERIES * call.batch * call.heads * call.key_pieces;
+}
+
+/* blockIdx.y: which of the two, that for keys with K_TILE and K_STAGES; x: as theirs. */
+template <int MATH, int DIM, int WARPS, int K_TILE, int K_STAGES, int Q_TILE, int Q_STAGES>
+static __global__ void __launch_bounds__(WARPS * 32, 2)
+    differentiate_both_f32(const attention_call call) {
+    int block = (int)blockIdx.x;
+    if (blockIdx.y == 0 && block < count_key_blocks<WARPS * TILE_ROWS>(call))
+        differentiate_key_tile<OF_KEYS | OF_VALUES, MATH, DIM, WARPS, 1, K_TILE, K_STAGES>(call);
+    if (blockIdx.y == 1 && block < count_query_blocks<WARPS * TILE_ROWS>(call))
+        differentiate_query_tile<MATH, DIM, WARPS, 1, Q_TILE, Q_STAGES>(call);
 }
 
 /* ---- launching ---- */
@@ -223,8 +267,8 @@ static void launch_keys(const attention_call *call, cudaStream_t stream) {
     constexpr int KEYS = WARPS * ROWS * TILE_ROWS;
     int floats = tile_floats<DIM>(2 * KEYS + STAGES * 2 * TILE);
     launch_blocks(differentiate_keys_f32<WHAT, MATH, DIM, WARPS, ROWS, TILE, STAGES, BLOCKS>,
-                  (call->keys + KEYS - 1) / KEYS * call->batch * call->kv_heads, WARPS * 32,
-                  floats * (int)sizeof(float), call, stream);
+                  count_key_blocks<KEYS>(*call), WARPS * 32, floats * (int)sizeof(float), call,
+                  stream);
 }
 
 template <int MATH, int DIM, int WARPS, int ROWS, int TILE, int STAGES, int BLOCKS>
@@ -232,65 +276,92 @@ static void launch_queries(const attention_call *call, cudaStream_t stream) {
     constexpr int QUERIES = WARPS * ROWS * TILE_ROWS;
     int floats = tile_floats<DIM>(2 * QUERIES + STAGES * 2 * TILE);
     launch_blocks(differentiate_queries_f32<MATH, DIM, WARPS, ROWS, TILE, STAGES, BLOCKS>,
-                  (call->queries + QUERIES - 1) / QUERIES * call->batch * call->heads, WARPS * 32,
-                  floats * (int)sizeof(float), call, stream);
+                  count_query_blocks<QUERIES>(*call), WARPS * 32, floats * (int)sizeof(float), call,
+                  stream);
+}
+
+template <int MATH, int DIM, int WARPS, int K_TILE, int K_STAGES, int Q_TILE, int Q_STAGES>
+static void launch_both(const attention_call *call, cudaStream_t stream) {
+    constexpr int ROWS = WARPS * TILE_ROWS;
+    constexpr int MOST =
+        K_STAGES * K_TILE > Q_STAGES * Q_TILE ? K_STAGES * K_TILE : Q_STAGES * Q_TILE;
+    int key_blocks = count_key_blocks<ROWS>(*call), query_blocks = count_query_blocks<ROWS>(*call);
+    dim3 blocks((unsigned)(key_blocks > query_blocks ? key_blocks : query_blocks), 2);
+    launch_blocks(differentiate_both_f32<MATH, DIM, WARPS, K_TILE, K_STAGES, Q_TILE, Q_STAGES>,
+                  blocks, WARPS * 32, tile_floats<DIM>(2 * ROWS + 2 * MOST) * (int)sizeof(float),
+                  call, stream);
+    cuda_tile of_queries = {ROWS, Q_TILE}, of_keys = {K_TILE, ROWS};
+    attention_join_gradients(call, of_queries, of_keys, stream);
+}
+
+/* Rows of 16 for each warp of four, rows of the other side at a time, stages, blocks for each
+ * multiprocessor: of the kernel for keys, and of that for queries. Of few heads 16 rows, and two
+ * stages wherever they fit. */
+template <int MATH, int DIM, int K_ROWS, int K_TILE, int K_STAGES, int K_BLOCKS, int Q_ROWS,
+          int Q_TILE, int Q_STAGES, int Q_BLOCKS>
+static void launch_small(const attention_call *call, cudaStream_t stream) {
+    constexpr int WARPS = 4;
+    constexpr bool HAS_ROOM = DIM <= 80;
+    if (call->is_few) {
+        launch_both<MATH, DIM, WARPS, K_TILE, HAS_ROOM ? 2 : K_STAGES, Q_TILE,
+                    HAS_ROOM ? 2 : Q_STAGES>(call, stream);
+        return;
+    }
+    launch_keys<OF_KEYS | OF_VALUES, MATH, DIM, WARPS, K_ROWS, K_TILE, K_STAGES, K_BLOCKS>(call,
+                                                                                           stream);
+    launch_queries<MATH, DIM, WARPS, Q_ROWS, Q_TILE, Q_STAGES, Q_BLOCKS>(call, stream);
+}
+
+/* dK and dV apart, two warps. */
+template <int MATH, int DIM, int STAGES>
+static void launch_large(const attention_call *call, cudaStream_t stream) {
+    constexpr int WARPS = 2, TILE = 16, ROWS = WARPS * TILE_ROWS;
+    launch_keys<OF_VALUES, MATH, DIM, WARPS, 1, TILE, STAGES, 1>(call, stream);
+    launch_keys<OF_KEYS, MATH, DIM, WARPS, 1, TILE, STAGES, 1>(call, stream);
+    launch_queries<MATH, DIM, WARPS, 1, TILE, STAGES, 1>(call, stream);
+    cuda_tile of_queries = {ROWS, TILE}, of_keys = {TILE, ROWS};
+    attention_join_gradients(call, of_queries, of_keys, stream);
 }
 
 /* Shared memory stays within 99 KiB, which every GPU since sm_86 has. */
-template <int MATH> static void launch_large(const attention_call *call, cudaStream_t stream) {
+template <int MATH> static void launch_from_128(const attention_call *call, cudaStream_t stream) {
     int dim = call->head_dim;
-    if (dim <= 128) {
-        launch_keys<OF_KEYS | OF_VALUES, MATH, 128, 4, 1, 16, 1, 2>(call, stream);
-        launch_queries<MATH, 128, 4, 1, 32, 1, 2>(call, stream);
-    } else if (dim <= 192) {
-        launch_keys<OF_VALUES, MATH, 192, 2, 1, 16, 2, 1>(call, stream);
-        launch_keys<OF_KEYS, MATH, 192, 2, 1, 16, 2, 1>(call, stream);
-        launch_queries<MATH, 192, 2, 1, 16, 2, 1>(call, stream);
-    } else {
-        launch_keys<OF_VALUES, MATH, 256, 2, 1, 16, 1, 1>(call, stream);
-        launch_keys<OF_KEYS, MATH, 256, 2, 1, 16, 1, 1>(call, stream);
-        launch_queries<MATH, 256, 2, 1, 16, 1, 1>(call, stream);
-    }
+    if (dim <= 128)
+        launch_small<MATH, 128, 1, 16, 1, 2, 1, 32, 1, 2>(call, stream);
+    else if (dim <= 192)
+        launch_large<MATH, 192, 2>(call, stream);
+    else
+        launch_large<MATH, 256, 1>(call, stream);
 }
 
 static void launch_3tf32(const attention_call *call, cudaStream_t stream) {
-    constexpr int MATH = MATH_3TF32, BOTH = OF_KEYS | OF_VALUES;
+    constexpr int MATH = MATH_3TF32;
     int dim = call->head_dim;
-    if (dim <= 32) {
-        launch_keys<BOTH, MATH, 32, 4, 1, 32, 2, 3>(call, stream);
-        launch_queries<MATH, 32, 4, 2, 32, 2, 2>(call, stream);
-    } else if (dim <= 64) {
-        launch_keys<BOTH, MATH, 64, 4, 1, 32, 2, 2>(call, stream);
-        launch_queries<MATH, 64, 4, 2, 32, 1, 2>(call, stream);
-    } else if (dim <= 80) {
-        launch_keys<BOTH, MATH, 80, 4, 1, 32, 2, 2>(call, stream);
-        launch_queries<MATH, 80, 4, 1, 32, 2, 2>(call, stream);
-    } else if (dim <= 96) {
-        launch_keys<BOTH, MATH, 96, 4, 1, 16, 2, 2>(call, stream);
-        launch_queries<MATH, 96, 4, 1, 32, 1, 2>(call, stream);
-    } else {
-        launch_large<MATH>(call, stream);
-    }
+    if (dim <= 32)
+        launch_small<MATH, 32, 1, 32, 2, 3, 2, 32, 2, 2>(call, stream);
+    else if (dim <= 64)
+        launch_small<MATH, 64, 1, 32, 2, 2, 2, 32, 1, 2>(call, stream);
+    else if (dim <= 80)
+        launch_small<MATH, 80, 1, 32, 2, 2, 1, 32, 2, 2>(call, stream);
+    else if (dim <= 96)
+        launch_small<MATH, 96, 1, 16, 2, 2, 1, 32, 1, 2>(call, stream);
+    else
+        launch_from_128<MATH>(call, stream);
 }
 
 static void launch_tf32(const attention_call *call, cudaStream_t stream) {
-    constexpr int MATH = MATH_TF32, BOTH = OF_KEYS | OF_VALUES;
+    constexpr int MATH = MATH_TF32;
     int dim = call->head_dim;
-    if (dim <= 32) {
-        launch_keys<BOTH, MATH, 32, 4, 2, 32, 2, 2>(call, stream);
-        launch_queries<MATH, 32, 4, 2, 32, 2, 2>(call, stream);
-    } else if (dim <= 64) {
-        launch_keys<BOTH, MATH, 64, 4, 2, 32, 1, 2>(call, stream);
-        launch_queries<MATH, 64, 4, 2, 32, 1, 2>(call, stream);
-    } else if (dim <= 80) {
-        launch_keys<BOTH, MATH, 80, 4, 1, 32, 2, 2>(call, stream);
-        launch_queries<MATH, 80, 4, 1, 32, 2, 2>(call, stream);
-    } else if (dim <= 96) {
-        launch_keys<BOTH, MATH, 96, 4, 1, 32, 1, 2>(call, stream);
-        launch_queries<MATH, 96, 4, 1, 32, 1, 2>(call, stream);
-    } else {
-        launch_large<MATH>(call, stream);
-    }
+    if (dim <= 32)
+        launch_small<MATH, 32, 2, 32, 2, 2, 2, 32, 2, 2>(call, stream);
+    else if (dim <= 64)
+        launch_small<MATH, 64, 2, 32, 1, 2, 2, 32, 1, 2>(call, stream);
+    else if (dim <= 80)
+        launch_small<MATH, 80, 1, 32, 2, 2, 1, 32, 2, 2>(call, stream);
+    else if (dim <= 96)
+        launch_small<MATH, 96, 1, 32, 1, 2, 1, 32, 1, 2>(call, stream);
+    else
+        launch_from_128<MATH>(call, stream);
 }
 
 void attention_backward_f32(const attention_call *call, cudaStream_t stream) {

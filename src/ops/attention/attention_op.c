@@ -70,6 +70,9 @@ static dyno_status infer(const node *n, value_type *outputs) {
 static dyno_status infer_gradient(const node *n, value_type *outputs) {
     RETURN_IF_FAILED(check_operands(n));
     const value *q = n->inputs[ATTENTION_Q], *lse = n->inputs[ATTENTION_LSE];
+    if (attribute_find(&n->attributes, "turned") && !tables_of(n).cos)
+        return dyno_fail(DYNO_INVALID, "gradients are to be rotated back, and there are no tables "
+                                       "of angles; want those Q and K were rotated by");
     for (int i = ATTENTION_O; i <= ATTENTION_DO; i++)
         if (!shape_equal(&n->inputs[i]->shape, &q->shape) || n->inputs[i]->type != q->type)
             return dyno_fail(DYNO_INVALID, "O or dO is %s[%s]; want %s[%s]",
@@ -111,7 +114,8 @@ static op_cost cost(const node *n) {
 /* Five products instead of two; Q and K are rotated and dQ and dK back. */
 static op_cost gradient_cost(const node *n) {
     op_cost cost = op_cost_streaming(n, 0);
-    cost.flops = 2.5 * forward_flops(n) + 2 * rotation_flops(n);
+    int rotations = attribute_find(&n->attributes, "turned") ? 1 : 2;
+    cost.flops = 2.5 * forward_flops(n) + rotations * rotation_flops(n);
     return cost;
 }
 
@@ -188,6 +192,13 @@ static const char *reject_cuda(const kernel_args *args, bool is_f32) {
         return is_f32 ? "takes f32" : "takes bf16 and f16";
     if (attention_is_rotated(args))
         return "takes Q and K that are rotated already";
+    if (attention_is_turned(args) && is_f32)
+        return "rotates gradients of bf16 and f16 back only";
+    if (attention_is_turned(args) && !attention_turns_back(args->inputs[ATTENTION_Q].shape.dim[3]))
+        return "rotates no gradients of this head size back";
+    if (attention_is_turned(args) &&
+        args->inputs[ATTENTION_Q].shape.dim[2] != args->inputs[ATTENTION_K].shape.dim[2])
+        return "rotates gradients back of as many queries as keys";
     if (!(attribute_real(args->attributes, "scale") > 0))
         return "the scale must be above 0";
     attention_problem p = attention_describe(args);
@@ -201,26 +212,57 @@ static const char *reject_cuda(const kernel_args *args, bool is_f32) {
 static const char *reject_low(const kernel_args *args) { return reject_cuda(args, false); }
 static const char *reject_f32(const kernel_args *args) { return reject_cuda(args, true); }
 
-/* D = rowsum(O dO). */
-static size_t gradient_workspace_f32(const kernel_args *args) {
-    return (size_t)shape_elements(&args->inputs[ATTENTION_LSE].shape) * sizeof(float);
+static attention_sizes sizes_of(const kernel_args *args) {
+    attention_problem p = attention_describe(args);
+    return (attention_sizes){.batch = p.batch,
+                             .heads = p.heads,
+                             .kv_heads = p.kv_heads,
+                             .queries = p.queries,
+                             .keys = p.keys,
+                             .head_dim = p.head_dim,
+                             .is_causal = p.is_causal,
+                             .is_f32 = args->inputs[ATTENTION_Q].type == DTYPE_F32};
 }
+
+bool attention_is_in_pieces(const kernel_args *args) {
+    attention_sizes sizes = sizes_of(args);
+    if (args->output_count == op_attention.output_count)
+        return attention_pieces(&sizes, ATTENTION_CUT_FORWARD) > 1;
+    return attention_pieces(&sizes, ATTENTION_CUT_KEYS) > 1 ||
+           attention_pieces(&sizes, ATTENTION_CUT_QUERIES) > 1;
+}
+
+static size_t forward_workspace(const kernel_args *args) {
+    attention_sizes sizes = sizes_of(args);
+    return (size_t)attention_forward_floats(&sizes) * sizeof(float);
+}
+static size_t gradient_workspace_f32(const kernel_args *args) {
+    attention_sizes sizes = sizes_of(args);
+    return (size_t)attention_gradient_floats(&sizes) * sizeof(float);
+}
+/* Enough for the kernels of either kind: which runs is seen when the chip is known. */
 static size_t gradient_workspace(const kernel_args *args) {
     attention_problem p = attention_describe(args);
     bool is_summed = attention_is_once(p.batch * p.kv_heads, p.queries, p.keys, p.head_dim,
                                        p.tile.queries, p.tile.keys) != 0;
-    return (size_t)attention_workspace_bytes(p.batch * p.heads, p.queries,
-                                             is_summed ? attention_sum_columns(p.head_dim) : 0);
+    int columns = is_summed ? attention_sum_columns(p.head_dim) : 0;
+    int64_t heads = p.batch * p.heads, bytes = attention_workspace_bytes(heads, p.queries, columns);
+    if (attention_is_turned(args))
+        bytes = attention_angles_at(heads, p.queries, columns) +
+                attention_angle_bytes(p.queries, p.head_dim);
+    return (size_t)larger(bytes, (int64_t)gradient_workspace_f32(args));
 }
 
 static const kernel attention_cuda = {.name = "attention_cuda",
                                       .backend = BACKEND_CUDA,
                                       .reject = reject_low,
+                                      .workspace_bytes = forward_workspace,
                                       .is_tiled = true,
                                       .writes_strided = true};
 static const kernel attention_cuda_f32 = {.name = "attention_cuda_f32",
                                           .backend = BACKEND_CUDA,
                                           .reject = reject_f32,
+                                          .workspace_bytes = forward_workspace,
                                           .is_tiled = true,
                                           .writes_strided = true};
 static const kernel attention_gradient_cuda = {.name = "attention_gradient_cuda",
@@ -296,14 +338,20 @@ static int plain_inputs(const kernel_args *args) {
                                                            : op_attention_gradient.input_count;
 }
 
+static bool has_tables(const kernel_args *args) { return args->input_count > plain_inputs(args); }
+
+bool attention_is_turned(const kernel_args *args) {
+    return has_tables(args) && attribute_find(args->attributes, "turned");
+}
+
 bool attention_is_rotated(const kernel_args *args) {
-    return args->input_count > plain_inputs(args);
+    return has_tables(args) && !attention_is_turned(args);
 }
 
 /* Of `rows` rows, which stand at the last positions. */
 static attention_turn describe_turn(const kernel_args *args, int64_t rows) {
     const tensor *table = args->inputs + plain_inputs(args);
-    if (!attention_is_rotated(args) || !table->data)
+    if (!has_tables(args) || !table->data)
         return (attention_turn){0};
     int64_t half = table->shape.dim[1], first = (table->shape.dim[0] - rows) * half;
     return (attention_turn){(const float *)table[0].data + first,
@@ -312,6 +360,9 @@ static attention_turn describe_turn(const kernel_args *args, int64_t rows) {
 
 attention_problem attention_describe(const kernel_args *args) {
     const shape *q = &args->inputs[ATTENTION_Q].shape, *k = &args->inputs[ATTENTION_K].shape;
+    attention_turn none = {0};
+    attention_turn of_q = describe_turn(args, q->dim[2]), of_k = describe_turn(args, k->dim[2]);
+    bool is_turned = attention_is_turned(args);
     return (attention_problem){.batch = q->dim[0],
                                .heads = q->dim[1],
                                .kv_heads = k->dim[1],
@@ -322,8 +373,10 @@ attention_problem attention_describe(const kernel_args *args) {
                                .is_causal = attribute_integer(args->attributes, "causal") != 0,
                                .scale = (float)attribute_real(args->attributes, "scale"),
                                .tile = kernel_tile_asked(args->attributes),
-                               .q_turn = describe_turn(args, q->dim[2]),
-                               .k_turn = describe_turn(args, k->dim[2])};
+                               .q_turn = is_turned ? none : of_q,
+                               .k_turn = is_turned ? none : of_k,
+                               .dq_turn = of_q,
+                               .dk_turn = of_k};
 }
 
 int attention_list_tiles(const int *queries, int query_count, const int *keys, int key_count,

@@ -84,9 +84,12 @@ static void rotate(const node *n, const double *const *inputs, int64_t heads, in
         }
 }
 
-static bool is_rotated(const node *n) { return n->input_count > n->op->input_count; }
+static bool has_tables(const node *n) { return n->input_count > n->op->input_count; }
+static bool is_rotated(const node *n) {
+    return has_tables(n) && !attribute_find(&n->attributes, "turned");
+}
 
-/* The inputs with Q and K rotated, where there are tables. */
+/* The inputs with Q and K rotated, where they are to be. */
 typedef struct turned {
     const double *inputs[ATTENTION_LSE + 1];
     double *made[2];
@@ -155,7 +158,7 @@ void attention_gradient_reference(const node *n, const double *const *inputs,
                     }
                 }
             }
-    if (is_rotated(n)) {
+    if (has_tables(n)) {
         rotate(n, inputs, s.B * s.H, s.T, -1, outputs[ATTENTION_Q], outputs[ATTENTION_Q]);
         rotate(n, inputs, s.B * s.K, s.T2, -1, outputs[ATTENTION_K], outputs[ATTENTION_K]);
     }

@@ -4,7 +4,7 @@
  * tf32 (tf32_tile.cuh; docs/decisions/0018 has the errors of both). The way of attention_mma.cu: a
  * block has a tile of queries, 16 ROWS for each warp, and goes over the keys it sees, a tile at a
  * time. K and V have one buffer each: V's tile arrives under the product with K, the next tile of K
- * under the product with V. */
+ * under the product with V. Of few heads, a block has a piece of those keys. */
 #include "ops/attention/attention_choices.cuh"
 #include "ops/attention/tf32_tile.cuh"
 
@@ -48,11 +48,12 @@ static __global__ void __launch_bounds__(WARPS * 32, BLOCKS) attend_f32(const at
     float *q_tile = (float *)shared, *k_tile = q_tile + tile_floats<DIM>(QUERIES);
     float *v_tile = k_tile + tile_floats<DIM>(KEYS);
     block_place at = find_queries<QUERIES>(call, (int)blockIdx.x);
+    int begin = 0, end = steps_over_keys(call, at.first, QUERIES, KEYS);
+    if (!find_piece(at.piece, (call.keys + KEYS - 1) / KEYS, call.key_pieces, &begin, &end))
+        return;
     int lane = (int)threadIdx.x % 32, mine = (int)threadIdx.x / 32 * MINE;
     const float *k = rows_of<float>(call.k, at.b, at.head / call.group);
     const float *v = rows_of<float>(call.v, at.b, at.head / call.group);
-    int last = at.first + QUERIES < call.queries ? at.first + QUERIES - 1 : call.queries - 1;
-    int tiles = (visible_keys(call, last) + KEYS - 1) / KEYS;
     int seen_by_all = visible_keys(call, at.first);
 
     float o[ROWS][DIM / 8][4] = {}, factor = call.scale * LOG2_E;
@@ -62,31 +63,33 @@ static __global__ void __launch_bounds__(WARPS * 32, BLOCKS) attend_f32(const at
         state[m] = {{-INFINITY, -INFINITY}, {0, 0}};
     load_tile<QUERIES, DIM, THREADS>(q_tile, rows_of<float>(call.q, at.b, at.head), call.q.row,
                                      at.first, call.queries, call.head_dim, call.is_aligned);
-    load_tile<KEYS, DIM, THREADS>(k_tile, k, call.k.row, (tiles - 1) * KEYS, tiles ? call.keys : 0,
+    load_tile<KEYS, DIM, THREADS>(k_tile, k, call.k.row, (end - 1) * KEYS, end ? call.keys : 0,
                                   call.head_dim, call.is_aligned);
     copy_async_commit();
-    for (int tile = tiles - 1; tile >= 0; tile--) {
+    int key = end * KEYS;
+    for (int left = end - begin; left; left--) {
+        key -= KEYS;
         float s[ROWS][KEYS / 8][4], shrink[ROWS][2];
         copy_async_wait<0>();
         __syncthreads(); /* K is there; nobody reads V any more */
-        load_tile<KEYS, DIM, THREADS>(v_tile, v, call.v.row, tile * KEYS, call.keys, call.head_dim,
+        load_tile<KEYS, DIM, THREADS>(v_tile, v, call.v.row, key, call.keys, call.head_dim,
                                       call.is_aligned);
         copy_async_commit();
         multiply_rows<MATH, DIM, ROWS, KEYS>(s, q_tile + tile_floats<DIM>(mine), k_tile);
-        if ((tile + 1) * KEYS > seen_by_all)
+        if (key + KEYS > seen_by_all)
 #pragma unroll
             for (int m = 0; m < ROWS; m++) {
                 int row = at.first + mine + lane / 4 + m * TILE_ROWS;
                 int limit[2] = {visible_keys(call, row), visible_keys(call, row + 8)};
-                hide<KEYS>(s[m], tile * KEYS, limit);
+                hide<KEYS>(s[m], key, limit);
             }
 #pragma unroll
         for (int m = 0; m < ROWS; m++)
             take_scores<KEYS>(s[m], factor, &state[m], shrink[m]);
         copy_async_wait<0>();
         __syncthreads(); /* V is there; nobody reads K any more */
-        if (tile > 0)
-            load_tile<KEYS, DIM, THREADS>(k_tile, k, call.k.row, (tile - 1) * KEYS, call.keys,
+        if (left > 1)
+            load_tile<KEYS, DIM, THREADS>(k_tile, k, call.k.row, key - KEYS, call.keys,
                                           call.head_dim, call.is_aligned);
         copy_async_commit();
         multiply_columns<MATH, DIM, ROWS, KEYS>(o, s, v_tile, shrink);
@@ -95,16 +98,18 @@ static __global__ void __launch_bounds__(WARPS * 32, BLOCKS) attend_f32(const at
     copy_async_wait<0>();
     at = find_queries<QUERIES>(call, read_block());
     int row = at.first + read_thread() / 32 * MINE + read_thread() % 32 / 4;
+    attention_rows to = target_rows(call.o, call.o_parts, call.key_pieces, at.piece);
+    float *to_lse = rows_of<float>(target_rows(call.lse, call.lse_parts, call.key_pieces, at.piece),
+                                   at.b, at.head);
 #pragma unroll
     for (int i = 0; i < 2 * ROWS; i++, row += 8) {
         float sum = row_sum(state[i / 2].sum[i % 2]), largest = state[i / 2].largest[i % 2];
         if (row >= call.queries)
             continue;
-        store_row<MATH, DIM>(rows_of<float>(call.o, at.b, at.head) + row * call.o.row, o[i / 2],
-                             i % 2, sum == 0 ? 0 : 1 / sum, call.head_dim, call.is_aligned);
+        store_row<MATH, DIM>(rows_of<float>(to, at.b, at.head) + row * to.row, o[i / 2], i % 2,
+                             sum == 0 ? 0 : 1 / sum, call.head_dim, call.is_aligned);
         if (read_thread() % 4 == 0)
-            rows_of<float>(call.lse, at.b, at.head)[row] =
-                sum == 0 ? -INFINITY : largest * call.scale + logf(sum);
+            to_lse[row] = sum == 0 ? -INFINITY : largest * call.scale + logf(sum);
     }
 }
 
@@ -114,7 +119,10 @@ static int launch(const attention_call *call, cudaStream_t stream) {
     int bytes = tile_floats<DIM>(QUERIES + 2 * KEYS) * (int)sizeof(float);
     int tiles = (call->queries + QUERIES - 1) / QUERIES;
     launch_blocks(attend_f32<MATH, DIM, WARPS, ROWS, KEYS, BLOCKS>,
-                  tiles * call->batch * call->heads, WARPS * 32, bytes, call, stream);
+                  tiles * call->batch * call->heads * call->key_pieces, WARPS * 32, bytes, call,
+                  stream);
+    cuda_tile tile = {QUERIES, KEYS};
+    attention_join_outputs(call, tile, stream);
     return 1;
 }
 

@@ -259,7 +259,7 @@ static void differentiate_queries(const work *w, const query_tile *t) {
                 add_scaled(width, ds[i][j], k_rows[j], dq[i]);
     }
     for (int64_t i = 0; i < t->count; i++)
-        attention_store_turned_back(&w->args->outputs[ATTENTION_Q], &w->p.q_turn, t->b, t->h,
+        attention_store_turned_back(&w->args->outputs[ATTENTION_Q], &w->p.dq_turn, t->b, t->h,
                                     t->first + i, dq[i]);
 }
 
@@ -285,7 +285,7 @@ static void differentiate_keys(const work *w, int64_t b, int64_t kv, int64_t fir
                 }
         }
     for (int64_t j = 0; j < count; j++) {
-        attention_store_turned_back(&out[ATTENTION_K], &w->p.k_turn, b, kv, first + j, dk[j]);
+        attention_store_turned_back(&out[ATTENTION_K], &w->p.dk_turn, b, kv, first + j, dk[j]);
         attention_store_row(&out[ATTENTION_V], b, kv, first + j, dv[j]);
     }
 }

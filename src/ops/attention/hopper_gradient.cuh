@@ -1,5 +1,5 @@
-/* hopper_gradient.cuh - the items attention's gradients on sm_90a work on: their order and who gets
- * which; and what attention_gradient_hopper.cu copies for them. */
+/* hopper_gradient.cuh - what attention's gradients on sm_90a have in common: the items they work
+ * on, their order and who gets which, and their launches. */
 #ifndef OPS_ATTENTION_HOPPER_GRADIENT_CUH
 #define OPS_ATTENTION_HOPPER_GRADIENT_CUH
 
@@ -23,12 +23,13 @@ typedef struct gradient_order {
 /* What the first kernel makes for the second. Rows of a head are `pitch` apart, a multiple of the
  * largest tile. */
 typedef struct row_sums {
-    float *mean;   /* D = rowsum(O dO) */
-    float *lse;    /* to base 2; infinity for rows that see nothing or are not there */
-    float *dq;     /* sums in turns, or NULL: as the accumulators of hopper_once.cuh have them */
-    int *turns;    /* of each step of queries, the key tile that adds to it next */
-    int *counter;  /* [2]: items taken beyond the first of each block, in two launches */
-    int64_t pitch; /* of all */
+    float *mean;    /* D = rowsum(O dO) */
+    float *lse;     /* to base 2; infinity for rows that see nothing or are not there */
+    float *dq;      /* sums in turns, or NULL: as the accumulators of hopper_once.cuh have them */
+    float4 *angles; /* as accumulators are rotated back by them (hopper_tile.cuh), or NULL */
+    int *turns;     /* of each step of queries, the key tile that adds to it next */
+    int *counter;   /* [2]: items taken beyond the first of each block, in two launches */
+    int64_t pitch;  /* of all */
 } row_sums;
 
 /* Places in the workspace; columns: of dQ, or 0. */
@@ -40,37 +41,23 @@ typedef struct gradient_maps {
     CUtensorMap of_queries[2], of_keys[2]; /* Q and dO, K and V */
 } gradient_maps;
 
-template <int DIM> struct gradient_storage {
-    enum {
-        KIND = OF_BOTH,    /* or of one alone: of items */
-        QUERY_STEP = STEP, /* queries that go by at a time */
-        KEY_ROWS = ROWS,   /* of an item of keys */
-        ITEM_COPIED = 0,   /* a barrier that it does not have */
-        /* Small heads' own tiles are free again as soon as their rows are in registers; where they
-         * are not, and contexts are short, the next item's must be on their way before. */
-        BUFFERS = DIM == 80 || DIM == 96 ? 2 : 1,
-        STAGES = BUFFERS == 2 ? 3 : 4,
-        TILE_BYTES = slab_tile_bytes(ROWS, DIM), /* of K or V, or Q or dO */
-        STEP_BYTES = slab_tile_bytes(STEP, DIM), /* of the two others */
-        LEFT_AT = 2 * BUFFERS * TILE_BYTES,
-        RIGHT_AT = LEFT_AT + STAGES * STEP_BYTES,
-        LSE_AT = RIGHT_AT + STAGES * STEP_BYTES,
-        MEAN_AT = LSE_AT + STAGES * STEP * 4,
-        ITEMS_AT = MEAN_AT + STAGES * STEP * 4,
-        BARRIERS_AT = ITEMS_AT + ITEM_PLACES * 32,
-        /* Barriers, by number. */
-        TILE_FULL = 0,
-        TILE_EMPTY = TILE_FULL + BUFFERS,
-        STEP_FULL = TILE_EMPTY + BUFFERS,
-        STEP_EMPTY = STEP_FULL + STAGES,
-        ITEM_FULL = STEP_EMPTY + STAGES,
-        ITEM_EMPTY = ITEM_FULL + ITEM_PLACES,
-        BARRIERS = ITEM_EMPTY + ITEM_PLACES,
-        BYTES = BARRIERS_AT + 8 * BARRIERS,
-        ASKED = BYTES + 1024 /* to begin at a multiple of 1024 */
-    };
-    static_assert((int)ASKED <= 227 * 1024, "more than a block can have");
-};
+/* For tiles of so many rows. 0 when the driver does not take them. */
+int hopper_describe_gradient(gradient_maps *maps, const attention_call *call, int query_rows,
+                             int key_rows);
+
+/* All items of a kind, or of both; key_rows: of an item of keys, one of queries has ROWS. */
+gradient_order hopper_order_items(const attention_call *call, int kind, int key_rows);
+
+typedef void gradient_kernel(attention_call call, gradient_order order, row_sums sums,
+                             gradient_maps maps);
+
+/* Whether the kernel is there and gets that much shared memory; *known: 1 yes, -1 no, 0 at first.
+ */
+int hopper_is_ready(gradient_kernel *kernel, int shared_bytes, int *known);
+/* Enqueues a kernel, whose blocks may begin before what is before it in the stream has ended. */
+void hopper_launch_items(gradient_kernel *kernel, int shared_bytes, const attention_call *call,
+                         const gradient_order *order, const row_sums *sums,
+                         const gradient_maps *maps, cudaStream_t stream);
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
@@ -195,70 +182,146 @@ __device__ __forceinline__ const gradient_item *wait_for_item(const unsigned cha
     return (const gradient_item *)(base + at::ITEMS_AT) + place;
 }
 
-/* ---- copying ---- */
-
-/* An item's own tile, in pieces as large as the ring's. */
-template <int DIM>
-__device__ __forceinline__ void copy_item_tile(uint32_t to, const CUtensorMap *map,
-                                               uint32_t barrier, int row, int head, int batch) {
-#pragma unroll
-    for (int slab = 0; slab < slabs_of(DIM); slab++)
-#pragma unroll
-        for (int i = 0; i < ROWS; i += STEP)
-            copy_slab(to + (slab * ROWS + i) * SLAB_ROW_BYTES, map, barrier, slab * SLAB_COLUMNS,
-                      row + i, head, batch);
+/* A copy of the item after so many, which is left at once. */
+template <typename at>
+__device__ __forceinline__ gradient_item take_item(const unsigned char *base, int items) {
+    gradient_item item = *wait_for_item<at>(base, items);
+    barrier_arrive(shared_address(base) + at::BARRIERS_AT +
+                   8 * (at::ITEM_EMPTY + items % ITEM_PLACES));
+    return item;
 }
 
-template <int DIM>
-__device__ __forceinline__ void produce(const attention_call &call, const row_sums &sums,
-                                        const gradient_maps &maps, unsigned char *base) {
-    typedef gradient_storage<DIM> at;
-    uint32_t shared = shared_address(base), barriers = shared + at::BARRIERS_AT;
-    /* So many are behind us; places are empty at first, and nothing is to be waited for. */
-    int items = 0, tiles = 0, steps = 0;
-    for (;; items++) {
-        gradient_item item = *wait_for_item<at>(base, items);
-        barrier_arrive(barriers + 8 * (at::ITEM_EMPTY + items % ITEM_PLACES));
-        if (item.kind == NO_MORE)
-            return;
-        if (item.steps == 0)
-            continue;
-        bool is_of_keys = item.kind == OF_KEYS;
-        const CUtensorMap *own = is_of_keys ? maps.of_keys : maps.of_queries;
-        const CUtensorMap *other = is_of_keys ? maps.of_queries : maps.of_keys;
-        int buffer = tiles % at::BUFFERS;
-        uint32_t to = shared + buffer * 2 * at::TILE_BYTES;
-        uint32_t full = barriers + 8 * (at::TILE_FULL + buffer);
-        barrier_wait(barriers + 8 * (at::TILE_EMPTY + buffer), ~(tiles / at::BUFFERS) & 1,
-                     "a free place for the item's tiles");
-        tiles++;
-        barrier_expect(full, 2 * at::TILE_BYTES);
-        copy_item_tile<DIM>(to, &own[0], full, item.first, item.head, item.batch);
-        copy_item_tile<DIM>(to + at::TILE_BYTES, &own[1], full, item.first, item.head, item.batch);
-        int row = item.begin * STEP;
-        for (; item.steps > 0; item.steps--, steps++) {
-            int stage = steps % at::STAGES;
-            full = barriers + 8 * (at::STEP_FULL + stage);
-            barrier_wait(barriers + 8 * (at::STEP_EMPTY + stage), ~(steps / at::STAGES) & 1,
-                         "a free stage");
-            barrier_expect(full, 2 * at::STEP_BYTES + (is_of_keys ? 2 * STEP * 4 : 0));
-            copy_tile<STEP, DIM>(shared + at::LEFT_AT + stage * at::STEP_BYTES, &other[0], full,
-                                 row, item.other_head, item.batch);
-            copy_tile<STEP, DIM>(shared + at::RIGHT_AT + stage * at::STEP_BYTES, &other[1], full,
-                                 row, item.other_head, item.batch);
-            if (is_of_keys) {
-                int64_t from = (item.batch * call.heads + item.other_head) * sums.pitch + row;
-                copy_bytes(shared + at::LSE_AT + stage * STEP * 4, sums.lse + from, STEP * 4, full);
-                copy_bytes(shared + at::MEAN_AT + stage * STEP * 4, sums.mean + from, STEP * 4,
-                           full);
-            }
-            row += STEP;
-            if (is_of_keys && row >= call.queries) {
-                row = item.begin * STEP;
-                item.other_head++;
-            }
-        }
+/* ---- a block ---- */
+
+/* By one thread. count_arrivals says how many arrive at each of the storage's barriers. */
+template <typename at>
+__device__ __forceinline__ void begin_block(const gradient_maps &maps, const unsigned char *base) {
+    uint32_t barriers = shared_address(base) + at::BARRIERS_AT;
+    for (int i = 0; i < 2; i++) {
+        prefetch_map(&maps.of_queries[i]);
+        prefetch_map(&maps.of_keys[i]);
     }
+    for (int i = 0; i < at::BARRIERS; i++)
+        barrier_init(barriers + 8 * i, count_arrivals((const at *)NULL, i));
+    barrier_init_fence();
+}
+
+/* The same in all lanes, and known to be: kept in a uniform register. */
+__device__ __forceinline__ int warpgroup_number(void) {
+    return __shfl_sync(0xffffffffu, (int)(threadIdx.x / WARPGROUP), 0);
+}
+
+/* ---- consumers ---- */
+
+/* A consumer's view of the block. */
+typedef struct consumer_state {
+    unsigned char *base;
+    uint32_t barriers;
+    int number, thread; /* consumer, and its thread */
+    int items, steps;   /* so many are behind us */
+} consumer_state;
+
+template <typename at>
+__device__ __forceinline__ consumer_state begin_consumer(unsigned char *base, int number) {
+    consumer_state me = {
+        base, shared_address(base) + at::BARRIERS_AT, number, (int)threadIdx.x % WARPGROUP, 0, 0};
+    return me;
+}
+
+/* By one lane of a warp: what only products have read. */
+__device__ __forceinline__ void leave(const consumer_state *me, int barrier) {
+    if (me->thread % 32 == 0)
+        barrier_arrive(me->barriers + 8 * barrier);
+}
+/* By every lane, for each of them has read or written there. */
+template <typename STATE> __device__ __forceinline__ void leave_each(const STATE *me, int barrier) {
+    barrier_arrive(me->barriers + 8 * barrier);
+}
+/* For what comes to the place of a ring that has PLACES of them, at its `turn`. */
+template <int PLACES, typename STATE>
+__device__ __forceinline__ void wait_full(const STATE *me, int barrier, int turn,
+                                          const char *what) {
+    barrier_wait(me->barriers + 8 * (barrier + turn % PLACES), turn / PLACES & 1, what);
+}
+template <int PLACES, typename STATE>
+__device__ __forceinline__ void wait_empty(const STATE *me, int barrier, int turn,
+                                           const char *what) {
+    barrier_wait(me->barriers + 8 * (barrier + turn % PLACES), ~(turn / PLACES) & 1, what);
+}
+/* From a ring's first tile to that of a turn, for descriptors. */
+template <int PLACES, int BYTES> __device__ __forceinline__ uint32_t along(int turn) {
+    return (uint32_t)(turn % PLACES * (BYTES >> 4));
+}
+
+/* Of a tile of TILE_ROWS rows, a warp's 16 from `first` on: the first columns, as A wants them. */
+template <int TILE_ROWS, int COUNT>
+__device__ __forceinline__ void take_rows(uint32_t (&rows)[COUNT], const unsigned char *tile,
+                                          int first, int lane) {
+    int row = first + lane % 16;
+#pragma unroll
+    for (int k = 0; k < COUNT / 4; k++) {
+        int piece = k % 4 * 2 + lane / 16;
+        ldmatrix_x4(rows + 4 * k,
+                    tile + (k / 4 * TILE_ROWS + row) * SLAB_ROW_BYTES + (piece ^ row % 8) * 16);
+    }
+}
+
+/* What a lane's two queries of an item of queries bring with them. */
+typedef struct query_rows {
+    float lse[2], mean[2];
+    int limit[2]; /* the first key not seen, counted from the lane's first column */
+} query_rows;
+__device__ __forceinline__ query_rows load_query_rows(const attention_call &call,
+                                                      const row_sums &sums,
+                                                      const gradient_item *item, int query,
+                                                      int column) {
+    query_rows rows;
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+        int64_t row = (item->batch * call.heads + item->head) * sums.pitch + query + 8 * r;
+        rows.lse[r] = sums.lse[row];
+        rows.mean[r] = sums.mean[row];
+        rows.limit[r] = visible_keys(call, query + 8 * r) - column;
+    }
+    return rows;
+}
+
+/* Scores of keys by queries that are not seen; lead: how far beyond the lane's first key its first
+ * query sees. */
+template <int COUNT> __device__ __forceinline__ void hide_queries(float (&s)[COUNT], int lead) {
+#pragma unroll
+    for (int i = 0; i < COUNT; i++)
+        if (lead + i / 4 * 8 + (i & 1) - (i & 2) * 4 < 0)
+            s[i] = -INFINITY;
+}
+/* Scores of queries by keys from `key` on; limit: of each of the lane's two queries, the first key
+ * not seen, counted from the lane's first column. */
+template <int COUNT>
+__device__ __forceinline__ void hide_keys(float (&s)[COUNT], int key, const int *limit) {
+#pragma unroll
+    for (int i = 0; i < COUNT; i++)
+        if (key + i / 4 * 8 + (i & 1) >= limit[i >> 1 & 1])
+            s[i] = -INFINITY;
+}
+
+/* dS^T of 8 queries from P^T as its 16-bit numbers and dP^T; mean: of the lane's two queries. */
+template <int TYPE>
+__device__ __forceinline__ void pack_gradients(uint32_t *ds, const uint32_t *p, const float *dp,
+                                               const float *mean) {
+    float2 sum = *(const float2 *)mean;
+    float2 upper = unpack_both<TYPE>(p[0]), lower = unpack_both<TYPE>(p[1]);
+    ds[0] = pack<TYPE>(upper.x * (dp[0] - sum.x), upper.y * (dp[1] - sum.y));
+    ds[1] = pack<TYPE>(lower.x * (dp[2] - sum.x), lower.y * (dp[3] - sum.y));
+}
+
+/* Rows of dQ, dK or dV, times a factor; row: the lane's first. */
+template <int TYPE, int COUNT>
+__device__ __forceinline__ void
+store_gradient(const float (&d)[COUNT], float factor, const attention_call &call,
+               const attention_rows &rows, const gradient_item *item, int row, int limit) {
+    float by[2] = {factor, factor};
+    store_accumulator<TYPE>(d, by, rows_of<uint16_t>(rows, item->batch, item->head), rows.row, row,
+                            limit, call.head_dim);
 }
 
 #endif

@@ -61,17 +61,16 @@ template <int DIM> struct once_storage {
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
-/* Who arrives: one thread; one lane of each warp of a consumer; every lane of both; one of each warp
- * of both; these, the copying thread and those that add. */
-template <int DIM> __device__ __forceinline__ void init_barriers(uint32_t barriers) {
+/* Who arrives: one thread; one lane of each warp of a consumer; every lane of both; one of each
+ * warp of both; these, the copying thread and those that add. */
+template <int DIM>
+__device__ __forceinline__ int count_arrivals(const once_storage<DIM> *, int barrier) {
     typedef once_storage<DIM> at;
-    for (int i = 0; i < at::BARRIERS; i++)
-        barrier_init(barriers + 8 * i, i < at::DS_FULL      ? 1
-                                       : i < at::STEP_EMPTY ? 4
-                                       : i < at::K_EMPTY    ? CONSUMERS * WARPGROUP
-                                       : i < at::ITEM_EMPTY ? CONSUMERS * 4
-                                                            : CONSUMERS * 4 + 1 + at::DQ_STAGES);
-    barrier_init_fence();
+    return barrier < at::DS_FULL      ? 1
+           : barrier < at::STEP_EMPTY ? 4
+           : barrier < at::K_EMPTY    ? CONSUMERS * WARPGROUP
+           : barrier < at::ITEM_EMPTY ? CONSUMERS * 4
+                                      : CONSUMERS * 4 + 1 + at::DQ_STAGES;
 }
 
 /* The rows of queries of an item's next step: up to the first that see its keys, then those of the
@@ -92,8 +91,7 @@ __device__ __forceinline__ void copy_tiles(const attention_call &call, const row
     uint32_t shared = shared_address(base), barriers = shared + at::BARRIERS_AT;
     ring_place place = {0, 1}; /* empty at first: nothing to wait for */
     for (int items = 0;; items++) {
-        gradient_item item = *wait_for_item<at>(base, items);
-        barrier_arrive(barriers + 8 * (at::ITEM_EMPTY + items % ITEM_PLACES));
+        gradient_item item = take_item<at>(base, items);
         if (item.kind == NO_MORE)
             return;
         int row = item.last;
@@ -162,8 +160,7 @@ __device__ __forceinline__ void add_in_turns(const attention_call &call, const r
     uint32_t from = shared + at::DQ_AT + stage * at::DQ_BYTES;
     int phase = 0, until_mine = stage;
     for (int items = 0;; items++) {
-        gradient_item item = *wait_for_item<at>(base, items);
-        barrier_arrive(barriers + 8 * (at::ITEM_EMPTY + items % ITEM_PLACES));
+        gradient_item item = take_item<at>(base, items);
         if (item.kind == NO_MORE)
             return;
         int row = item.last, tile = item.first / ROWS;

@@ -2,6 +2,7 @@
 #ifndef OPS_ATTENTION_HOPPER_TILE_CUH
 #define OPS_ATTENTION_HOPPER_TILE_CUH
 
+#include "ops/attention/attention_cuda.cuh"
 #include "ops/attention/hopper.cuh"
 
 /* Built for other chips only, the kernels are empty and use next to no registers. */
@@ -68,6 +69,61 @@ __device__ __forceinline__ void transpose_words(uint32_t *w) {
                 else
                     w[i + apart] = taken;
             }
+}
+
+/* What a lane's two rows of an accumulator were rotated by, for so many blocks of 8 columns of the
+ * first half of a row (those of the second have the same): cos and sin, of the first row's two
+ * columns and of the second's. In memory the lanes of a warp follow one another: float4
+ * [rows / 16][half / 8][2][32]. */
+template <int BLOCKS> struct row_turns { float4 cosine[BLOCKS], sine[BLOCKS]; };
+
+/* Blocks from `first` on; row: the lane's first. In the order of the program, which puts it before
+ * a wait for products. */
+template <int HALF, int BLOCKS>
+__device__ __forceinline__ void load_turns(row_turns<BLOCKS> *turns, const float4 *angles, int row,
+                                           int first) {
+    const float4 *from =
+        angles + ((int64_t)(row / 16) * (HALF / 8) + first) * 64 + threadIdx.x % 32;
+#pragma unroll
+    for (int i = 0; i < 2 * BLOCKS; i++) {
+        float4 *x = i % 2 ? &turns->sine[i / 2] : &turns->cosine[i / 2];
+        asm volatile("ld.global.v4.f32 {%0, %1, %2, %3}, [%4];"
+                     : "=f"(x->x), "=f"(x->y), "=f"(x->z), "=f"(x->w)
+                     : "l"(from + 32 * i));
+    }
+}
+/* Rotates these blocks of an accumulator back, and the blocks half a row after them. */
+template <int COUNT, int BLOCKS>
+__device__ __forceinline__ void turn_back(float (&d)[COUNT], const row_turns<BLOCKS> &turns,
+                                          int first) {
+#pragma unroll
+    for (int i = 0; i < BLOCKS; i++) {
+        float4 c = turns.cosine[i], s = turns.sine[i];
+        float *low = d + 4 * (first + i), *high = low + COUNT / 2;
+        float4 a = make_float4(low[0], low[1], low[2], low[3]);
+        float4 b = make_float4(high[0], high[1], high[2], high[3]);
+        low[0] = a.x * c.x + b.x * s.x;
+        low[1] = a.y * c.y + b.y * s.y;
+        low[2] = a.z * c.z + b.z * s.z;
+        low[3] = a.w * c.w + b.w * s.w;
+        high[0] = b.x * c.x - a.x * s.x;
+        high[1] = b.y * c.y - a.y * s.y;
+        high[2] = b.z * c.z - a.z * s.z;
+        high[3] = b.w * c.w - a.w * s.w;
+    }
+}
+
+/* All of an accumulator, some blocks at a time: for kernels without registers to have angles in
+ * before the products are done. */
+template <int COUNT>
+__device__ __forceinline__ void turn_rows_back(float (&d)[COUNT], const float4 *angles, int row) {
+    constexpr int BLOCKS = COUNT / 8, PIECE = BLOCKS % 4 ? BLOCKS : 4;
+#pragma unroll
+    for (int block = 0; block < BLOCKS; block += PIECE) {
+        row_turns<PIECE> turns;
+        load_turns<COUNT>(&turns, angles, row, block);
+        turn_back(d, turns, block);
+    }
 }
 
 /* An accumulator's rows to memory, 16 bytes at a time; row: the lane's first. */

@@ -104,12 +104,6 @@ __device__ __forceinline__ int count_arrivals(const wide_queries_storage<DIM> *,
            : barrier < at::ITEM_EMPTY ? CONSUMERS * 4
                                       : CONSUMERS * 4 + 1;
 }
-template <typename at> __device__ __forceinline__ void init_wide_barriers(uint32_t barriers) {
-    for (int i = 0; i < at::BARRIERS; i++)
-        barrier_init(barriers + 8 * i, count_arrivals((const at *)NULL, i));
-    barrier_init_fence();
-}
-
 template <int DIM>
 __device__ __forceinline__ void copy_for_keys(const attention_call &call, const row_sums &sums,
                                               const gradient_maps &maps, unsigned char *base) {
@@ -117,8 +111,7 @@ __device__ __forceinline__ void copy_for_keys(const attention_call &call, const 
     uint32_t shared = shared_address(base), barriers = shared + at::BARRIERS_AT;
     ring_place place = {0, 1}; /* empty at first: nothing to wait for */
     for (int items = 0;; items++) {
-        gradient_item item = *wait_for_item<at>(base, items);
-        barrier_arrive(barriers + 8 * (at::ITEM_EMPTY + items % ITEM_PLACES));
+        gradient_item item = take_item<at>(base, items);
         if (item.kind == NO_MORE)
             return;
         int row = item.begin * STEP;

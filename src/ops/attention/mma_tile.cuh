@@ -6,6 +6,7 @@
 #ifndef OPS_ATTENTION_MMA_TILE_CUH
 #define OPS_ATTENTION_MMA_TILE_CUH
 
+#include "ops/attention/attention_cuda.cuh"
 #include "ops/attention/mma.cuh"
 
 enum { MMA_ROWS = 16, MMA_PAD = 8, PIECE = 8 }; /* PIECE: numbers in 16 bytes */
@@ -20,16 +21,36 @@ template <int ROWS, int DIM, int THREADS>
 __device__ __forceinline__ void load_tile(uint16_t *tile, const uint16_t *from, int64_t stride,
                                           int first, int limit, int head_dim, int is_aligned) {
     constexpr int PIECES = DIM / PIECE;
-    for (int i = (int)threadIdx.x; i < ROWS * PIECES; i += THREADS) {
-        int row = i / PIECES, column = i % PIECES * PIECE;
-        uint16_t *to = tile + row * tile_pitch<DIM>() + column;
-        bool is_there = first + row < limit && column < head_dim;
-        const uint16_t *source = is_there ? from + (first + row) * stride + column : from;
-        if (is_aligned) {
-            copy_async_16(to, source, is_there);
-        } else {
-            for (int j = 0; j < PIECE; j++)
-                to[j] = is_there && column + j < head_dim ? source[j] : (uint16_t)0;
+    int thread = (int)threadIdx.x;
+    if (is_aligned && THREADS % PIECES == 0) {
+        /* A thread's pieces lie below each other. */
+        constexpr int APART = THREADS / PIECES;
+        int row = thread / PIECES, column = thread % PIECES * PIECE;
+        int there = column < head_dim ? limit - first - row : 0;
+        const uint16_t *source = from + (first + row) * stride + column;
+        tile += row * tile_pitch<DIM>() + column;
+        /* Where nothing is read the address may lie anywhere. */
+#pragma unroll
+        for (int i = 0; i < ROWS; i += APART, source += APART * stride)
+            if (ROWS % APART == 0 || i + row < ROWS)
+                copy_async_16(tile + i * tile_pitch<DIM>(), source, i < there);
+    } else if (is_aligned) {
+        constexpr int UNROLLED = DIM <= 128 ? ROWS : 1; /* of large heads registers are short */
+#pragma unroll UNROLLED
+        for (int i = 0; i < ROWS * PIECES; i += THREADS) {
+            int row = (i + thread) / PIECES, column = (i + thread) % PIECES * PIECE;
+            if (ROWS * PIECES % THREADS == 0 || row < ROWS)
+                copy_async_16(tile + row * tile_pitch<DIM>() + column,
+                              from + (first + row) * stride + column,
+                              first + row < limit && column < head_dim);
+        }
+    } else {
+#pragma unroll 1
+        for (int i = thread; i < ROWS * DIM; i += THREADS) {
+            int row = i / DIM, column = i % DIM;
+            bool is_there = first + row < limit && column < head_dim;
+            tile[row * tile_pitch<DIM>() + column] =
+                is_there ? from[(first + row) * stride + column] : (uint16_t)0;
         }
     }
 }
@@ -118,6 +139,28 @@ __device__ __forceinline__ void round_to_tile(uint16_t *tile, const float (*c)[4
         *(uint32_t *)(to + j * 8) = pack<TYPE>(c[j][0] * low, c[j][1] * low);
         *(uint32_t *)(to + 8 * tile_pitch<DIM>() + j * 8) =
             pack<TYPE>(c[j][2] * high, c[j][3] * high);
+    }
+}
+
+/* The same to rows of the workspace, f32 and as wide as they are apart: from row `first` and column
+ * `part` on. */
+template <int COLUMNS>
+__device__ __forceinline__ void store_sums(const attention_rows &to, int b, int head, int first,
+                                           int limit, int part, const float (*c)[4], float low,
+                                           float high) {
+    int lane = (int)threadIdx.x % 32, column = part + lane % 4 * 2, columns = (int)to.row;
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+        int row = first + lane / 4 + r * 8;
+        float factor = r ? high : low;
+        float *at = rows_of<float>(to, b, head) + row * to.row + column;
+        if (row >= limit)
+            break;
+#pragma unroll
+        for (int j = 0; j < COLUMNS / 8; j++)
+            if (column + j * 8 < columns)
+                *(float2 *)(at + j * 8) =
+                    make_float2(c[j][2 * r] * factor, c[j][2 * r + 1] * factor);
     }
 }
 

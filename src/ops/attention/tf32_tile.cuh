@@ -45,24 +45,28 @@ __device__ __forceinline__ int read_thread(void) {
     return thread;
 }
 
-/* A block's head and the first of its rows. */
+/* A block's head, the first of its rows, and its piece of what they go over. */
 typedef struct block_place {
-    int b, head, first;
+    int b, head, first, piece;
 } block_place;
 
 /* Of a block that has QUERIES of them. The last queries have the most keys; they go first. */
 template <int QUERIES>
 __device__ __forceinline__ block_place find_queries(const attention_call &call, int block) {
     int heads = call.batch * call.heads, head = block % heads;
+    int tiles = (call.queries + QUERIES - 1) / QUERIES;
     block_place place = {head / call.heads, head % call.heads,
-                         ((int)gridDim.x / heads - 1 - block / heads) * QUERIES};
+                         (tiles - 1 - block / (heads * call.key_pieces)) * QUERIES,
+                         block / heads % call.key_pieces};
     return place;
 }
 /* Of a block that has KEYS of them. The first keys are seen by the most queries; they go first. */
 template <int KEYS>
 __device__ __forceinline__ block_place find_keys(const attention_call &call, int block) {
     int heads = call.batch * call.kv_heads, head = block % heads;
-    block_place place = {head / call.kv_heads, head % call.kv_heads, block / heads * KEYS};
+    block_place place = {head / call.kv_heads, head % call.kv_heads,
+                         block / (heads * call.query_pieces) * KEYS,
+                         block / heads % call.query_pieces};
     return place;
 }
 
