@@ -246,8 +246,10 @@ static dyno_status run_cell(attention_sweep *s, const plan *p, results_cell *cel
     if (status == DYNO_OK) {
         cell_set_metric(cell, "setup_ns", "ns", clock_now_ns() - begin);
         status = attention_fill(e, (uint64_t)flags_integer(s->given, "seed"));
+        contention_watch *watch = sweep_watch(&s->sweep);
         if (status == DYNO_OK)
             status = time_runs(s, e, p, cell);
+        sweep_watched(watch, cell);
         dyno_status recorded = sweep_record_memory(&s->sweep, cell, s->pool);
         status = status == DYNO_OK ? recorded : status;
         executor_destroy(e);

@@ -1,6 +1,7 @@
 #include "cli/sweep.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "base/file.h"
 #include "base/threads.h"
@@ -35,6 +36,32 @@ static dyno_status capture_gpu(sweep *s) {
     return DYNO_OK;
 }
 
+static bool has_bf16_rows(const sweep *s) {
+    int count;
+    const char *const *precisions = flags_text_list(s->given, "precision", &count);
+    for (int i = 0; i < count; i++)
+        if (strcmp(precisions[i], precision_name(PRECISION_BF16)) == 0)
+            return true;
+    return false;
+}
+
+/* Where products of bf16 are slower than those of fp32, bf16 is converted and fp32 is its peak. */
+static void keep_better_peaks(sweep *s, double fp32, machine_peak bf16) {
+    if (fp32 > s->peaks.gflops_f32)
+        s->peaks.gflops_f32 = fp32;
+    if (bf16.gflops > s->bf16.gflops)
+        s->bf16 = bf16;
+    results_set_environment_real(s->run, "peak_gflops", s->peaks.gflops_f32);
+    if (s->bf16.gflops > s->peaks.gflops_f32) {
+        results_set_environment_real(s->run, "peak_bf16_gflops", s->bf16.gflops);
+        results_set_environment_text(s->run, "peak_bf16_by", s->bf16.by);
+    }
+}
+
+static machine_peak measure_bf16(const sweep *s) {
+    return has_bf16_rows(s) ? machine_measure_peak_bf16(threads_count()) : (machine_peak){0};
+}
+
 dyno_status sweep_start(sweep *s, int argc, char **argv) {
     s->run = results_create(argv[0], argc, (const char *const *)argv);
     environment_capture(s->run);
@@ -42,7 +69,7 @@ dyno_status sweep_start(sweep *s, int argc, char **argv) {
     if (!is_cpu(s))
         return capture_gpu(s);
     RETURN_IF_FAILED(machine_peaks_get(threads_count(), &s->peaks));
-    results_set_environment_real(s->run, "peak_gflops", s->peaks.gflops_f32);
+    keep_better_peaks(s, s->peaks.gflops_f32, measure_bf16(s));
     results_set_environment_real(s->run, "read_gbs", s->peaks.bandwidth.read);
     results_set_environment_real(s->run, "copy_gbs", s->peaks.bandwidth.copy);
     return DYNO_OK;
@@ -61,9 +88,8 @@ static dyno_status publish(const sweep *s) {
 dyno_status sweep_finish(sweep *s, dyno_status status) {
     if (status == DYNO_OK || status == DYNO_INTERRUPTED) {
         /* Somebody else may have been busy when the sweep began; the better of two is the peak. */
-        double again = is_cpu(s) ? machine_measure_peak_flops_f32(threads_count()) : 0;
-        if (again > s->peaks.gflops_f32)
-            results_set_environment_real(s->run, "peak_gflops", again);
+        if (is_cpu(s))
+            keep_better_peaks(s, machine_measure_peak_flops_f32(threads_count()), measure_bf16(s));
         s->run->is_complete = status == DYNO_OK;
         dyno_status published = publish(s);
         status = published == DYNO_OK ? status : published;
@@ -79,7 +105,8 @@ dyno_status sweep_finish(sweep *s, dyno_status status) {
 
 double sweep_peak_gflops(const sweep *s, precision math) {
     if (is_cpu(s))
-        return s->peaks.gflops_f32;
+        return math == PRECISION_BF16 && s->bf16.gflops > s->peaks.gflops_f32 ? s->bf16.gflops
+                                                                              : s->peaks.gflops_f32;
     double tflops = math == PRECISION_BF16   ? s->rates.bf16
                     : math == PRECISION_FP16 ? s->rates.fp16
                     : math == PRECISION_TF32 ? s->rates.tf32
@@ -93,6 +120,17 @@ void sweep_describe_device(const sweep *s, precision math, results_cell *cell) {
         cell_set_integer(cell, "threads", threads_count());
     else
         cell_set_metric_real(cell, "peak_gflops", "GFLOP/s", sweep_peak_gflops(s, math));
+}
+
+contention_watch *sweep_watch(const sweep *s) {
+    return is_cpu(s) ? contention_begin("/proc") : NULL;
+}
+
+void sweep_watched(contention_watch *watch, results_cell *cell) {
+    if (!watch)
+        return;
+    contention seen = contention_end(watch);
+    contention_record(&seen, cell);
 }
 
 void sweep_record_plan(results_cell *cell, const plan *p, const memory_account *account) {

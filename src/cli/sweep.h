@@ -5,6 +5,7 @@
 
 #include "cli/flags.h"
 #include "compiler/precision.h"
+#include "measure/contention.h"
 #include "measure/machine.h"
 #include "measure/results.h"
 #include "plan/memory_account.h"
@@ -45,6 +46,7 @@ typedef struct sweep {
     results *run;        /* from sweep_start to sweep_finish */
     machine_peaks peaks; /* of a GPU: rates of products in fp32, of copies */
     cuda_rates rates;    /* of a GPU */
+    machine_peak bf16;   /* of a CPU, if a row is in bf16 */
 } sweep;
 
 /* Takes up SWEEP_FLAGS: sets the number of threads, makes the output directory and opens the
@@ -60,8 +62,14 @@ NODISCARD dyno_status sweep_start(sweep *s, int argc, char **argv);
  * Returns `status`, or what went wrong here. */
 NODISCARD dyno_status sweep_finish(sweep *s, dyno_status status);
 
-/* Rate of large products in this precision on a GPU; on a CPU that of fp32, whatever it is. */
+/* Rate of large products in this precision on a GPU; on a CPU what products of bf16 can reach where
+ * the CPU has such, else fp32, which all others are converted to. */
 double sweep_peak_gflops(const sweep *s, precision math);
+
+/* Around what times the cell: on a CPU, whether others were busy meanwhile goes into its metrics.
+ */
+contention_watch *sweep_watch(const sweep *s);
+void sweep_watched(contention_watch *watch, results_cell *cell);
 
 /* The parameters device and, of a CPU, threads; of a GPU the peak for this precision. */
 void sweep_describe_device(const sweep *s, precision math, results_cell *cell);

@@ -220,7 +220,9 @@ static dyno_status time_cell(grid *g, executor *e, const plan *p, int64_t warmup
                               .context = g};
     if (g->is_tracing)
         return timing_break_down(e, p, &options, cell);
+    contention_watch *watch = sweep_watch(&g->sweep);
     dyno_status status = timing_run(e, p, &options, cell);
+    sweep_watched(watch, cell);
     dyno_status recorded = sweep_record_memory(&g->sweep, cell, pool);
     return status == DYNO_OK ? recorded : status;
 }

@@ -8,9 +8,9 @@
 /* Where attention itself does not rotate (fold_rope.h), its gradient still can, as it writes. Comes
  * after the casts around the rotation are folded. Folds, wherever the target has a kernel for it,
  *
- *   dQ, dK, dV = attention_gradient Q K ...             dQ, dK, dV = attention_gradient Q K ...,
- * tables x = concat of their transposes               ->     x = concat of their transposes y =
- * rope x, inverse, the heads of dQ and dK
+ *   dQ, dK, dV = attention_gradient Q K ...        dQ, dK, dV = attention_gradient Q K ... tables
+ *   x = concat of their transposes            ->   x = concat of their transposes
+ *   y = inverse rope x of dQ's and dK's heads
  *
  * and y is x. What anybody else reads, and what looks different, is left as it is. */
 NODISCARD dyno_status fold_rope_gradient(graph *g, backend target);

@@ -14,6 +14,7 @@
 #include "base/system_memory.h"
 #include "base/threads.h"
 #include "measure/environment.h"
+#include "measure/machine_bf16.h"
 
 #if defined(__AVX512F__) || (defined(__AVX2__) && defined(__FMA__))
 #include <immintrin.h>
@@ -61,7 +62,7 @@ static float fma_loop(int64_t iterations, float seed) {
     return sum;
 }
 
-static int64_t time_fma_loops(int threads, int64_t iterations) {
+static int64_t time_loops(const machine_loop *loop, int threads, int64_t iterations) {
     volatile float seed = 1, sink = 0;
     float total = 0;
     int64_t begin = 0, end = 0;
@@ -71,7 +72,7 @@ static int64_t time_fma_loops(int threads, int64_t iterations) {
 #pragma omp barrier
 #pragma omp master
         begin = clock_now_ns();
-        total += fma_loop(iterations, value);
+        total += loop->run(iterations, value);
 #pragma omp barrier
 #pragma omp master
         end = clock_now_ns();
@@ -82,10 +83,10 @@ static int64_t time_fma_loops(int threads, int64_t iterations) {
 }
 
 /* One hiccup of the scheduler must not pass for work. */
-static int64_t best_of_three(int64_t iterations) {
+static int64_t best_of_three(const machine_loop *loop, int64_t iterations) {
     int64_t best = INT64_MAX;
     for (int i = 0; i < 3; i++) {
-        int64_t elapsed = time_fma_loops(1, iterations);
+        int64_t elapsed = time_loops(loop, 1, iterations);
         best = elapsed < best ? elapsed : best;
     }
     return best;
@@ -93,20 +94,32 @@ static int64_t best_of_three(int64_t iterations) {
 
 /* How long to run is found by one thread: where others are busy several wait for one another, and a
  * run that is short against that measures nothing else. */
-double machine_measure_peak_flops_f32(int threads) {
+static double measure_peak(const machine_loop *loop, int threads) {
     if (threads <= 0)
         threads = threads_count();
     int64_t iterations = 1000, elapsed;
-    while ((elapsed = best_of_three(iterations)) < FLOPS_RUN_NS / 2)
+    while ((elapsed = best_of_three(loop, iterations)) < FLOPS_RUN_NS / 2)
         iterations *= 2;
     iterations = iterations * FLOPS_RUN_NS / elapsed + 1;
     int64_t best = INT64_MAX, deadline = clock_now_ns() + FLOPS_BUDGET_NS;
     do {
-        elapsed = time_fma_loops(threads, iterations);
+        elapsed = time_loops(loop, threads, iterations);
         if (elapsed < best)
             best = elapsed;
     } while (clock_now_ns() < deadline);
-    return (double)threads * (double)iterations * ACCUMULATORS * LANES * 2 / (double)best;
+    return (double)threads * (double)iterations * (double)loop->flops / (double)best;
+}
+
+double machine_measure_peak_flops_f32(int threads) {
+    const machine_loop fmas = {fma_loop, ACCUMULATORS * LANES * 2, "FMAs"};
+    return measure_peak(&fmas, threads);
+}
+
+machine_peak machine_measure_peak_bf16(int threads) {
+    machine_loop fastest = machine_loop_bf16();
+    if (!fastest.run)
+        return (machine_peak){0};
+    return (machine_peak){measure_peak(&fastest, threads), fastest.by};
 }
 
 typedef enum loop { LOOP_FILL, LOOP_READ, LOOP_COPY, LOOP_TRIAD } loop;

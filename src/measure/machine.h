@@ -29,6 +29,16 @@ typedef struct machine_peaks {
  * Takes about 0.15 s. */
 double machine_measure_peak_flops_f32(int threads);
 
+/* A rate, and the instructions that reach it: "AMX tiles". */
+typedef struct machine_peak {
+    double gflops;
+    const char *by;
+} machine_peak;
+
+/* GFLOP/s of products of bf16 summed in fp32, in registers, counted and timed as above: by AMX
+ * tiles, else by AVX-512 BF16 dot products; {0, NULL} where this process may use neither. */
+machine_peak machine_measure_peak_bf16(int threads);
+
 /* On a buffer that no cache holds (256 MiB, or four times the L3 cache if that is more).
  * Fails when there is no memory for it. Takes about half a second. */
 NODISCARD dyno_status machine_measure_bandwidth(int threads, machine_bandwidth *out);

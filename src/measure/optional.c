@@ -91,45 +91,50 @@ static void read_mpi(void *symbol, char *out) {
 }
 
 static const struct {
-    const char *name, *purpose;
+    const char *name, *without;
     const char *library[MOST_NAMES]; /* newest first */
     const char *symbol;
     version_reader *read;
     const char *folder; /* below the CUDA toolkit, for what ldconfig often does not know */
 } PARTS[OPTIONAL_COUNT] = {
     [OPTIONAL_ONEDNN] = {"oneDNN",
-                         "fp32 matrix products on the CPU",
+                         "products of fp32 on the CPU are all dyno's own",
                          {"libdnnl.so.3", "libdnnl.so.2"},
                          "dnnl_version",
                          read_onednn,
                          NULL},
     [OPTIONAL_CUDA_DRIVER] = {"CUDA driver",
-                              "running on a GPU",
+                              "nothing runs on a GPU",
                               {"libcuda.so.1"},
                               "cuDriverGetVersion",
                               read_cuda,
                               NULL},
     [OPTIONAL_CUBLASLT] = {"cuBLASLt",
-                           "matrix products on the GPU",
+                           "there are no matrix products on a GPU",
                            {"libcublasLt.so.13"},
                            "cublasLtGetVersion",
                            read_cublaslt,
                            "lib64"},
     [OPTIONAL_NVRTC] = {"NVRTC",
-                        "compiling generated kernels for the GPU",
+                        "there are no generated kernels on a GPU",
                         {"libnvrtc.so.13"},
                         "nvrtcVersion",
                         read_nvrtc,
                         "lib64"},
     [OPTIONAL_CUPTI] = {"CUPTI",
-                        "kernel profiles on the GPU",
+                        "breakdowns on a GPU are timed from outside, by events",
                         {"libcupti.so.13", "libcupti.so.12", "libcupti.so"},
                         "cuptiGetVersion",
                         read_cupti,
                         "extras/CUPTI/lib64"},
-    [OPTIONAL_NCCL] = {"NCCL", "several GPUs", {"libnccl.so.2"}, "ncclGetVersion", read_nccl, NULL},
+    [OPTIONAL_NCCL] = {"NCCL",
+                       "nothing is off: dyno takes one GPU so far",
+                       {"libnccl.so.2"},
+                       "ncclGetVersion",
+                       read_nccl,
+                       NULL},
     [OPTIONAL_MPI] = {"Open MPI",
-                      "several processes",
+                      "nothing is off: dyno is one process so far",
                       {"libmpi.so.40"},
                       "MPI_Get_library_version",
                       read_mpi,
@@ -138,7 +143,7 @@ static const struct {
 
 const char *optional_name(optional_part part) { return PARTS[part].name; }
 
-const char *optional_purpose(optional_part part) { return PARTS[part].purpose; }
+const char *optional_without(optional_part part) { return PARTS[part].without; }
 
 static void *open_library(optional_part part, const char *library) {
     void *handle = dlopen(library, RTLD_LAZY | RTLD_LOCAL);

@@ -24,8 +24,8 @@ typedef struct optional_answer {
 } optional_answer;
 
 const char *optional_name(optional_part part);
-/* What dyno does with it. */
-const char *optional_purpose(optional_part part);
+/* What happens without it: "nothing runs on a GPU". */
+const char *optional_without(optional_part part);
 
 /* Loads the library and leaves it loaded: those that start threads cannot be unloaded. */
 optional_answer optional_find(optional_part part);

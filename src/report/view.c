@@ -39,7 +39,7 @@ typedef struct bench_view {
     bool is_full;     /* every column: CSV */
     bool has_device;  /* cells have device_used_bytes: those of a GPU */
     bool has_records; /* cells have device_busy_ns: a GPU kept records */
-    double peak_gflops;
+    double peak_gflops, peak_bf16_gflops; /* of a CPU; NAN: none was measured */
 } bench_view;
 
 static const results_series *whole_pass(const results_cell *cell) {
@@ -66,12 +66,23 @@ static void add_leading(const bench_view *view, const results_cell *cell, const 
         view_add_value(view->table, cell_find_parameter(cell, view->others.names[i]));
 }
 
+static bool is_bf16(const results_cell *cell) {
+    const results_value *math = cell_find_parameter(cell, "math");
+    return math && math->kind == RESULTS_TEXT && strcmp(math->text, "bf16") == 0;
+}
+
+static double peak_of(const bench_view *view, const results_cell *cell) {
+    double own = view_metric(cell, "peak_gflops");
+    if (!isnan(own))
+        return own;
+    return is_bf16(cell) && view->peak_bf16_gflops > 0 ? view->peak_bf16_gflops : view->peak_gflops;
+}
+
 static void add_timing(const bench_view *view, const results_cell *cell,
                        const results_series *series, double tokens, double flops) {
     double ms = view_ms_per_unit(series->unit);
     statistics s = statistics_of_series(series);
-    double cell_peak = view_metric(cell, "peak_gflops");
-    double peak = isnan(cell_peak) ? view->peak_gflops : cell_peak;
+    double peak = peak_of(view, cell);
     double seconds = s.median * ms / 1e3;
     double gflops = seconds > 0 ? flops / seconds / 1e9 : (double)NAN;
     table_add_real(view->table, s.mean * ms, 2);
@@ -200,9 +211,27 @@ static void add_bench_columns(bench_view *view) {
     table_add_column(view->table, "note", "note", TABLE_LEFT);
 }
 
+/* Which peaks the rows' % are of. */
+static void note_peaks(const bench_view *view, bool has_own_peaks) {
+    const results_value *by = results_find_environment(view->run, "peak_bf16_by");
+    if (view->peak_gflops > 0)
+        table_add_note(view->table,
+                       "%% peak = FLOP of one pass / median time / peak; peak = %.1f GFLOP/s, "
+                       "measured here with fp32 FMAs in registers",
+                       view->peak_gflops);
+    else if (has_own_peaks)
+        table_add_note(view->table, "%% peak = FLOP of one pass / median time / rate of large "
+                                    "products in the row's math, measured on this GPU");
+    if (view->peak_bf16_gflops > 0)
+        table_add_note(view->table, "peak of rows in bf16 = %.1f GFLOP/s, measured here with %s",
+                       view->peak_bf16_gflops,
+                       by && by->kind == RESULTS_TEXT ? by->text : "products of bf16");
+}
+
 report_table *view_create_bench_table(const results *run, table_format format) {
     bench_view view = {.run = run, .is_full = format == TABLE_CSV};
     view.peak_gflops = results_number(results_find_environment(run, "peak_gflops"));
+    view.peak_bf16_gflops = results_number(results_find_environment(run, "peak_bf16_gflops"));
     bool has_own_peaks = false;
     for (int64_t i = 0; i < run->cell_count; i++) {
         has_own_peaks = has_own_peaks || cell_find_metric(run->cells[i], "peak_gflops");
@@ -236,14 +265,8 @@ report_table *view_create_bench_table(const results *run, table_format format) {
     table_add_note(
         view.table,
         "tokens/s, GFLOP/s and %% peak are those of the median step; warm-up is in none");
-    if (view.peak_gflops > 0)
-        table_add_note(view.table,
-                       "%% peak = FLOP of one pass / median time / peak; peak = %.1f GFLOP/s, "
-                       "measured here with fp32 FMAs in registers",
-                       view.peak_gflops);
-    else if (has_own_peaks)
-        table_add_note(view.table, "%% peak = FLOP of one pass / median time / rate of large "
-                                   "products in the row's math, measured on this GPU");
+    note_peaks(&view, has_own_peaks);
+    view_note_contention(run, view.table);
     view_note_interruption(run, view.table);
     return view.table;
 }

@@ -14,8 +14,9 @@
  *               GPU; setup_ns, first_step_ns; for OOM needed_bytes and available_bytes;
  *               peak_gflops, if not the environment's
  *   breakdowns  rows that add up: columns time (ns), count, flops, bytes, any others
- * and in the environment peak_gflops, the 100 % of "% peak". Of verb "attention":
- *   parameters  impl, mode, causal, batch, heads, seq, head_dim, pass ("forward",
+ * and in the environment peak_gflops, the 100 % of "% peak", and peak_bf16_gflops with peak_bf16_by
+ * for rows whose math is bf16. What view_note_contention looks at is optional in both verbs. Of
+ * verb "attention": parameters  impl, mode, causal, batch, heads, seq, head_dim, pass ("forward",
  *               "forward+backward"), reps (fewer samples: INCOMPLETE), and any others. Cells that
  *               follow one another and differ only in pass and reps are one row
  *   samples     "step"; of forward+backward also "backward"

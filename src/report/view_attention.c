@@ -301,6 +301,7 @@ static void add_notes(const attention_view *view) {
                               "sizes, by the median");
     if (view->compared)
         note_speedup(view);
+    view_note_contention(view->run, table);
     view_note_interruption(view->run, table);
 }
 

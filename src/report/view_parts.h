@@ -44,6 +44,10 @@ double view_metric(const results_cell *cell, const char *name);
 void view_append_note(text *out, const results_cell *cell);
 /* Says below the table that the run did not come to its end, if it did not. */
 void view_note_interruption(const results *run, report_table *table);
+/* Says below the table that the machine was busy while the run was measured, and what to do, if it
+ * was: from the metrics that contention_record leaves in cells (measure/contention.h), and from
+ * cores_available and threads of the environment. */
+void view_note_contention(const results *run, report_table *table);
 /* "bench on AMD EPYC, 2025-01-31T12:00:00Z"; the GPU where there is one that was used. */
 void view_append_origin(const results *run, text *out);
 

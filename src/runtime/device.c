@@ -32,14 +32,7 @@ dyno_status device_parse(const char *name, backend *target, int *ordinal) {
 
 static dyno_status open_cuda(int ordinal, device **out) {
     const cuda_module *module;
-    int count = 0;
     RETURN_IF_FAILED(cuda_module_load(&module));
-    RETURN_IF_FAILED(module->count(&count));
-    if (count == 0)
-        return dyno_fail(DYNO_UNSUPPORTED, "device cuda:%d: the CUDA driver shows no GPU", ordinal);
-    if (ordinal >= count)
-        return dyno_fail(DYNO_UNSUPPORTED, "device cuda:%d: there %s %d GPU%s, numbered from 0",
-                         ordinal, count == 1 ? "is" : "are", count, count == 1 ? "" : "s");
     return module->open(ordinal, out);
 }
 

@@ -21,7 +21,8 @@ typedef struct device_functions {
     int64_t (*available_bytes)(device *d); /* that tensors could be given now */
     /* Address space without memory; then memory for its first `want` bytes, of which `have` (a
      * multiple of device.granularity, or 0) are there already; *got is what there is then. Out of
-     * memory: DYNO_OUT_OF_MEMORY, and what was there stays. */
+     * memory: DYNO_OUT_OF_MEMORY, and what was there stays; a device that fails otherwise is not
+     * full, and says so. */
     dyno_status (*reserve)(device *d, int64_t bytes, void **base);
     dyno_status (*commit)(device *d, void *base, int64_t have, int64_t want, int64_t *got);
     /* Gives the memory of [offset, offset + bytes) back, as far as whole pages go; *have is lowered
@@ -30,7 +31,8 @@ typedef struct device_functions {
     void (*release)(device *d, void *base, int64_t bytes, int64_t have);
     void (*clear)(device *d, void *to, int64_t bytes);
     void (*write)(device *d, void *to, const void *from, int64_t bytes); /* `from` is free after */
-    void (*read)(device *d, void *to, const void *from, int64_t bytes);  /* waits */
+    /* Waits. Whether there is anything at `to` is for finish to tell. */
+    void (*read)(device *d, void *to, const void *from, int64_t bytes);
     /* Waits for everything; fails with what went wrong since the last time. */
     dyno_status (*finish)(device *d);
 

@@ -445,7 +445,8 @@ dyno_status executor_read(const executor *e, const char *name, void *to, int64_t
     tensor t;
     RETURN_IF_FAILED(check_access(e, name, bytes, &t));
     e->d->functions->read(e->d, to, t.data, bytes);
-    return DYNO_OK;
+    /* What failed under way is the step's: its executor_finish tells. */
+    return e->is_running ? DYNO_OK : e->d->functions->finish(e->d);
 }
 
 dyno_status executor_write(executor *e, const char *name, const void *from, int64_t bytes) {

@@ -59,7 +59,8 @@ NODISCARD dyno_status executor_observe_end(executor *e, activity *out);
 tensor executor_find(const executor *e, const char *name);
 
 /* All of a leaf, or of an output after a run, from the device and to it. `bytes` must be its size
- * (DYNO_INVALID), and it must be there (DYNO_NOT_FOUND). Reading waits for the step under way. */
+ * (DYNO_INVALID), and it must be there (DYNO_NOT_FOUND). Reading waits for the step under way, and
+ * fails when the device did; with a step under way executor_finish tells that. */
 NODISCARD dyno_status executor_read(const executor *e, const char *name, void *to, int64_t bytes);
 NODISCARD dyno_status executor_write(executor *e, const char *name, const void *from,
                                      int64_t bytes);

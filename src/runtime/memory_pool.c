@@ -74,30 +74,29 @@ static void record(memory_pool *pool, const plan *p, const plan_buffer *what, in
                         .name = keep(pool, what->name)};
 }
 
-/* Gets memory behind a block that was just taken and counts it, or gives the block back: then
- * *why_not is the end of the caller's message. */
-static bool keep_block(memory_pool *pool, block *b, const char **why_not) {
-    int64_t end = block_offset(b) + block_bytes(b);
+/* Gets memory behind a block that was just taken and counts it, or gives the block back: out of
+ * memory, *why_not is the end of the caller's message; any other failure is the device's and has
+ * its own. */
+static dyno_status keep_block(memory_pool *pool, block *b, const char **why_not) {
+    int64_t end = block_offset(b) + block_bytes(b), got = 0;
     *why_not = "";
-    bool fits = end <= pool->limit_bytes;
-    if (fits && end > pool->committed_bytes) {
-        int64_t got = 0;
+    dyno_status status = end <= pool->limit_bytes ? DYNO_OK : DYNO_OUT_OF_MEMORY;
+    if (status == DYNO_OK && end > pool->committed_bytes) {
         *why_not = ", but the device has no more";
-        fits = pool->d->functions->commit(pool->d, pool->base, pool->committed_bytes, end, &got) ==
-               DYNO_OK;
-        if (fits)
+        status = pool->d->functions->commit(pool->d, pool->base, pool->committed_bytes, end, &got);
+        if (status == DYNO_OK)
             pool->committed_bytes = got;
     }
-    if (!fits) {
+    if (status != DYNO_OK) {
         block_release(pool->blocks, b);
-        return false;
+        return status;
     }
     int64_t taken = block_allocator_taken_bytes(pool->blocks);
     if (taken > pool->peak_taken)
         pool->peak_taken = taken;
     if (end > pool->peak_reserved)
         pool->peak_reserved = end;
-    return true;
+    return DYNO_OK;
 }
 
 dyno_status memory_pool_allocate(memory_pool *pool, const plan *p, const plan_buffer *what,
@@ -105,7 +104,8 @@ dyno_status memory_pool_allocate(memory_pool *pool, const plan *p, const plan_bu
     *out = NULL;
     const char *why_not;
     block *b = block_allocate(pool->blocks, what->bytes);
-    if (!keep_block(pool, b, &why_not))
+    dyno_status status = keep_block(pool, b, &why_not);
+    if (status == DYNO_OUT_OF_MEMORY)
         return dyno_fail(DYNO_OUT_OF_MEMORY,
                          "out of memory: %s for %s[%s] (%s) in scope '%s'; %s are taken, the limit "
                          "is %s%s",
@@ -113,6 +113,7 @@ dyno_status memory_pool_allocate(memory_pool *pool, const plan *p, const plan_bu
                          shape_format(&what->shape).text, role_name(what->role),
                          p->scopes[what->scope], units_bytes(memory_pool_taken_bytes(pool)).text,
                          units_bytes(pool->limit_bytes).text, why_not);
+    RETURN_IF_FAILED(status);
     record(pool, p, what, launch, block_offset(b), block_bytes(b), true);
     *out = b;
     return DYNO_OK;
@@ -128,13 +129,15 @@ dyno_status memory_pool_allocate_arena(memory_pool *pool, const plan *p, block *
     *out = NULL;
     const char *why_not;
     block *b = block_allocate(pool->blocks, p->arena_bytes);
-    if (!keep_block(pool, b, &why_not))
+    dyno_status status = keep_block(pool, b, &why_not);
+    if (status == DYNO_OUT_OF_MEMORY)
         return dyno_fail(DYNO_OUT_OF_MEMORY,
                          "out of memory: %s for all that a step of '%s' makes; %s are taken, the "
                          "limit is %s%s",
                          units_bytes(p->arena_bytes).text, p->name,
                          units_bytes(memory_pool_taken_bytes(pool)).text,
                          units_bytes(pool->limit_bytes).text, why_not);
+    RETURN_IF_FAILED(status);
     *out = b;
     return DYNO_OK;
 }

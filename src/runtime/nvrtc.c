@@ -218,7 +218,11 @@ static bool read_cached(const char *path, const hash_string *hash, nvrtc_code *o
 
 /* A full disk costs the next run a compilation; it is no failure of this one. */
 static void write_cached(const char *path, const hash_string *hash, const nvrtc_code *code) {
-    text all = {0};
+    text all = {0}, directory = {0};
+    bool is_writable = cache_prepare(&directory, "compiled kernels");
+    text_release(&directory);
+    if (!is_writable)
+        return;
     write_head(&all, hash, code);
     text_append_bytes(&all, code->bytes, code->size);
     if (file_write_all(path, all.data, all.length) != DYNO_OK)
@@ -235,11 +239,11 @@ dyno_status nvrtc_compile(const char *source, const nvrtc_target *target, nvrtc_
     if (status == DYNO_OK) {
         hash_string hash = code_hash(&l, source, o);
         text path = {0};
-        bool is_cached = cache_prepare(&path, "compiled kernels");
+        bool has_place = cache_directory(&path); /* a cache may be there to be read only */
         text_format(&path, "/%s.cubin", hash.text);
-        if (!is_cached || !read_cached(path.data, &hash, out)) {
+        if (!has_place || !read_cached(path.data, &hash, out)) {
             status = compile(&l, source, o, out);
-            if (status == DYNO_OK && is_cached)
+            if (status == DYNO_OK)
                 write_cached(path.data, &hash, out);
         }
         text_release(&path);

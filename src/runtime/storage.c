@@ -182,7 +182,7 @@ dyno_status storage_read(const storage *s, const char *name, void *to, int64_t b
     RETURN_IF_FAILED(check_access(s, name, bytes, &address));
     device *d = memory_pool_device(s->pool);
     d->functions->read(d, to, address, bytes);
-    return DYNO_OK;
+    return d->functions->finish(d);
 }
 
 dyno_status storage_write(storage *s, const char *name, const void *from, int64_t bytes) {

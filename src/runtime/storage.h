@@ -33,7 +33,7 @@ void *storage_find(const storage *s, const char *name);
 tensor storage_find_tensor(const storage *s, const char *name);
 
 /* All of a buffer, from the device and to it. `bytes` must be its size (DYNO_INVALID), and it must
- * be there (DYNO_NOT_FOUND). Reading waits for what is running. */
+ * be there (DYNO_NOT_FOUND). Reading waits for what is running, and fails when the device did. */
 NODISCARD dyno_status storage_read(const storage *s, const char *name, void *to, int64_t bytes);
 NODISCARD dyno_status storage_write(storage *s, const char *name, const void *from, int64_t bytes);
 

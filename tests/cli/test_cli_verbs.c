@@ -191,6 +191,8 @@ static void a_bench_keeps_every_sample_and_what_the_plan_foretold(void **state) 
         assert_int_equal(cell_find_series(cell, "optimizer") != NULL, i % 2 == 0);
         assert_int_equal(warmup ? warmup->count : 0, i / 2 % 2 * 3);
         assert_non_null(cell_find_breakdown(cell, "by_scope"));
+        assert_non_null(cell_find_metric(cell, "watched_ns"));
+        assert_non_null(cell_find_metric(cell, "preemptions"));
         assert_int_equal(cell_find_metric(cell, "reserved_bytes")->value.integer,
                          cell_find_metric(cell, "predicted_reserved_bytes")->value.integer);
     }

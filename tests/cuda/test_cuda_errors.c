@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "runtime/device.h"
+#include "support/device_bench.h"
 #include "support/small_model.h"
 
 static void names_of_no_device_are_refused(void **state) {
@@ -97,16 +98,86 @@ static void auto_falls_back_to_the_cpu(void **state) {
     assert_int_equal(open_apart("DYNO_CUDA_MODULE", gone, "auto", DYNO_OK, ""), 0);
 }
 
-/* Hiding all GPUs is as good as having none; a machine without a driver says so instead. */
+/* A machine without a driver, or without the module, says so instead. */
+static void expect_refusal(const char *variable, const char *setting, const char *name,
+                           const char *part) {
+    if (open_apart(variable, setting, name, DYNO_UNSUPPORTED, "there is no CUDA") != 0)
+        assert_int_equal(open_apart(variable, setting, name, DYNO_UNSUPPORTED, part), 0);
+}
+
+/* Hiding all GPUs is as good as having none. What hides them is named: it is the way out. */
 static void no_gpu_is_said_and_not_a_crash(void **state) {
     (void)state;
-    assert_int_equal(open_apart("CUDA_VISIBLE_DEVICES", "-1", "cuda", DYNO_UNSUPPORTED, ""), 0);
+    expect_refusal("CUDA_VISIBLE_DEVICES", "-1", "cuda", "CUDA_VISIBLE_DEVICES is '-1'");
+    expect_refusal("CUDA_VISIBLE_DEVICES", "", "cuda", "CUDA_VISIBLE_DEVICES is ''");
     assert_int_equal(open_apart("CUDA_VISIBLE_DEVICES", "-1", "auto", DYNO_OK, ""), 0);
 }
 
 static void a_number_past_the_last_gpu_is_refused(void **state) {
     (void)state;
-    assert_int_equal(open_apart("DYNO_TEST_NOTHING", "1", "cuda:9999", DYNO_UNSUPPORTED, ""), 0);
+    expect_refusal("DYNO_TEST_NOTHING", "1", "cuda:9999", "no GPU 9999");
+}
+
+/* The cause, not what came of it. */
+static bool is_said(void) {
+    const char *message = dyno_error_message();
+    fprintf(stderr, "  %s\n", message);
+    return strstr(message, "illegal memory access") || strstr(message, "device-side assert");
+}
+
+/* A step with ids far outside of any table. Whether it failed, and for the right reason. */
+static bool run_astray(device *d, const plan *p) {
+    memory_pool *pool;
+    executor *e = NULL;
+    if (memory_pool_create(d, (int64_t)1 << 28, &pool) != DYNO_OK)
+        return is_said();
+    storage *shared = storage_create(pool);
+    dyno_status status = executor_create(p, pool, shared, &e);
+    if (status == DYNO_OK) {
+        int32_t ids[16];
+        for (int i = 0; i < 16; i++)
+            ids[i] = i % 2 ? INT32_MIN + i : INT32_MAX - i;
+        small_model_fill(e, shared, &small_model_fixed, 1);
+        status = executor_write(e, "tokens", ids, sizeof ids);
+    }
+    if (status == DYNO_OK)
+        status = executor_run(e, NULL, NULL);
+    bool is_right = status == DYNO_IO && is_said();
+    executor_destroy(e);
+    storage_destroy(shared);
+    memory_pool_destroy(pool);
+    return is_right;
+}
+
+/* What a kernel reads there breaks the whole process's use of the GPU: a process of its own. From
+ * then on everything fails, for that reason and not for want of memory. */
+static int break_the_gpu(void) {
+    device *d;
+    if (device_open("cuda", &d) != DYNO_OK)
+        return 0;
+    step_options options = small_model_step(&small_model_fixed, 1, 16, STEP_FORWARD);
+    options.pipeline.target = BACKEND_CUDA;
+    plan *p;
+    int wrong = step_plan_create(&options, &p) != DYNO_OK;
+    for (int round = 0; round < 3 && !wrong; round++)
+        wrong = run_astray(d, p) ? 0 : 2 + round;
+    plan_destroy(p);
+    device_close(d);
+    return wrong;
+}
+
+static void a_gpu_that_broke_down_says_so_and_not_that_it_is_full(void **state) {
+    (void)state;
+    if (device_bench_rounds(false, true))
+        skip(); /* a tool that looks for such accesses would find this one */
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0)
+        _exit(break_the_gpu());
+    int status;
+    assert_true(waitpid(child, &status, 0) == child);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
 }
 
 /* Planning for a GPU needs none: memory, launches and the generated source are known. */
@@ -144,6 +215,7 @@ int main(void) {
         cmocka_unit_test(auto_falls_back_to_the_cpu),
         cmocka_unit_test(no_gpu_is_said_and_not_a_crash),
         cmocka_unit_test(a_number_past_the_last_gpu_is_refused),
+        cmocka_unit_test(a_gpu_that_broke_down_says_so_and_not_that_it_is_full),
         cmocka_unit_test(plans_for_a_gpu_are_made_without_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -5,8 +5,10 @@
 
 #include <cmocka.h>
 
+#include "base/isa.h"
 #include "base/threads.h"
 #include "measure/machine.h"
+#include "measure/machine_bf16.h"
 #include "measure/optional.h"
 
 static void peaks_are_positive_and_measured_once(void **state) {
@@ -20,12 +22,33 @@ static void peaks_are_positive_and_measured_once(void **state) {
     assert_memory_equal(&first, &second, sizeof first); /* a second measurement would differ */
 }
 
+static void bf16_has_a_peak_where_the_cpu_multiplies_it(void **state) {
+    (void)state;
+    machine_peak peak = machine_measure_peak_bf16(1);
+    bool is_native = isa_check(ISA_AMX_BF16).is_usable || isa_check(ISA_AVX512_BF16).is_usable;
+    assert_int_equal(peak.gflops > 0, is_native);
+    assert_int_equal(peak.by != NULL, is_native);
+}
+
+/* Sums of ones: each iteration adds twice the depth of a product, and floats hold it. */
+static void the_loop_multiplies_what_it_counts(void **state) {
+    (void)state;
+    machine_loop loop = machine_loop_bf16();
+    if (!loop.run)
+        return;
+    bool has_tiles = isa_check(ISA_AMX_BF16).is_usable;
+    double sums = has_tiles ? 4 * 32 : 12 * 2, lanes = has_tiles ? 256 : 16;
+    float before = loop.run(0, 1), after = loop.run(10, 1);
+    assert_true(after - before == (float)(10 * sums));
+    assert_int_equal(loop.flops, (int64_t)(2 * sums * lanes));
+}
+
 static void a_missing_part_says_what_was_looked_for(void **state) {
     (void)state;
     for (optional_part part = 0; part < OPTIONAL_COUNT; part++) {
         optional_answer answer = optional_find(part);
         assert_true(answer.detail[0]);
-        assert_true(optional_name(part)[0] && optional_purpose(part)[0]);
+        assert_true(optional_name(part)[0] && optional_without(part)[0]);
     }
     assert_true(optional_find_compiler().detail[0]);
 }
@@ -33,6 +56,8 @@ static void a_missing_part_says_what_was_looked_for(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(peaks_are_positive_and_measured_once),
+        cmocka_unit_test(bf16_has_a_peak_where_the_cpu_multiplies_it),
+        cmocka_unit_test(the_loop_multiplies_what_it_counts),
         cmocka_unit_test(a_missing_part_says_what_was_looked_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

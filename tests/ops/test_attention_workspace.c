@@ -100,6 +100,15 @@ static void memory_for_pieces_ends_growing_with_the_length(void **state) {
     assert_true(most <= (int64_t)3 * 96 * 1024 * 64);
 }
 
+static void sizes_of_any_length_have_an_answer(void **state) {
+    (void)state;
+    attention_sizes s = one_head(INT32_MAX / 2, 256, 0);
+    for (int cut = ATTENTION_CUT_FORWARD; cut <= ATTENTION_CUT_QUERIES; cut++)
+        assert_int_equal(attention_pieces(&s, (enum attention_cut)cut), 1);
+    s.queries = 64; /* which go over a billion keys each */
+    assert_int_equal(attention_pieces(&s, ATTENTION_CUT_FORWARD), 8);
+}
+
 static void queries_that_see_nothing_are_not_cut(void **state) {
     (void)state;
     attention_sizes s = one_head(4096, 64, 1);
@@ -118,6 +127,7 @@ int main(void) {
         cmocka_unit_test(many_heads_are_not_cut_and_take_no_workspace_for_it),
         cmocka_unit_test(pieces_have_whole_rows_of_16_bytes_each),
         cmocka_unit_test(memory_for_pieces_ends_growing_with_the_length),
+        cmocka_unit_test(sizes_of_any_length_have_an_answer),
         cmocka_unit_test(queries_that_see_nothing_are_not_cut),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

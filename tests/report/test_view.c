@@ -199,6 +199,27 @@ static void people_see_parameters_that_vary_and_csv_all(void **state) {
     results_destroy(run);
 }
 
+static void rows_in_bf16_are_held_against_products_of_bf16(void **state) {
+    (void)state;
+    results *run = example();
+    cell_set_text(run->cells[0], "math", "bf16");
+    json_t *rows = rows_of(run, false);
+    assert_true(fabs(number(rows, 0, "percent_of_peak") - 50) <
+                1e-9); /* of the only one there is */
+    json_decref(rows);
+    results_set_environment_real(run, "peak_bf16_gflops", 800);
+    results_set_environment_text(run, "peak_bf16_by", "AMX tiles");
+    rows = rows_of(run, false);
+    assert_true(fabs(number(rows, 0, "percent_of_peak") - 12.5) < 1e-9);
+    json_decref(rows);
+    text out = {0};
+    view_render(run, (view_options){.format = TABLE_TERMINAL}, &out);
+    assert_non_null(strstr(text_string(&out), "peak of rows in bf16 = 800.0 GFLOP/s, measured here "
+                                              "with AMX tiles"));
+    text_release(&out);
+    results_destroy(run);
+}
+
 /* Every row of a GPU has its own peak, that of products in its math. */
 static void a_gpu_has_columns_and_notes_of_its_own(void **state) {
     (void)state;
@@ -448,6 +469,7 @@ int main(void) {
         cmocka_unit_test(nothing_is_derived_from_a_cell_that_is_not_ok),
         cmocka_unit_test(too_few_samples_make_a_cell_incomplete),
         cmocka_unit_test(people_see_parameters_that_vary_and_csv_all),
+        cmocka_unit_test(rows_in_bf16_are_held_against_products_of_bf16),
         cmocka_unit_test(a_gpu_has_columns_and_notes_of_its_own),
         cmocka_unit_test(a_gpus_own_records_say_how_busy_it_was),
         cmocka_unit_test(an_interrupted_run_says_how_far_it_came),

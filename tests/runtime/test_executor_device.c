@@ -220,6 +220,56 @@ static void a_device_that_breaks_down_fails_the_step(void **state) {
     }
 }
 
+/* What was not copied is not to be taken for numbers, be it a loss or a checkpoint's weights. */
+static void what_a_broken_device_did_not_copy_is_not_read(void **state) {
+    (void)state;
+    fake_device *f = fake_device_create(POOL_BYTES, true);
+    bench b = bench_create(fake_device_base(f), STEP_FULL, STEP_COMPILED, PRECISION_FP32);
+    expect_ok(executor_run(b.e, NULL, NULL));
+    float loss;
+    f->fails_next_finish = true;
+    expect_failure(executor_read(b.e, "loss", &loss, sizeof loss), DYNO_UNSUPPORTED, "broke down");
+    expect_ok(executor_read(b.e, "loss", &loss, sizeof loss));
+    int32_t ids[ROWS];
+    f->fails_next_finish = true;
+    expect_failure(storage_read(b.shared, "tokens", ids, sizeof ids), DYNO_UNSUPPORTED,
+                   "broke down");
+    expect_ok(storage_read(b.shared, "tokens", ids, sizeof ids));
+    /* With a step under way it is that step which failed, whoever read meanwhile. */
+    expect_ok(executor_start(b.e, NULL));
+    f->fails_next_finish = true;
+    expect_ok(executor_read(b.e, "loss", &loss, sizeof loss));
+    expect_failure(executor_finish(b.e, NULL), DYNO_UNSUPPORTED, "broke down");
+    bench_destroy(&b);
+    device_close(fake_device_base(f));
+}
+
+/* A row that says "out of memory" asks for a smaller batch, which would help nobody here. */
+static void a_device_that_breaks_down_is_not_out_of_memory(void **state) {
+    (void)state;
+    for (int mode = 0; mode < STEP_MODE_COUNT; mode++) {
+        step_options options = small_model_step(&small_model_fixed, BATCH, CONTEXT, STEP_FULL);
+        options.pipeline.mode = (step_mode)mode;
+        fake_device *f = fake_device_create(POOL_BYTES, true);
+        plan *p;
+        memory_pool *pool;
+        executor *e;
+        expect_ok(step_plan_create(&options, &p));
+        expect_ok(memory_pool_create(fake_device_base(f), POOL_BYTES, &pool));
+        storage *shared = storage_create(pool);
+        f->fails_commits = true;
+        expect_failure(executor_create(p, pool, shared, &e), DYNO_IO, "broke down");
+        assert_int_equal(memory_pool_taken_bytes(pool), 0);
+        f->fails_commits = false;
+        expect_ok(executor_create(p, pool, shared, &e));
+        executor_destroy(e);
+        storage_destroy(shared);
+        memory_pool_destroy(pool);
+        plan_destroy(p);
+        device_close(fake_device_base(f));
+    }
+}
+
 static void a_plan_for_another_backend_is_refused(void **state) {
     (void)state;
     plan *p = small_model_plan(&small_model_fixed, BATCH, CONTEXT, STEP_FORWARD);
@@ -400,6 +450,8 @@ int main(void) {
         cmocka_unit_test(phases_that_take_turns_are_told_apart_only_where_it_costs_nothing),
         cmocka_unit_test(what_is_written_during_a_step_is_for_the_next),
         cmocka_unit_test(a_device_that_breaks_down_fails_the_step),
+        cmocka_unit_test(what_a_broken_device_did_not_copy_is_not_read),
+        cmocka_unit_test(a_device_that_breaks_down_is_not_out_of_memory),
         cmocka_unit_test(a_plan_for_another_backend_is_refused),
         cmocka_unit_test(a_device_without_memory_fails_one_cell_and_serves_the_next),
         cmocka_unit_test(steps_on_a_device_are_timed_and_broken_down),

@@ -15,6 +15,9 @@ def flag(name):
     return sys.argv[sys.argv.index(name) + 1]
 assert sys.argv[1] == "attention" and flag("--impl") == "flash"
 if flag("--seq") == "7":
+    print("dyno attention: not of that length", file=sys.stderr)
+    sys.exit(1)
+if flag("--device") == "cuda:9":
     print("dyno attention: no GPU", file=sys.stderr)
     sys.exit(1)
 def cell(name, **ms):
@@ -40,11 +43,11 @@ for line in sys.stdin:
 """
 
 
-def compare(*flags):
+def compare(*flags, torch=TORCH):
     with tempfile.TemporaryDirectory() as folder:
         dyno, python = os.path.join(folder, "dyno"), os.path.join(folder, "python")
         write_file(dyno, DYNO, mode=0o755)
-        write_file(python, TORCH, mode=0o755)
+        write_file(python, torch, mode=0o755)
         return subprocess.run(
             [sys.executable, "-B", os.path.join(ROOT, "bench", "compare-attention"), "--dyno",
              dyno, "--torch-python", python, "--rounds", "2", *flags], text=True,
@@ -88,17 +91,40 @@ def what_could_not_be_captured_is_said():
     assert "efficient forward could" not in result.stdout, result
 
 
-def without_dyno_it_fails_and_says_why():
+def a_row_that_dyno_cannot_do_says_why():
+    result = compare("1,1,7,4,full,bf16", "1,1,8,4,full,bf16", "--no-torch")
+    assert result.returncode == 0 and "said: dyno attention: not of that" in result.stdout, result
+    assert row(result, "b1 h1 n8 d4 full bf16", "forward")[2] == "1.0000 (0)", result
     result = compare("1,1,7,4,full,bf16", "--no-torch")
-    assert result.returncode == 1 and "said: dyno attention: no GPU" in result.stdout, result
+    assert result.returncode == 1 and "said: dyno attention: not of that" in result.stdout, result
     result = compare("1,1,9,4,full,bf16", "--no-torch")
     assert result.returncode == 1 and "OOM: needs 9 GiB" in result.stdout, result
 
 
-def a_dyno_that_is_not_there_is_said():
-    result = compare("1,1,5,4,full,bf16", "--no-torch", "--dyno", "./nothing")
-    assert result.returncode == 1 and "cannot start" in result.stdout, result
-    assert "Traceback" not in result.stderr, result
+def is_one_line(result, line):
+    return result.returncode == 1 and result.stdout == "" and result.stderr == line + "\n"
+
+
+def what_concerns_all_rows_is_said_once():
+    rows = ("1,1,5,4,full,bf16", "1,1,6,4,full,bf16")
+    for torch in (TORCH, "#!/bin/sh\nexit 1\n"):
+        result = compare(*rows, "--device", "cuda:9", torch=torch)
+        assert is_one_line(result, "compare-attention: dyno attention: no GPU"), result
+    result = compare(*rows, "--dyno", "/nothing")
+    assert is_one_line(result, "compare-attention: cannot start /nothing: No such file or "
+                               "directory; build it, or name another with --dyno"), result
+
+
+def without_torch_dyno_is_timed_and_it_is_said_once():
+    dead = "#!/bin/sh\necho 'no module named torch' >&2\nexit 1\n"
+    dying = "#!/bin/sh\necho '{\"torch\": \"9\", \"cuda\": \"1\", \"cudnn\": 1}'\nexit 3\n"
+    rows = ("1,1,5,4,full,bf16", "1,1,6,4,full,bf16")
+    result = compare(*rows, torch=dead)
+    assert result.returncode == 0 and result.stderr.count("without PyTorch") == 1, result
+    assert "ended with 1 and said: no module named torch; --torch-python" in result.stderr, result
+    result = compare(*rows, torch=dying)
+    assert result.returncode == 0 and result.stdout.count("- b1 h1 n5") == 1, result
+    assert "- b1 h1 n6" not in result.stdout, result
 
 
 def rows_that_are_none_are_refused():
@@ -110,4 +136,5 @@ def rows_that_are_none_are_refused():
 
 run_all(every_pass_has_times_rates_and_ratios, the_rate_counts_half_the_scores_of_a_causal_mask,
         a_peer_that_fails_leaves_the_others, what_could_not_be_captured_is_said,
-        without_dyno_it_fails_and_says_why, a_dyno_that_is_not_there_is_said, rows_that_are_none_are_refused)
+        a_row_that_dyno_cannot_do_says_why, what_concerns_all_rows_is_said_once,
+        without_torch_dyno_is_timed_and_it_is_said_once, rows_that_are_none_are_refused)

@@ -12,6 +12,9 @@ if "--version" in sys.argv:
     print("dyno 1.2.3")
     sys.exit()
 model = sys.argv[sys.argv.index("--model") + 1]
+if sys.argv[sys.argv.index("--device") + 1] == "cuda:9":
+    print("dyno bench: no GPU", file=sys.stderr)
+    sys.exit(1)
 if model == "unknown":
     print("dyno bench: no preset is called 'unknown'", file=sys.stderr)
     sys.exit(2)
@@ -80,8 +83,19 @@ def what_cannot_be_is_refused():
     for flags in (("--context", "abc"), ("--context", "0"), ("--rounds", "0"), ("--steps", "0")):
         result = compare("small", *flags)
         assert result.returncode == 2 and "error: --" in result.stderr, result
-    result = compare("small", "--dyno", "/nowhere")
-    assert result.returncode == 1 and "cannot start /nowhere" in result.stdout, result
+
+
+def is_one_line(result, line):
+    return result.returncode == 1 and result.stdout == "" and result.stderr == line + "\n"
+
+
+def what_concerns_all_cells_is_said_once():
+    for torch in (TORCH, "#!/bin/sh\nexit 1\n"):
+        result = compare("small,medium", "--device", "cuda:9", torch=torch)
+        assert is_one_line(result, "compare-gpu: dyno bench: no GPU"), result
+    result = compare("small,medium", "--dyno", "/nowhere")
+    assert is_one_line(result, "compare-gpu: cannot start /nowhere: No such file or directory; "
+                               "build it, or name another with --dyno"), result
 
 
 def dyno_is_timed_where_there_is_no_torch():
@@ -97,5 +111,5 @@ def nothing_measured_is_a_failure():
 
 
 run_all(a_row_has_both_times_their_ratio_and_the_floor, what_fails_on_one_side_leaves_the_other,
-        what_cannot_be_is_refused, dyno_is_timed_where_there_is_no_torch,
-        nothing_measured_is_a_failure)
+        what_cannot_be_is_refused, what_concerns_all_cells_is_said_once,
+        dyno_is_timed_where_there_is_no_torch, nothing_measured_is_a_failure)

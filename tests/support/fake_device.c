@@ -175,6 +175,8 @@ static dyno_status commit(device *d, void *base, int64_t have, int64_t want, int
     assert_true(want > have);
     int64_t more = whole_granules(want) - have;
     f->commits++;
+    if (f->fails_commits)
+        return dyno_fail(DYNO_IO, "the fake device broke down");
     if (f->committed_bytes + more > f->memory_bytes)
         return dyno_fail(DYNO_OUT_OF_MEMORY, "the fake device has no more memory");
     char *real = real_address(f, base);

@@ -22,6 +22,7 @@ typedef struct fake_device {
     int64_t memory_bytes;    /* that can be committed in all; may be changed at any time */
     int64_t committed_bytes; /* now */
     bool fails_next_finish;
+    bool fails_commits;      /* as a device that broke down, not one that is full */
     bool can_observe;        /* keeps records of its own; false unless set */
     int64_t dropped_records; /* that it then claims to have lost */
     program *observed;

@@ -118,6 +118,8 @@ static inline int attention_pays_in_pieces(const attention_sizes *s, enum attent
  * rows, none shorter than pays for putting them together. Never more than a few: memory grows with
  * the length, not with its square. */
 static inline int attention_pieces(const attention_sizes *s, enum attention_cut cut) {
+    if (s->batch * s->heads * s->queries > 1 << 20) /* blocks enough, and products below fit */
+        return 1;
     int64_t length = cut == ATTENTION_CUT_QUERIES ? s->queries * (s->heads / s->kv_heads) : s->keys;
     int64_t seen = attention_pairs_seen(s), blocks = length < 8192 ? 256 : 512;
     int64_t least = s->head_dim > 64 ? 32 : 64, most = 8;

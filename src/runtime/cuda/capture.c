@@ -216,11 +216,12 @@ dyno_status cuda_program_capture(program *r, const kernel_args *args, const int 
     program_rehearse(r, args);
     find_edges(&c);
     dyno_status status = make_events(&c);
-    if (status == DYNO_OK)
+    if (status == DYNO_OK) {
         status = record_graph(&c, &graph);
-    /* A library may do at its first use what a capture forbids. It has been used now. */
-    if (status != DYNO_OK && !graph)
-        status = record_graph(&c, &graph);
+        /* A library may do at its first use what a capture forbids. It has been used now. */
+        if (status != DYNO_OK && !graph)
+            status = record_graph(&c, &graph);
+    }
     if (status == DYNO_OK)
         status = cuda_graph_replace_clears(graph);
     if (status == DYNO_OK)

@@ -8,6 +8,11 @@ __global__ static void set_words(unsigned *to, unsigned word, int64_t words) {
         to[i] = word;
 }
 
+cudaError_t cuda_clear_find_code(void) {
+    cudaFuncAttributes unused;
+    return cudaFuncGetAttributes(&unused, set_words);
+}
+
 cudaError_t cuda_clear_add_node(cudaGraphNode_t *made, cudaGraph_t graph,
                                 const cudaGraphNode_t *after, size_t after_count,
                                 const cuda_clear *clear) {

@@ -16,6 +16,9 @@ typedef struct cuda_clear {
     int64_t words;
 } cuda_clear;
 
+/* Fails when the module has no code for the device at hand: every kernel is built for the same. */
+cudaError_t cuda_clear_find_code(void);
+
 /* Adds the node, to come after others. */
 cudaError_t cuda_clear_add_node(cudaGraphNode_t *made, cudaGraph_t graph,
                                 const cudaGraphNode_t *after, size_t after_count,

@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "base/units.h"
+#include "runtime/cuda/clear_kernel.h"
 #include "runtime/cuda/cuda_device.h"
 #include "runtime/cuda/cuda_status.h"
 #include "runtime/cuda/driver.h"
@@ -43,9 +44,22 @@ void cuda_device_check(cuda_device *d, cudaError_t error, const char *what) {
         cuda_device_note(d, status, "%s", dyno_error_message());
 }
 
+/* The host is ahead: what work on the device fails of comes out last and is the cause of all that
+ * the host met before. */
+static void note_work(cuda_device *d, cudaError_t error) {
+    char met[sizeof d->failure_message / 2] = "";
+    if (error != cudaSuccess && d->failure != DYNO_OK) {
+        snprintf(met, sizeof met, "; met first as: %.450s", d->failure_message);
+        d->failure = DYNO_OK;
+    }
+    dyno_status status = cuda_status(error, "waiting for the GPU");
+    if (status != DYNO_OK)
+        cuda_device_note(d, status, "%s%s", dyno_error_message(), met);
+}
+
 static dyno_status finish(device *d) {
     cuda_device *c = cuda_device_use(d);
-    cuda_device_check(c, cudaStreamSynchronize(c->stream), "waiting for the GPU");
+    note_work(c, cudaStreamSynchronize(c->stream));
     cuda_device_check(c, cudaGetLastError(), "work on the GPU");
     cuda_scratch_release(c);
     dyno_status status = c->failure;
@@ -163,6 +177,18 @@ static dyno_status choose_granularity(cuda_device *d) {
     return DYNO_OK;
 }
 
+/* A module built for some chips only has nothing to run on others. */
+static dyno_status check_code(const cuda_device_info *info) {
+    cudaError_t error = cuda_clear_find_code();
+    if (error != cudaErrorNoKernelImageForDevice && error != cudaErrorInvalidDeviceFunction)
+        return cuda_status(error, "loading the CUDA module's code");
+    (void)cudaGetLastError();
+    return dyno_fail(DYNO_UNSUPPORTED,
+                     "the CUDA module was built for other chips than sm_%d%d; build it with "
+                     "-DDYNO_CUDA_ARCHITECTURES=%d%d, or use --device cpu",
+                     info->major, info->minor, info->major, info->minor);
+}
+
 static dyno_status prepare(cuda_device *d, const cuda_device_info *info) {
     snprintf(d->base.name, sizeof d->base.name, "cuda:%d", d->ordinal);
     snprintf(d->base.description, sizeof d->base.description, "%.80s, sm_%d%d, %s", info->name,
@@ -170,6 +196,7 @@ static dyno_status prepare(cuda_device *d, const cuda_device_info *info) {
     RETURN_IF_FAILED(cuda_status(cudaInitDevice(d->ordinal, 0, 0), "opening the GPU"));
     RETURN_IF_FAILED(cuda_status(cudaSetDevice(d->ordinal), "opening the GPU"));
     RETURN_IF_FAILED(cuda_driver_load());
+    RETURN_IF_FAILED(check_code(info));
     RETURN_IF_FAILED(choose_granularity(d));
     RETURN_IF_FAILED(cuda_status(cudaStreamCreateWithFlags(&d->stream, cudaStreamNonBlocking),
                                  "making a stream"));

@@ -28,6 +28,7 @@ static dyno_status time_work(cuda_device *d, timed_work *work, const void *conte
     for (int i = -1; i < REPEATS && begin && end; i++) {
         cuda_device_check(d, cudaEventRecord(begin, d->stream), "recording an event");
         work(context, d->stream);
+        cuda_device_check(d, cudaGetLastError(), "measuring"); /* else nothing is what is timed */
         cuda_device_check(d, cudaEventRecord(end, d->stream), "recording an event");
         cuda_device_check(d, cudaStreamSynchronize(d->stream), "measuring");
         if (i >= 0)

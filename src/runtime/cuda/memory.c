@@ -20,6 +20,14 @@ int64_t cuda_device_free_bytes(void) {
     return (int64_t)available;
 }
 
+/* Fails when the device does: one that broke down has nothing free either, and is not full. */
+static dyno_status find_free(int64_t *bytes) {
+    size_t available = 0, total = 0;
+    dyno_status status = cuda_status(cudaMemGetInfo(&available, &total), "asking for free memory");
+    *bytes = (int64_t)available;
+    return status;
+}
+
 int64_t cuda_memory_available(device *d) {
     cuda_device_use(d);
     int64_t available = cuda_device_free_bytes() - LIBRARY_BYTES;
@@ -103,9 +111,15 @@ static CUresult map_granules(cuda_device *d, CUdeviceptr base, int64_t have, int
 dyno_status cuda_memory_commit(device *d, void *base, int64_t have, int64_t want, int64_t *got) {
     cuda_device *c = cuda_device_use(d);
     *got = have;
-    int64_t end = round_up(want, d->granularity), available = cuda_device_free_bytes();
+    int64_t end = round_up(want, d->granularity), available;
     if (end <= have)
         return DYNO_OK;
+    RETURN_IF_FAILED(find_free(&available));
+    /* Nobody tunes now; what was tuned in an eager step would be kept until that step's end. */
+    if (end - have > available && c->scratch.committed > 0 && base != c->scratch.base) {
+        cuda_scratch_release(c);
+        RETURN_IF_FAILED(find_free(&available));
+    }
     CUresult result = end - have > available
                           ? CUDA_ERROR_OUT_OF_MEMORY /* known without trying granule by granule */
                           : map_granules(c, (CUdeviceptr)(uintptr_t)base, have, end);

@@ -182,8 +182,9 @@ static bool time_products(const products *p, const product_plan *chosen,
     is_good = is_good && cudaEventRecord(p->end, p->stream) == cudaSuccess;
     is_good = cudaStreamSynchronize(p->stream) == cudaSuccess && is_good;
     is_good = is_good && cudaEventElapsedTime(ms, p->begin, p->end) == cudaSuccess;
-    *ms /= (float)repeats;
-    if (!is_good)
+    if (is_good)
+        *ms /= (float)repeats;
+    else
         (void)cudaGetLastError();
     return is_good;
 }

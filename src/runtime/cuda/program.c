@@ -211,11 +211,11 @@ void program_enqueue(program *r, int index, const kernel_args *args, cudaStream_
         return;
     }
     r->runs[index]((const cuda_args *)args, stream);
-    cudaError_t error = cudaGetLastError();
-    if (error != cudaSuccess)
-        cuda_device_note(r->device, DYNO_IO, "launching '%s' in scope '%s': %s (%s)",
-                         l->kernel_name, r->p->scopes[l->scope], cudaGetErrorString(error),
-                         cudaGetErrorName(error));
+    /* Code is loaded at its first launch: that may be where memory runs out. */
+    dyno_status status = cuda_status(cudaGetLastError(), "launching");
+    if (status != DYNO_OK)
+        cuda_device_note(r->device, status, "'%s' in scope '%s': %s", l->kernel_name,
+                         r->p->scopes[l->scope], dyno_error_message());
 }
 
 void program_rehearse(program *r, const kernel_args *args) {

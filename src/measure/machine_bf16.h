@@ -1,0 +1,18 @@
+/* machine_bf16.h - loops of bf16 products in registers, for machine.c to time. */
+#ifndef MEASURE_MACHINE_BF16_H
+#define MEASURE_MACHINE_BF16_H
+
+#include <stdint.h>
+
+typedef struct machine_loop {
+    /* `seed` is 1, but the compiler must not know. */
+    float (*run)(int64_t iterations, float seed);
+    int64_t flops; /* of an iteration */
+    const char *by;
+} machine_loop;
+
+/* The fastest that this process may run; run is NULL where there is none. Asks the kernel for
+ * AMX. */
+machine_loop machine_loop_bf16(void);
+
+#endif
