@@ -13,7 +13,7 @@
 static const double HELD_UP_SHARE = 0.05, HELD_UP_NS = 1e6;
 static const double OTHERS_CORES = 0.05; /* below that nobody else is there */
 static const double TOLD_NS = 200e6;     /* of less, ticks do not tell what others used */
-/* Linux stops threads that are over their limit once in each period. */
+/* Linux stops threads that are over their limit once in each period: most cells see it, not one. */
 static const double LIMITED_SHARE = 0.20, LIMIT_PERIOD_NS = 100e6;
 
 typedef struct busy_times {
@@ -112,7 +112,7 @@ void view_note_contention(const results *run, report_table *table) {
         blame_threads(&sum, &said);
     else if (sum.held_up && isnan(others))
         blame_others(&sum, of_peaks, &said);
-    else if (sum.held_up && sum.worst_share >= LIMITED_SHARE &&
+    else if (2 * sum.held_up >= sum.cells && sum.worst_share >= LIMITED_SHARE &&
              sum.preemptions * LIMIT_PERIOD_NS >= sum.watched_ns)
         blame_limit(&sum, &said);
     if (said.length)

@@ -148,6 +148,12 @@ static void a_limit_on_processor_time_is_guessed_where_nobody_else_is(void **sta
                      "there: processor time seems to be limited, as a container's can be; times "
                      "are too long: raise the limit, or give --threads for as many cores as it "
                      "stands for");
+    /* One cell of several was held up by something else. */
+    run = run_on("attention", 2, 2);
+    add_cell(run, (readings){100, 150, 151, 35, 4});
+    for (int i = 0; i < 3; i++)
+        add_cell(run, (readings){100, 198, 199, 0, 0});
+    expect_note(run, "");
 }
 
 static void records_without_readings_are_shown_as_ever(void **state) {
