@@ -172,8 +172,7 @@ static void a_folded_model_has_the_same_gradients(void **state) {
     for (uint64_t round = 0; round < 8; round++) {
         draw d = draw_create(round, 1);
         model_config config = small_model_draw(&d);
-        transformer_options size = {.batch = 1 + draw_below(&d, 2),
-                                    .context = 1 + draw_below(&d, 7)};
+        transformer_options size = small_model_draw_size(&d);
         graph *plain = build_model(&config, &size, PRECISION_FP32);
         graph *folded = build_model(&config, &size, PRECISION_FP32);
         assert_int_equal(fold_rope(folded, BACKEND_CPU), DYNO_OK);

@@ -152,8 +152,7 @@ static void a_folded_model_has_the_same_gradients(void **state) {
     for (uint64_t round = 0; round < 8; round++) {
         draw d = draw_create(round, 1);
         model_config config = small_model_draw(&d);
-        transformer_options size = {.batch = 1 + draw_below(&d, 2),
-                                    .context = 1 + draw_below(&d, 7)};
+        transformer_options size = small_model_draw_size(&d);
         graph *plain = build_model(&config, &size), *folded = build_model(&config, &size);
         expect_ok(fold_rope_gradient(folded, BACKEND_CPU));
         assert_int_equal(graph_count_ops(plain, &op_rope), 2 * config.layers);

@@ -149,8 +149,7 @@ static void a_swapped_model_has_the_same_gradients(void **state) {
     for (uint64_t round = 0; round < 8; round++) {
         draw d = draw_create(round, 1);
         model_config config = small_model_draw(&d);
-        transformer_options size = {.batch = 1 + draw_below(&d, 2),
-                                    .context = 1 + draw_below(&d, 7)};
+        transformer_options size = small_model_draw_size(&d);
         graph *graphs[2];
         for (int i = 0; i < 2; i++)
             assert_int_equal(transformer_build(&config, &size, &graphs[i]), DYNO_OK);

@@ -3,6 +3,7 @@ scripts are counted case by case like those in C."""
 import os
 import subprocess
 import sys
+import tempfile
 import traceback
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
@@ -20,6 +21,18 @@ def write_file(path, text, mode=0o644):
     with open(path, "w", encoding="utf-8") as file:
         file.write(text)
     os.chmod(path, mode)
+
+
+def run_compare(name, dyno, torch, *arguments):
+    """Runs bench/<name> with these programs' texts in place of dyno and of Python with PyTorch."""
+    with tempfile.TemporaryDirectory() as folder:
+        paths = [os.path.join(folder, "dyno"), os.path.join(folder, "python")]
+        for path, text in zip(paths, (dyno, torch)):
+            write_file(path, text, mode=0o755)
+        return subprocess.run(
+            [sys.executable, "-B", os.path.join(ROOT, "bench", name), "--dyno", paths[0],
+             "--torch-python", paths[1], *arguments], text=True, stdin=subprocess.DEVNULL,
+            capture_output=True, check=False)
 
 
 def run_all(*cases):

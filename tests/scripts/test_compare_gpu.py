@@ -1,10 +1,5 @@
 """Runs bench/compare-gpu with stand-ins for dyno and for the PyTorch worker."""
-import os
-import subprocess
-import sys
-import tempfile
-
-from cases import ROOT, run_all, write_file
+from cases import run_all, run_compare
 
 DYNO = r"""#!/usr/bin/env python3
 import json, sys
@@ -43,14 +38,8 @@ for line in sys.stdin:
 
 
 def compare(models, *flags, torch=TORCH):
-    with tempfile.TemporaryDirectory() as folder:
-        dyno, python = os.path.join(folder, "dyno"), os.path.join(folder, "python")
-        write_file(dyno, DYNO, mode=0o755)
-        write_file(python, torch, mode=0o755)
-        return subprocess.run(
-            [sys.executable, "-B", os.path.join(ROOT, "bench", "compare-gpu"), "--dyno", dyno,
-             "--torch-python", python, "--model", models, "--context", "64", "--rounds", "2",
-             *flags], text=True, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    return run_compare("compare-gpu", DYNO, torch, "--model", models, "--context", "64", "--rounds",
+                       "2", *flags)
 
 
 def row(result, model):

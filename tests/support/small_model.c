@@ -30,6 +30,10 @@ model_config small_model_draw(draw *d) {
     return config;
 }
 
+transformer_options small_model_draw_size(draw *d) {
+    return (transformer_options){.batch = 1 + draw_below(d, 2), .context = 1 + draw_below(d, 7)};
+}
+
 step_options small_model_step(const model_config *config, int64_t batch, int64_t context,
                               step_pass pass) {
     step_options options = {.config = *config,

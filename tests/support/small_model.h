@@ -2,6 +2,7 @@
 #ifndef TESTS_SUPPORT_SMALL_MODEL_H
 #define TESTS_SUPPORT_SMALL_MODEL_H
 
+#include "model/transformer.h"
 #include "runtime/executor.h"
 #include "support/draw.h"
 #include "train/step_plan.h"
@@ -9,6 +10,8 @@
 /* Heads grouped or not, a width that need not be heads times head size, sizes that divide
  * nothing. */
 model_config small_model_draw(draw *d);
+/* One or two sequences of a few tokens. */
+transformer_options small_model_draw_size(draw *d);
 /* One that is always the same: two layers, heads in two groups. */
 extern const model_config small_model_fixed;
 
