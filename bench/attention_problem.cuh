@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ops/attention/attention_cuda.cuh"
-#include "ops/attention/hopper_host.cuh"
+#include "ops/attention/cuda/attention_cuda.cuh"
+#include "ops/attention/cuda/hopper_host.cuh"
 
 extern "C" {
 cuda_run dyno_attention_cuda, dyno_attention_gradient_cuda;

@@ -8,7 +8,7 @@
 
 #include "cli/progress.h"
 #include "cli/sweep.h"
-#include "train/attention_plan.h"
+#include "experiments/attention_plan.h"
 
 /* Ways to compute attention. */
 typedef struct attention_impl {

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
+#include "formats/config_json.h"
 
 /* Flags that change a preset, and the field each one sets. */
 static void apply_shape_flags(const flags *given, model_config *config) {

@@ -4,7 +4,7 @@
 #define CLI_SWEEP_H
 
 #include "cli/flags.h"
-#include "compiler/precision.h"
+#include "compiler/passes/precision.h"
 #include "measure/contention.h"
 #include "measure/machine.h"
 #include "measure/results.h"

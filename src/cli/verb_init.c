@@ -6,7 +6,7 @@
 #include "base/units.h"
 #include "cli/cli.h"
 #include "cli/model_flags.h"
-#include "train/hf_directory.h"
+#include "formats/hf_directory.h"
 
 static const flag_spec FLAGS[] = {
     MODEL_FLAGS,

@@ -7,10 +7,10 @@
 #include "cli/model_flags.h"
 #include "cli/step_flags.h"
 #include "cli/sweep.h"
+#include "experiments/plan_advice.h"
 #include "measure/plan_record.h"
 #include "model/parameters.h"
 #include "report/view.h"
-#include "train/plan_advice.h"
 #include "train/step_plan.h"
 
 static const flag_spec FLAGS[] = {

@@ -4,9 +4,9 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "experiments/precision_study.h"
 #include "measure/accumulation.h"
 #include "report/table.h"
-#include "train/precision_study.h"
 
 static const flag_spec FLAGS[] = {
     {"terms", "N", FLAG_INTEGER, "1000", .help = "numbers added up", .minimum = 1,

@@ -3,10 +3,10 @@
 #define COMPILER_PIPELINE_H
 
 #include "base/text.h"
-#include "compiler/choose_tiles.h"
-#include "compiler/optimizer.h"
-#include "compiler/precision.h"
-#include "compiler/recompute.h"
+#include "compiler/lower/choose_tiles.h"
+#include "compiler/passes/optimizer.h"
+#include "compiler/passes/precision.h"
+#include "compiler/passes/recompute.h"
 #include "graph/graph.h"
 #include "ops/kernel.h"
 #include "plan/plan.h"

@@ -1,13 +1,12 @@
-/* config.h - the sizes that make a model: presets, Hugging Face config.json, and their limits.
+/* config.h - the sizes that make a model: presets and their limits.
  *
  * The model is the Llama family's shape (RMSNorm, RoPE, SwiGLU, untied head, no
- * biases). A config.json that asks for anything else is refused by field, never approximated. */
+ * biases). */
 #ifndef MODEL_CONFIG_H
 #define MODEL_CONFIG_H
 
 #include <stdint.h>
 
-#include "base/json.h"
 #include "base/status.h"
 
 typedef struct model_config {
@@ -38,16 +37,5 @@ void model_config_derive(model_config *config);
 
 /* DYNO_INVALID with the field, its value and the limit, unless a model can be built. */
 NODISCARD dyno_status model_config_check(const model_config *config);
-
-/* Hugging Face Llama's config.json. *out is written only on success and has then passed
- * model_config_check. Missing or absurd: DYNO_CORRUPT; another architecture or variant:
- * DYNO_UNSUPPORTED. `what` names the source in messages; the name becomes "llama". */
-NODISCARD dyno_status model_config_parse(const char *bytes, size_t size, const char *what,
-                                         model_config *out);
-/* The name becomes that of the directory the file is in. */
-NODISCARD dyno_status model_config_read(const char *path, model_config *out);
-
-/* A config.json that transformers loads, of version 4 and of version 5. The caller owns it. */
-json_t *model_config_to_json(const model_config *config);
 
 #endif

@@ -6,7 +6,7 @@
 
 #include "base/memory.h"
 #include "base/threads.h"
-#include "compiler/low_copies.h"
+#include "compiler/passes/low_copies.h"
 #include "ops/adamw/split_weight.h"
 #include "ops/cast/convert.h"
 

@@ -2,7 +2,7 @@
  *
  *   "P" f32                            any plan
  *   "P" f32 and "low.P"                compiled fp16
- *   "rest.P" u16 and "low.P" bf16      compiled bf16 (compiler/low_copies.h)
+ *   "rest.P" u16 and "low.P" bf16      compiled bf16 (compiler/passes/low_copies.h)
  *
  * Storage has one of them at a time. Going from one to another loses no bit. */
 #ifndef TRAIN_SPLIT_WEIGHTS_H

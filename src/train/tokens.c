@@ -9,7 +9,7 @@
 
 #include "base/checked.h"
 #include "base/memory.h"
-#include "train/input_file.h"
+#include "formats/input_file.h"
 
 enum { PIECE_BYTES = 16384 };
 

@@ -17,11 +17,11 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "formats/hf_directory.h"
+#include "formats/safetensors.h"
 #include "measure/results.h"
 #include "support/command.h"
 #include "support/scratch.h"
-#include "train/hf_directory.h"
-#include "train/safetensors.h"
 
 #define GOLDEN DYNO_TEST_DIR "/golden/tiny"
 #define SMALL "--d-model 32 --d-ff 64 --layers 1 --heads 2 --vocab 50 "

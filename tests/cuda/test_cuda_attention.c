@@ -11,13 +11,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "experiments/attention_plan.h"
 #include "runtime/device_tiles.h"
 #include "support/device_bench.h"
 #include "support/expect.h"
 #include "support/graph_pass.h"
 #include "support/numbers.h"
 #include "support/operand.h"
-#include "train/attention_plan.h"
 
 enum { POOL_BYTES = 1 << 28, OUTPUTS = 4 };
 static const char *const output_names[OUTPUTS] = {"O", "g.Q", "g.K", "g.V"};

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/config_json.h"
 #include "model/config.h"
 #include "model/parameters.h"
 

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "base/threads.h"
-#include "train/safetensors.h"
+#include "formats/safetensors.h"
 
 static void require(int holds) {
     if (!holds)

@@ -13,8 +13,9 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "compiler/autodiff.h"
-#include "compiler/mark_saved.h"
+#include "compiler/passes/autodiff.h"
+#include "compiler/passes/mark_saved.h"
+#include "experiments/attention_plan.h"
 #include "graph/verify.h"
 #include "plan/memory_account.h"
 #include "support/draw.h"
@@ -23,7 +24,6 @@
 #include "support/numbers.h"
 #include "support/operand.h"
 #include "support/reference_run.h"
-#include "train/attention_plan.h"
 
 static const char *const leaf_names[] = {"Q", "K", "V", "dO"};
 static const char *const output_names[] = {"O", "g.Q", "g.K", "g.V"};

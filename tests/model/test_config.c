@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "formats/config_json.h"
 #include "model/config.h"
 #include "model/parameters.h"
 #include "support/scratch.h"

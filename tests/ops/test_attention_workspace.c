@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "ops/attention/attention_workspace.h"
+#include "ops/attention/cuda/attention_workspace.h"
 
 static void short_contexts_keep_no_sums_of_dq(void **state) {
     (void)state;

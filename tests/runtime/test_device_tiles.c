@@ -8,12 +8,12 @@
 
 #include <cmocka.h>
 
+#include "experiments/attention_plan.h"
 #include "plan/memory_account.h"
 #include "runtime/device_tiles.h"
 #include "support/expect.h"
 #include "support/graph_pass.h"
 #include "support/own_cache.h"
-#include "train/attention_plan.h"
 #include "train/step_plan.h"
 
 static const attention_plan_options PROBLEM = {

@@ -12,12 +12,12 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "experiments/attention_plan.h"
 #include "measure/timing.h"
 #include "plan/memory_account.h"
 #include "support/expect.h"
 #include "support/fake_device.h"
 #include "support/small_model.h"
-#include "train/attention_plan.h"
 
 enum { POOL_BYTES = 1 << 26, BATCH = 2, CONTEXT = 5, ROWS = BATCH * CONTEXT };
 

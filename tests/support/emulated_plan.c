@@ -14,7 +14,7 @@
 
 #include "base/memory.h"
 #include "base/text.h"
-#include "compiler/low_copies.h"
+#include "compiler/passes/low_copies.h"
 #include "graph/op.h"
 #include "ops/adamw/split_weight.h"
 #include "ops/kernel.h"

@@ -18,8 +18,8 @@
 
 #include "base/json.h"
 #include "base/memory.h"
+#include "formats/safetensors.h"
 #include "support/numbers.h"
-#include "train/safetensors.h"
 #include "train/tokens.h"
 
 enum { MAX_CASES = 32 };

@@ -3,7 +3,7 @@
 #ifndef TESTS_SUPPORT_GOLDEN_H
 #define TESTS_SUPPORT_GOLDEN_H
 
-#include "train/hf_directory.h"
+#include "formats/hf_directory.h"
 #include "train/trainer.h"
 
 typedef struct golden {

@@ -3,10 +3,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "compiler/autodiff.h"
-#include "compiler/lower.h"
-#include "compiler/mark_saved.h"
-#include "compiler/rematerialize.h"
+#include "compiler/lower/lower.h"
+#include "compiler/passes/autodiff.h"
+#include "compiler/passes/mark_saved.h"
+#include "compiler/passes/rematerialize.h"
 #include "graph/verify.h"
 #include "model/transformer.h"
 #include "plan/memory_plan.h"

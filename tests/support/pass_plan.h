@@ -2,8 +2,8 @@
 #ifndef TESTS_SUPPORT_PASS_PLAN_H
 #define TESTS_SUPPORT_PASS_PLAN_H
 
+#include "compiler/passes/recompute.h"
 #include "compiler/pipeline.h"
-#include "compiler/recompute.h"
 #include "model/config.h"
 
 typedef struct pass_options {

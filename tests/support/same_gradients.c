@@ -11,8 +11,8 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
-#include "compiler/autodiff.h"
-#include "compiler/mark_saved.h"
+#include "compiler/passes/autodiff.h"
+#include "compiler/passes/mark_saved.h"
 #include "graph/verify.h"
 #include "support/draw.h"
 #include "support/numbers.h"

@@ -13,9 +13,9 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "experiments/precision_study.h"
 #include "support/small_model.h"
 #include "train/loss_scale.h"
-#include "train/precision_study.h"
 #include "train/trainer.h"
 
 static void the_scale_halves_on_overflow_and_doubles_with_patience(void **state) {

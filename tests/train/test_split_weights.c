@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "base/memory.h"
-#include "compiler/low_copies.h"
+#include "compiler/passes/low_copies.h"
 #include "support/expect.h"
 #include "support/small_model.h"
 #include "train/split_weights.h"

@@ -15,7 +15,7 @@
 #define COMPILER_CODEGEN_FUSED_KERNEL_H
 
 #include "base/text.h"
-#include "compiler/fusion_space.h"
+#include "compiler/passes/fusion_space.h"
 #include "tensor/tensor.h"
 
 enum { FUSED_MAX_READS = 3 };

@@ -1,7 +1,7 @@
 #include "graph/op.h"
 #include "ops/add/add.h"
 #include "ops/attention/attention.h"
-#include "ops/attention/attention_workspace.h"
+#include "ops/attention/cuda/attention_workspace.h"
 #include "ops/broadcast/broadcast.h"
 #include "ops/cast/cast.h"
 #include "ops/multiply/multiply.h"

@@ -4,7 +4,7 @@
 #include "graph/graph.h"
 
 /* Values laid side by side along a dimension; they agree in all others. Lowering has what makes
- * them write straight to their place where it can (compiler/lower_place.h), and then nothing is
+ * them write straight to their place where it can (compiler/lower/lower_place.h), and then nothing is
  * copied. */
 value *build_concat(graph *g, value *const *pieces, int count, int axis);
 

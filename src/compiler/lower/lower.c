@@ -1,0 +1,360 @@
+/* lower.c - decides where each value lies and which kernel makes it.
+ *
+ * A value is placed in a buffer with a layout. Views share their input's buffer under other
+ * strides; in-place outputs take over their input's; some are made inside another's; everything
+ * else gets a buffer of its own.
+ * A buffer lives from the launch that makes it to the last that touches any value in it. */
+#include "compiler/lower/lower.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "compiler/codegen/fused_kernel.h"
+#include "compiler/lower/lowering.h"
+#include "graph/op.h"
+#include "ops/op_list.h"
+
+static int new_buffer(lowering *l, const value *v, int scope, int born) {
+    tensor dense = tensor_contiguous(NULL, v->type, &v->shape);
+    plan_buffer buffer = {.bytes = tensor_bytes(&dense),
+                          .role = v->role,
+                          .type = v->type,
+                          .shape = v->shape,
+                          .name = v->name ? arena_copy_string(l->p->memory, v->name) : NULL,
+                          .scope = scope,
+                          .born = born,
+                          .last_used = born,
+                          .is_persistent = born < 0};
+    return plan_add_buffer(l->p, &buffer);
+}
+
+plan_operand lowering_place_dense(lowering *l, const value *v, int scope, int born) {
+    return (plan_operand){.buffer = new_buffer(l, v, scope, born),
+                          .layout = tensor_contiguous(NULL, v->type, &v->shape)};
+}
+
+plan_operand lowering_place_output(lowering *l, const value *v, int scope, int born) {
+    const placement *at = l->wanted ? &l->wanted[v->id] : NULL;
+    if (!at || !at->owner)
+        return lowering_place_dense(l, v, scope, born);
+    plan_operand *owner = &l->placed[at->owner->id];
+    if (!l->is_begun[at->owner->id])
+        *owner = lowering_place_dense(l, at->owner, scope, born);
+    l->is_begun[at->owner->id] = true;
+    return (plan_operand){
+        .buffer = owner->buffer, .offset = at->offset * dtype_bytes(v->type), .layout = at->layout};
+}
+
+void lowering_adopt_role(lowering *l, const value *v) {
+    plan_buffer *b = &l->p->buffers[l->placed[v->id].buffer];
+    if (b->role == ROLE_ACTIVATION && (v->role == ROLE_SAVED || v->role == ROLE_GRADIENT))
+        b->role = v->role;
+    if (v->name && !b->name)
+        b->name = arena_copy_string(l->p->memory, v->name);
+}
+
+bool lowering_place_view(lowering *l, const node *n) {
+    plan_operand source = l->placed[n->inputs[0]->id];
+    for (int i = 0; i < n->output_count; i++) {
+        tensor view;
+        int64_t offset = 0;
+        if (!n->op->view(n, i, &source.layout, &view, &offset))
+            return false;
+        l->placed[n->outputs[i]->id] =
+            (plan_operand){.buffer = source.buffer,
+                           .offset = source.offset + offset * dtype_bytes(view.type),
+                           .layout = view};
+        lowering_adopt_role(l, n->outputs[i]);
+    }
+    return true;
+}
+
+static void layouts(const plan_operand *operands, int count, tensor *out) {
+    for (int i = 0; i < count; i++)
+        out[i] = operands[i].layout;
+}
+
+static attributes copy_attributes(plan *p, const attributes *from) {
+    attributes list = {from->count,
+                       arena_allocate(p->memory, (size_t)from->count, sizeof(attribute))};
+    for (int i = 0; i < from->count; i++) {
+        list.items[i] = from->items[i];
+        list.items[i].name = arena_copy_string(p->memory, from->items[i].name);
+    }
+    return list;
+}
+
+void lowering_touch(lowering *l, const plan_operand *operands, int count, int launch) {
+    for (int i = 0; i < count; i++) {
+        plan_buffer *b = &l->p->buffers[operands[i].buffer];
+        if (!b->is_persistent && b->last_used < launch)
+            b->last_used = launch;
+    }
+}
+
+static void emit(lowering *l, const node *n, const kernel *k, const kernel_args *args,
+                 const plan_operand *inputs, const plan_operand *outputs) {
+    plan *p = l->p;
+    int index = p->launch_count;
+    size_t scratch = k->workspace_bytes ? k->workspace_bytes(args) : 0;
+    int workspace = -1;
+    if (scratch) {
+        plan_buffer buffer = {.bytes = (int64_t)scratch,
+                              .role = ROLE_WORKSPACE,
+                              .type = DTYPE_U8,
+                              .shape = SHAPE((int64_t)scratch),
+                              .scope = n->scope,
+                              .born = index,
+                              .last_used = index};
+        workspace = plan_add_buffer(p, &buffer);
+    }
+    op_cost cost = n->op->cost(n);
+    plan_launch *launch = plan_add_launch(p, args->input_count, args->output_count);
+    if (args->input_count)
+        memcpy(launch->inputs, inputs, (size_t)args->input_count * sizeof *inputs);
+    memcpy(launch->outputs, outputs, (size_t)args->output_count * sizeof *outputs);
+    launch->kernel = k;
+    launch->kernel_name = k->name;
+    launch->op_name = n->op->name;
+    launch->class_name = op_class_name(n->op->class);
+    launch->attributes = copy_attributes(p, &n->attributes);
+    launch->workspace = workspace;
+    launch->scope = n->scope;
+    launch->phase = n->phase;
+    if (k->overwrites_input)
+        launch->overwrites[k->overwrites_input - 1] = 1;
+    launch->flops = cost.flops;
+    launch->bytes_read = cost.bytes_read;
+    launch->bytes_written = cost.bytes_written;
+    lowering_touch(l, launch->inputs, launch->input_count, index);
+    lowering_touch(l, launch->outputs, launch->output_count, index);
+}
+
+/* One launch of `n` with these operands. */
+static dyno_status launch_node(lowering *l, const node *n, const plan_operand *in, int input_count,
+                               const plan_operand *out) {
+    tensor *in_layouts = memory_allocate((size_t)input_count, sizeof *in_layouts);
+    tensor *out_layouts = memory_allocate((size_t)n->output_count, sizeof *out_layouts);
+    layouts(in, input_count, in_layouts);
+    layouts(out, n->output_count, out_layouts);
+    kernel_args args = {.input_count = input_count,
+                        .output_count = n->output_count,
+                        .inputs = in_layouts,
+                        .outputs = out_layouts,
+                        .attributes = &n->attributes};
+    text reasons = {0};
+    const kernel *k = kernel_pick(n->op->kernels, l->target, &args, &reasons);
+    dyno_status status = DYNO_OK;
+    if (k)
+        emit(l, n, k, &args, in, out);
+    else
+        status = dyno_fail(DYNO_UNSUPPORTED, "no %s kernel runs %s in scope '%s' (%s)",
+                           backend_name(l->target), n->op->name, l->g->scopes[n->scope],
+                           reasons.length ? text_string(&reasons) : "it has none");
+    text_release(&reasons);
+    free(in_layouts);
+    free(out_layouts);
+    return status;
+}
+
+static bool lies_at(const plan_operand *operand, int buffer, int64_t offset, const tensor *layout) {
+    bool same = operand->buffer == buffer && operand->offset == offset;
+    for (int i = 0; i < layout->shape.rank && same; i++)
+        same = layout->shape.dim[i] == 1 || operand->layout.stride[i] == layout->stride[i];
+    return same;
+}
+
+/* Where a concat's piece belongs in its result. */
+static plan_operand place_of_piece(const node *n, int index, const plan_operand *whole) {
+    int64_t offset;
+    plan_operand place = {.buffer = whole->buffer};
+    place.layout = lower_piece_of(n, index, &whole->layout, &offset);
+    place.offset = whole->offset + offset * dtype_bytes(whole->layout.type);
+    return place;
+}
+
+/* How many pieces of the concat are not where they belong. */
+static int count_misplaced(const lowering *l, const node *n, const plan_operand *whole) {
+    int count = 0;
+    for (int i = 0; i < n->input_count; i++) {
+        plan_operand place = place_of_piece(n, i, whole);
+        count += !lies_at(&l->placed[n->inputs[i]->id], place.buffer, place.offset, &place.layout);
+    }
+    return count;
+}
+
+/* Pieces that were made in place, or that always lie side by side as parameters of a family do,
+ * cost nothing; the others are copied. */
+static dyno_status lower_concat(lowering *l, const node *n) {
+    const value *made = n->outputs[0];
+    plan_operand *whole = &l->placed[made->id];
+    if (!l->is_begun[made->id]) {
+        *whole = l->placed[n->inputs[0]->id];
+        whole->layout = tensor_contiguous(NULL, made->type, &made->shape);
+        if (count_misplaced(l, n, whole) > 0)
+            *whole = lowering_place_dense(l, made, n->scope, l->p->launch_count);
+    }
+    lowering_adopt_role(l, made);
+    for (int i = 0; i < n->input_count; i++) {
+        plan_operand place = place_of_piece(n, i, whole);
+        const plan_operand *piece = &l->placed[n->inputs[i]->id];
+        if (!lies_at(piece, place.buffer, place.offset, &place.layout))
+            RETURN_IF_FAILED(launch_node(l, n, piece, 1, &place));
+    }
+    return DYNO_OK;
+}
+
+static dyno_status lower_node(lowering *l, const node *n) {
+    if (n->op->view && lowering_place_view(l, n))
+        return DYNO_OK;
+    if (n->op == &op_concat)
+        return lower_concat(l, n);
+    plan_operand *in = memory_allocate((size_t)n->input_count, sizeof *in);
+    plan_operand *out = memory_allocate((size_t)n->output_count, sizeof *out);
+    for (int i = 0; i < n->input_count; i++)
+        in[i] = l->placed[n->inputs[i]->id];
+    for (int i = 0; i < n->output_count; i++) {
+        const value *v = n->outputs[i];
+        int taken = op_inplace_input(n, i);
+        out[i] = taken >= 0 ? in[taken] : lowering_place_output(l, v, n->scope, l->p->launch_count);
+        l->placed[v->id] = out[i];
+        if (taken < 0)
+            lowering_adopt_role(l, v);
+    }
+    dyno_status status = launch_node(l, n, in, n->input_count, out);
+    free(in);
+    free(out);
+    return status;
+}
+
+static void name_values(lowering *l) {
+    plan *p = l->p;
+    for (int i = 0; i < l->g->value_count; i++) {
+        const value *v = l->g->values[i];
+        if (v->name && (!v->producer || v->is_output))
+            plan_add_name(p, v->name, &l->placed[i]);
+        if (v->is_output)
+            p->buffers[l->placed[i].buffer].last_used = p->launch_count;
+    }
+    for (int i = 0; i < p->buffer_count; i++)
+        if (p->buffers[i].is_persistent)
+            p->buffers[i].last_used = p->launch_count;
+}
+
+/* Nodes one by one, and groups, whose members stand together, as one. */
+static dyno_status lower_nodes(lowering *l) {
+    const graph *g = l->g;
+    for (int i = 0; i < g->node_count;) {
+        const node *n = g->nodes[i];
+        if (!n->group) {
+            if (!lower_is_inlined_constant(l, n))
+                RETURN_IF_FAILED(lower_node(l, n));
+            i++;
+            continue;
+        }
+        int last = i;
+        for (int j = i; j < g->node_count && (g->nodes[j]->group == n->group ||
+                                              (!g->nodes[j]->group && g->nodes[j]->op->view));
+             j++)
+            if (g->nodes[j]->group == n->group)
+                last = j;
+        RETURN_IF_FAILED(lower_group(l, i, last + 1));
+        i = last + 1;
+    }
+    return DYNO_OK;
+}
+
+static bool is_of_family(const value *v, const value *first) {
+    return !v->producer && v->role == first->role && v->type == first->type && v->family &&
+           strcmp(v->family, first->family) == 0;
+}
+
+/* One buffer for all leaves of the family of `first`, which comes before the others. */
+static void place_family(lowering *l, const value *first) {
+    value whole = *first;
+    whole.name = first->family;
+    for (int i = first->id + 1; i < l->g->value_count; i++) {
+        const value *v = l->g->values[i];
+        if (!is_of_family(v, first))
+            continue;
+        bool fits = v->shape.rank == whole.shape.rank && v->shape.rank > 0;
+        for (int d = 1; d < v->shape.rank && fits; d++)
+            fits = v->shape.dim[d] == whole.shape.dim[d];
+        if (fits)
+            whole.shape.dim[0] += v->shape.dim[0];
+        else /* of no common shape: only the bytes count */
+            whole.shape = SHAPE(shape_elements(&whole.shape) + shape_elements(&v->shape));
+    }
+    plan_operand place = lowering_place_dense(l, &whole, 0, -1);
+    for (int i = first->id; i < l->g->value_count; i++) {
+        const value *v = l->g->values[i];
+        if (!is_of_family(v, first))
+            continue;
+        place.layout = tensor_contiguous(NULL, v->type, &v->shape);
+        l->placed[i] = place;
+        l->is_begun[i] = true;
+        place.offset += tensor_bytes(&place.layout);
+    }
+}
+
+/* Parameters come first, so that a pool that keeps them from plan to plan has no holes below them
+ * when the rest changes, and reserves for each plan what an empty one would. */
+static void place_leaves(lowering *l, bool are_parameters) {
+    for (int i = 0; i < l->g->value_count; i++) {
+        const value *v = l->g->values[i];
+        if (v->producer || (v->role == ROLE_PARAMETER) != are_parameters || l->is_begun[i])
+            continue;
+        if (v->family)
+            place_family(l, v);
+        else
+            l->placed[i] = lowering_place_dense(l, v, 0, -1);
+    }
+}
+
+static dyno_status lower_all(const graph *g, backend target, bool is_placed, plan **out) {
+    *out = NULL;
+    lowering l = {.g = g, .target = target, .p = plan_create(g->name)};
+    l.placed = memory_allocate((size_t)g->value_count, sizeof *l.placed);
+    l.is_begun = memory_allocate((size_t)g->value_count, sizeof *l.is_begun);
+    if (is_placed)
+        l.wanted = lower_plan_placements(g, target);
+    l.p->memory_mode = PLAN_MEMORY_EAGER;
+    l.p->backend = (int)target;
+    l.p->scope_count = g->scope_count;
+    l.p->scopes = arena_allocate(l.p->memory, (size_t)g->scope_count, sizeof(char *));
+    for (int i = 0; i < g->scope_count; i++)
+        l.p->scopes[i] = arena_copy_string(l.p->memory, g->scopes[i]);
+    place_leaves(&l, true);
+    place_leaves(&l, false);
+    lower_find_escapes(&l);
+    dyno_status status = lower_nodes(&l);
+    if (l.source.length)
+        l.p->source = arena_format(l.p->memory, "%s%s",
+                                   target == BACKEND_CUDA ? fused_kernel_cuda_prelude()
+                                                          : fused_kernel_c_prelude(),
+                                   text_string(&l.source));
+    if (status == DYNO_OK) {
+        name_values(&l);
+        if (target == BACKEND_CUDA)
+            lower_streams(l.p);
+        plan_finish(l.p);
+        *out = l.p;
+    } else {
+        plan_destroy(l.p);
+    }
+    text_release(&l.source);
+    free(l.placed);
+    free(l.escapes);
+    free(l.wanted);
+    free(l.is_begun);
+    return status;
+}
+
+dyno_status lower_graph(const graph *g, backend target, plan **out) {
+    return lower_all(g, target, false, out);
+}
+
+dyno_status lower_graph_placed(const graph *g, backend target, plan **out) {
+    return lower_all(g, target, true, out);
+}

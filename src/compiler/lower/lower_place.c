@@ -1,0 +1,226 @@
+/* lower_place.c - one walk over the graph; each concat, and each reshape that would copy, claims
+ * what it reads.
+ *
+ * A claim goes back through views, undoing each on the strides, to the value that a kernel makes.
+ * It holds if that kernel can write so and if all that read the value, or views of it, take it so.
+ */
+#include "compiler/lower/lower_place.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "compiler/lower/lowering.h"
+#include "compiler/passes/fusion_space.h"
+#include "graph/op.h"
+#include "ops/op_list.h"
+
+typedef struct placer {
+    const graph *g;
+    backend target;
+    placement *placements; /* by value id */
+    tensor *layout;        /* by value id, as lowering will place it */
+    int *readers;          /* by value id: nodes outside the maker's group that read it */
+    /* By value id, of the claim at hand: how values would lie, and which otherwise than now. */
+    tensor *trial;
+    bool *is_moved;
+} placer;
+
+tensor lower_piece_of(const node *concat, int index, const tensor *whole, int64_t *offset) {
+    int64_t axis = attribute_integer(&concat->attributes, "axis");
+    tensor piece = *whole;
+    piece.shape = concat->inputs[index]->shape;
+    *offset = 0;
+    for (int i = 0; i < index; i++)
+        *offset += concat->inputs[i]->shape.dim[axis] * whole->stride[axis];
+    return piece;
+}
+
+static void count_readers(placer *p) {
+    for (int i = 0; i < p->g->node_count; i++) {
+        const node *n = p->g->nodes[i];
+        for (int j = 0; j < n->input_count; j++) {
+            const node *maker = n->inputs[j]->producer;
+            if (!maker || !maker->group || maker->group != n->group)
+                p->readers[n->inputs[j]->id]++;
+        }
+    }
+}
+
+/* The strides the view's input must have for its output to have `layout`. */
+static bool undo_view(const node *view, tensor *layout) {
+    const shape *from = &view->inputs[0]->shape;
+    if (view->op == &op_reshape)
+        return tensor_view_reshape(layout, from, layout);
+    if (view->op == &op_transpose) {
+        const int64_t *order = attribute_list(&view->attributes, "order")->dim;
+        tensor undone = *layout;
+        undone.shape = *from;
+        for (int i = 0; i < from->rank; i++)
+            undone.stride[order[i]] = layout->stride[i];
+        *layout = undone;
+        return true;
+    }
+    return view->op == &op_detach;
+}
+
+/* Whether a kernel of the target runs `n`, a launch of its own, on operands that lie so. */
+static bool has_kernel(const placer *p, const node *n, const tensor *layout) {
+    tensor *operands =
+        memory_allocate((size_t)(n->input_count + n->output_count), sizeof *operands);
+    for (int i = 0; i < n->input_count; i++)
+        operands[i] = layout[n->inputs[i]->id];
+    for (int i = 0; i < n->output_count; i++)
+        operands[n->input_count + i] = layout[n->outputs[i]->id];
+    kernel_args args = {.input_count = n->input_count,
+                        .output_count = n->output_count,
+                        .inputs = operands,
+                        .outputs = operands + n->input_count,
+                        .attributes = &n->attributes};
+    bool has = kernel_pick(n->op->kernels, p->target, &args, NULL) != NULL;
+    free(operands);
+    return has;
+}
+
+/* Whether who makes `v` can make it lie as p->trial says. */
+static bool can_make(const placer *p, const value *v) {
+    const tensor *layout = &p->trial[v->id];
+    const node *n = v->producer;
+    int last = layout->shape.rank - 1;
+    if (last < 0 || (layout->stride[last] != 1 && layout->shape.dim[last] != 1) ||
+        op_inplace_input(n, v->output_index) >= 0 || n->op == &op_concat)
+        return false;
+    if (n->group)
+        return fusion_kind_of(n) != FUSION_BLOCK_REDUCE || tensor_is_contiguous(layout);
+    return has_kernel(p, n, p->trial);
+}
+
+static bool is_seen_outside(const value *v) { return v->is_output || v->role == ROLE_GRADIENT; }
+
+/* Lets the outputs of a view follow its input in p->trial; false where a view becomes a copy. */
+static bool follow_view(placer *p, const node *n) {
+    const value *in = n->inputs[0];
+    for (int i = 0; i < n->output_count; i++) {
+        const value *out = n->outputs[i];
+        tensor before, after;
+        int64_t offset = 0;
+        if (n->op->view(n, i, &p->trial[in->id], &after, &offset)) {
+            if (is_seen_outside(out) && !tensor_is_contiguous(&after))
+                return false;
+            p->trial[out->id] = after;
+            p->is_moved[out->id] = true;
+        } else if (n->op->view(n, i, &p->layout[in->id], &before, &offset)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool takes_over(const node *n, int input) {
+    for (int i = 0; i < n->output_count; i++)
+        if (op_inplace_input(n, i) == input)
+            return true;
+    return false;
+}
+
+/* Whether all that read `root`, and views of it, can do so when it lies as p->trial says. */
+static bool readers_agree(placer *p, const value *root) {
+    for (int i = root->producer->id + 1; i < p->g->node_count; i++) {
+        const node *n = p->g->nodes[i];
+        bool reads = false;
+        for (int j = 0; j < n->input_count; j++) {
+            if (!p->is_moved[n->inputs[j]->id])
+                continue;
+            reads = true;
+            if (takes_over(n, j))
+                return false;
+        }
+        if (!reads || n->group || n->op == &op_concat)
+            continue;
+        if (n->op->view ? !follow_view(p, n) : !has_kernel(p, n, p->trial))
+            return false;
+    }
+    return true;
+}
+
+/* The value behind the views of `v`, and how it must lie for `v` to have *layout; NULL when that
+ * cannot be. */
+static const value *find_root(const placer *p, const value *v, bool must_be_private,
+                              tensor *layout) {
+    for (;;) {
+        if (is_seen_outside(v) || (must_be_private && p->readers[v->id] != 1))
+            return NULL;
+        if (!v->producer || !v->producer->op->view)
+            return v->producer && !p->placements[v->id].owner ? v : NULL;
+        if (!undo_view(v->producer, layout))
+            return NULL;
+        v = v->producer->inputs[0];
+    }
+}
+
+/* Lets `v` lie so in the memory of `owner`, if all is well with that. A piece of something larger
+ * must have no other readers: the whole would live as long as any of them needs the piece. */
+static void claim(placer *p, const value *v, const value *owner, tensor layout, int64_t offset) {
+    size_t values = (size_t)p->g->value_count;
+    bool is_piece = owner->producer->op == &op_concat;
+    const value *root = find_root(p, v, is_piece, &layout);
+    if (!root)
+        return;
+    memcpy(p->trial, p->layout, values * sizeof *p->trial);
+    memset(p->is_moved, 0, values * sizeof *p->is_moved);
+    p->trial[root->id] = layout;
+    p->is_moved[root->id] = true;
+    if (!can_make(p, root) || !readers_agree(p, root))
+        return;
+    memcpy(p->layout, p->trial, values * sizeof *p->layout);
+    p->placements[root->id] = (placement){owner, offset, layout};
+}
+
+static void visit_view(placer *p, const node *n) {
+    for (int i = 0; i < n->output_count; i++) {
+        const value *out = n->outputs[i];
+        tensor view;
+        int64_t offset = 0;
+        if (n->op->view(n, i, &p->layout[n->inputs[0]->id], &view, &offset)) {
+            p->layout[out->id] = view;
+        } else if (n->op == &op_reshape) {
+            tensor wanted;
+            if (tensor_view_reshape(&p->layout[out->id], &n->inputs[0]->shape, &wanted))
+                claim(p, n->inputs[0], out, wanted, 0);
+        }
+    }
+}
+
+static void visit_concat(placer *p, const node *n) {
+    for (int i = 0; i < n->input_count; i++) {
+        int64_t offset;
+        tensor piece = lower_piece_of(n, i, &p->layout[n->outputs[0]->id], &offset);
+        claim(p, n->inputs[i], n->outputs[0], piece, offset);
+    }
+}
+
+placement *lower_plan_placements(const graph *g, backend target) {
+    size_t values = (size_t)g->value_count;
+    placer p = {.g = g,
+                .target = target,
+                .placements = memory_allocate(values, sizeof *p.placements),
+                .layout = memory_allocate(values, sizeof *p.layout),
+                .readers = memory_allocate(values, sizeof *p.readers),
+                .trial = memory_allocate(values, sizeof *p.trial),
+                .is_moved = memory_allocate(values, sizeof *p.is_moved)};
+    for (int i = 0; i < g->value_count; i++)
+        p.layout[i] = tensor_contiguous(NULL, g->values[i]->type, &g->values[i]->shape);
+    count_readers(&p);
+    for (int i = 0; i < g->node_count; i++) {
+        const node *n = g->nodes[i];
+        if (n->op->view)
+            visit_view(&p, n);
+        else if (n->op == &op_concat)
+            visit_concat(&p, n);
+    }
+    free(p.layout);
+    free(p.readers);
+    free(p.trial);
+    free(p.is_moved);
+    return p.placements;
+}

@@ -1,0 +1,25 @@
+/* lower_place.h - which values are made straight where a larger one wants them.
+ *
+ * concat wants its pieces side by side in one buffer; a reshape that no strides can express wants
+ * the elements of its input in another order. Where only they read a value, and whoever makes it
+ * can write with strides, it lies there from the start and nothing is copied. */
+#ifndef COMPILER_LOWER_LOWER_PLACE_H
+#define COMPILER_LOWER_LOWER_PLACE_H
+
+#include "graph/graph.h"
+#include "ops/kernel.h"
+#include "tensor/tensor.h"
+
+typedef struct placement {
+    const value *owner; /* whose dense memory the value is made in; NULL: memory of its own */
+    int64_t offset;     /* in elements from the owner's first */
+    tensor layout;
+} placement;
+
+/* By value id (free). */
+placement *lower_plan_placements(const graph *g, backend target);
+
+/* Where piece `index` of a concat lies in its result. */
+tensor lower_piece_of(const node *concat, int index, const tensor *whole, int64_t *offset);
+
+#endif

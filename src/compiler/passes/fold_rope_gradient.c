@@ -1,0 +1,102 @@
+/* fold_rope_gradient.c - walks back from every rotation that goes back to the gradient it is of.
+ * The gradient gets two inputs more and is told that Q and K come rotated; the rotation is dropped.
+ */
+#include "compiler/passes/fold_rope_gradient.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "compiler/passes/rewrite.h"
+#include "graph/op.h"
+#include "ops/attention/attention.h"
+#include "ops/op_list.h"
+
+enum { OPERANDS = ATTENTION_V + 1, INPUTS = ATTENTION_LSE + 1 };
+
+/* The gradient that v is this output of, transposed. */
+static node *trace(const graph *g, const value *v, int output) {
+    static const int64_t swap[] = {0, 2, 1, 3};
+    const node *transpose = rewrite_private_maker(g, v, &op_transpose);
+    if (!transpose ||
+        memcmp(attribute_list(&transpose->attributes, "order")->dim, swap, sizeof swap) != 0)
+        return NULL;
+    const value *gradient = transpose->inputs[0];
+    node *n = rewrite_private_maker(g, gradient, &op_attention_gradient);
+    return n && gradient->output_index == output ? n : NULL;
+}
+
+/* Whether v is there before a node. */
+static bool is_before(const graph *g, const value *v, const node *n) {
+    for (int i = 0; v->producer && g->nodes[i] != v->producer; i++)
+        if (g->nodes[i] == n)
+            return false;
+    return true;
+}
+
+/* The gradient whose dQ and dK this rotates back, and nothing else; NULL: there is none. */
+static node *match(const graph *g, const node *rope) {
+    const attribute *heads = attribute_find(&rope->attributes, "heads");
+    if (rope->op != &op_rope || !heads || !attribute_integer(&rope->attributes, "inverse"))
+        return NULL;
+    const node *concat = rewrite_private_maker(g, rope->inputs[0], &op_concat);
+    if (!concat || concat->input_count != OPERANDS ||
+        attribute_integer(&concat->attributes, "axis") != 2)
+        return NULL;
+    node *n = trace(g, concat->inputs[ATTENTION_Q], ATTENTION_Q);
+    for (int i = ATTENTION_K; i < OPERANDS; i++)
+        if (!n || trace(g, concat->inputs[i], i) != n)
+            return NULL;
+    int64_t rotated = n->outputs[ATTENTION_Q]->shape.dim[1] + n->outputs[ATTENTION_K]->shape.dim[1];
+    bool is_plain = n->input_count == n->op->input_count && heads->integer == rotated;
+    return is_plain && is_before(g, rope->inputs[1], n) && is_before(g, rope->inputs[2], n) ? n
+                                                                                            : NULL;
+}
+
+/* Whether the target has a kernel that rotates these gradients back. Operands are asked for as
+ * dense: what is known of them yet is their sizes. */
+static bool can_turn(const node *n, const node *rope, backend target) {
+    tensor in[INPUTS + ATTENTION_TABLES], out[OPERANDS];
+    for (int i = 0; i < INPUTS + ATTENTION_TABLES; i++) {
+        const value *v = i < INPUTS ? n->inputs[i] : rope->inputs[1 + i - INPUTS];
+        in[i] = tensor_contiguous(NULL, v->type, &v->shape);
+    }
+    for (int i = 0; i < OPERANDS; i++)
+        out[i] = tensor_contiguous(NULL, n->outputs[i]->type, &n->outputs[i]->shape);
+    attributes all = {n->attributes.count + 1, NULL};
+    all.items = memory_allocate((size_t)all.count, sizeof *all.items);
+    memcpy(all.items, n->attributes.items, (size_t)n->attributes.count * sizeof *all.items);
+    all.items[n->attributes.count] = ATTR_INTEGER("turned", 1);
+    kernel_args args = {.input_count = INPUTS + ATTENTION_TABLES,
+                        .output_count = OPERANDS,
+                        .inputs = in,
+                        .outputs = out,
+                        .attributes = &all};
+    bool is_there = kernel_pick(op_attention_gradient.kernels, target, &args, NULL) != NULL;
+    free(all.items);
+    return is_there;
+}
+
+static void fold(graph *g, node *n, const node *rope) {
+    value **inputs = arena_allocate(g->memory, INPUTS + ATTENTION_TABLES, sizeof *inputs);
+    memcpy(inputs, n->inputs, INPUTS * sizeof *inputs);
+    memcpy(inputs + INPUTS, rope->inputs + 1, ATTENTION_TABLES * sizeof *inputs);
+    n->inputs = inputs;
+    n->input_count = INPUTS + ATTENTION_TABLES;
+    rewrite_set_attribute(g, n, ATTR_INTEGER("turned", 1));
+    rewrite_replace(g, rope->outputs[0], rope->inputs[0]);
+}
+
+dyno_status fold_rope_gradient(graph *g, backend target) {
+    bool *is_dropped = memory_allocate((size_t)g->node_count, sizeof *is_dropped);
+    for (int i = 0; i < g->node_count; i++) {
+        const node *rope = g->nodes[i];
+        node *n = match(g, rope);
+        is_dropped[i] = n && can_turn(n, rope, target);
+        if (is_dropped[i])
+            fold(g, n, rope);
+    }
+    rewrite_drop_nodes(g, is_dropped);
+    free(is_dropped);
+    return graph_status(g);
+}

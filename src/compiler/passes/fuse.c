@@ -1,0 +1,446 @@
+/* fuse.c - greedy: in the order of the graph, each node joins the groups of those it reads, and
+ * then of those that read the same memory.
+ *
+ * Invariant: groups form no cycle. No path leaves a group through a node or group outside and
+ * comes back, so the members can run as one launch. Checked before every merge by walking back from
+ * all members' inputs, other groups being walked through whole: what goes into any member comes out
+ * of all. */
+#include "compiler/passes/fuse.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "compiler/passes/fusion_space.h"
+#include "compiler/passes/gather_sums.h"
+#include "compiler/passes/reemit.h"
+#include "compiler/passes/repeat_sums.h"
+#include "graph/op.h"
+#include "ops/reshape/reshape.h"
+#include "ops/sum/sum.h"
+
+/* Row buffers of a kernel with several stages live on the stack, and sums of columns in a GPU's
+ * registers. */
+enum { MOST_COLUMNS = 16384, MOST_MEMBERS = 64 };
+
+/* Nodes that may lie between two groups that become one. What is computed again far behind its
+ * first time would otherwise be pulled up to it, and live in between. */
+enum { MOST_DISTANCE = 48 };
+
+/* Launches of their own that may lie between two groups that become one only because they read the
+ * same. The second would be done that much too early, and what is made of it live that long. */
+enum { MOST_LAUNCHES_BETWEEN = 3 };
+
+typedef struct fuser {
+    graph *g;
+    backend target;
+    int *position;       /* node -> place in g->nodes, by node id */
+    int *launches;       /* place -> nodes before it that no group can take in */
+    int *first, *last;   /* group -> position of its first and last member */
+    node **head, **tail; /* group -> its members, a chain */
+    node **next;         /* node id -> the next member */
+    int *members;        /* group -> how many */
+    fusion_space *space; /* group -> rows and columns */
+    phase *phase;        /* group -> its members' */
+    int *block;          /* group -> the model's block of its first member */
+    int *merged_into;    /* group -> the one that took it in, or 0 */
+    int group_count;
+    int *reader;                  /* value id -> the group that read it last from outside */
+    int *visited, *visited_group; /* node id, group -> mark of the walk that saw it */
+    int mark;
+} fuser;
+
+int64_t fuse_rows_per_block(int64_t rows, backend target) {
+    /* As many blocks, where there are rows enough, as threads need to find work: a few for each
+     * core, two for each of a GPU's multiprocessors. */
+    bool is_gpu = target == BACKEND_CUDA;
+    int64_t block = is_gpu ? 256 : 64, blocks = is_gpu ? 256 : 16;
+    while (block > 1 && (rows % block != 0 || rows / block < blocks))
+        block /= 2;
+    return block;
+}
+
+/* ---- splitting column sums ---- */
+
+static bool is_column_sum(const node *n) {
+    if (strcmp(n->op->name, "sum") != 0)
+        return false;
+    const shape *axes = attribute_list(&n->attributes, "axes"), *in = &n->inputs[0]->shape;
+    if (in->rank < 2 || axes->rank != in->rank - 1)
+        return false;
+    for (int i = 0; i < axes->rank; i++)
+        if (axes->dim[i] != i)
+            return false;
+    return true;
+}
+
+/* sum over all rows -> sum over the rows of each block, then over blocks. The new nodes are added
+ * at the end and moved before the old one, which keeps its place as the last of them. */
+static void split_column_sum(graph *g, node *n, backend target) {
+    shape in = n->inputs[0]->shape;
+    int64_t columns = in.dim[in.rank - 1], rows = shape_elements(&in) / columns;
+    int64_t block = fuse_rows_per_block(rows, target);
+    if (block == 1 || block == rows)
+        return;
+    shape blocks = SHAPE(rows / block, block, columns), flat = SHAPE(rows / block, columns);
+    shape middle = SHAPE(1), first = SHAPE(0);
+    g->current_scope = n->scope;
+    g->current_phase = n->phase;
+    value *partial = build_sum(g, build_reshape(g, n->inputs[0], &blocks), &middle);
+    value *total = build_sum(g, build_reshape(g, partial, &flat), &first);
+    value *shaped = build_reshape(g, total, &n->outputs[0]->shape);
+    /* The old result becomes the new one, under its old identity. */
+    value *old = n->outputs[0];
+    node *last = shaped->producer;
+    last->outputs[0] = old;
+    old->producer = last;
+    n->outputs[0] = shaped;
+    shaped->producer = n;
+}
+
+static void split_column_sums(graph *g, backend target) {
+    int before = g->node_count;
+    node **order = memory_allocate((size_t)before * 6, sizeof *order);
+    int count = 0;
+    for (int i = 0; i < before; i++) {
+        node *n = g->nodes[i];
+        int from = g->node_count;
+        if (is_column_sum(n))
+            split_column_sum(g, n, target);
+        if (g->node_count == from)
+            order[count++] = n; /* else dropped: nobody reads it any more */
+        for (int j = from; j < g->node_count; j++)
+            order[count++] = g->nodes[j];
+    }
+    graph_set_order(g, order, count);
+    free(order);
+}
+
+/* ---- grouping ---- */
+
+static bool fits(fusion_space node_space, fusion_space group_space) {
+    return node_space.rows == group_space.rows &&
+           (node_space.columns == group_space.columns || node_space.columns == 1);
+}
+
+/* Two groups that may become one. */
+typedef struct pair {
+    int early, late, from; /* from: position of the first member of either */
+} pair;
+
+static bool comes_back(fuser *f, const node *p, const pair *both, bool outside);
+
+static bool inputs_come_back(fuser *f, const node *n, const pair *both, bool outside) {
+    for (int i = 0; i < n->input_count; i++)
+        if (n->inputs[i]->producer && comes_back(f, n->inputs[i]->producer, both, outside))
+            return true;
+    return false;
+}
+
+/* Whether `p` is, or depends on, a member of the pair, the way there leading outside. */
+static bool comes_back(fuser *f, const node *p, const pair *both, bool outside) {
+    int group = p->group;
+    if (group && (group == both->early || group == both->late))
+        return outside;
+    if (group) {
+        if (f->last[group] < both->from || f->visited_group[group] == f->mark)
+            return false;
+        f->visited_group[group] = f->mark;
+        for (const node *m = f->head[group]; m; m = f->next[m->id])
+            if (inputs_come_back(f, m, both, true))
+                return true;
+        return false;
+    }
+    outside = outside || !p->op->view;
+    if (f->position[p->id] < both->from || (outside && f->visited[p->id] == f->mark))
+        return false;
+    if (outside)
+        f->visited[p->id] = f->mark;
+    return inputs_come_back(f, p, both, outside);
+}
+
+static bool joins(const fuser *f, const node *n, int index, fusion_space wide, int *group) {
+    fusion_read read = fusion_read_of(n, index, wide);
+    const node *p = read.source->producer;
+    if (!p || !p->group || read.access == FUSION_OTHER)
+        return false;
+    if (p->phase != n->phase)
+        return false;
+    *group = p->group;
+    /* A full value can only be read in place; a row's number anywhere on its row. */
+    fusion_space theirs = f->space[p->group];
+    if (!fits(wide, theirs) && !fits(theirs, wide))
+        return false;
+    bool is_row = fusion_is_row_value(read.source, theirs);
+    fusion_kind kind = fusion_kind_of(p);
+    if (kind == FUSION_BLOCK_REDUCE)
+        return false; /* complete only when the block is */
+    return read.access == FUSION_OF_ROW ? is_row || theirs.columns == 1
+                                        : !is_row || wide.columns == 1;
+}
+
+/* The node behind all views, whatever they do. */
+static const node *root_producer(const value *v) {
+    while (v->producer && v->producer->op->view)
+        v = v->producer->inputs[0];
+    return v->producer;
+}
+
+static bool can_merge(fuser *f, int early, int late) {
+    if (f->members[early] + f->members[late] > MOST_MEMBERS ||
+        f->first[late] - f->last[early] > MOST_DISTANCE)
+        return false;
+    fusion_space wide =
+        f->space[early].columns > f->space[late].columns ? f->space[early] : f->space[late];
+    pair both = {early, late, f->first[early] < f->first[late] ? f->first[early] : f->first[late]};
+    f->mark++;
+    const node *heads[] = {f->head[early], f->head[late]};
+    for (int side = 0; side < 2; side++)
+        for (const node *n = heads[side]; n; n = f->next[n->id]) {
+            int other = side ? early : late, group;
+            for (int j = 0; j < n->input_count; j++) {
+                /* A member read in another order must have been written to memory before. */
+                const node *p = root_producer(n->inputs[j]);
+                if (p && p->group == other && !joins(f, n, j, wide, &group))
+                    return false;
+            }
+            if (inputs_come_back(f, n, &both, false))
+                return false;
+        }
+    return true;
+}
+
+static void merge(fuser *f, int early, int late) {
+    for (node *m = f->head[late]; m; m = f->next[m->id])
+        m->group = early;
+    f->next[f->tail[early]->id] = f->head[late];
+    f->tail[early] = f->tail[late];
+    f->merged_into[late] = early;
+    f->members[early] += f->members[late];
+    f->first[early] = f->first[early] < f->first[late] ? f->first[early] : f->first[late];
+    f->last[early] = f->last[early] > f->last[late] ? f->last[early] : f->last[late];
+    if (f->space[late].columns > f->space[early].columns)
+        f->space[early] = f->space[late];
+}
+
+static void try_merge(fuser *f, int a, int b) {
+    int early = f->first[a] < f->first[b] ? a : b, late = early == a ? b : a;
+    if (can_merge(f, early, late))
+        merge(f, early, late);
+}
+
+static bool are_near(const fuser *f, int a, int b) {
+    int early = f->first[a] < f->first[b] ? a : b, late = early == a ? b : a;
+    return f->launches[f->first[late]] - f->launches[f->last[early]] <= MOST_LAUNCHES_BETWEEN;
+}
+
+/* Groups that read the same full value from memory read it once if they are one. Only within a
+ * block of the model: what another block computes again is to be computed when that one needs it,
+ * not now. */
+static void join_readers(fuser *f, const node *n) {
+    for (int i = 0; i < n->input_count; i++) {
+        fusion_read read = fusion_read_of(n, i, f->space[n->group]);
+        const node *p = read.source->producer;
+        if (read.access != FUSION_SAME || (p && (p->group == n->group || p->op->view)))
+            continue;
+        int other = f->reader[read.source->id];
+        while (other && f->merged_into[other])
+            other = f->merged_into[other];
+        if (other && other != n->group && f->phase[other] == n->phase &&
+            f->block[other] == f->block[n->group] && are_near(f, other, n->group) &&
+            f->space[other].rows == f->space[n->group].rows &&
+            f->space[other].columns == f->space[n->group].columns)
+            try_merge(f, other, n->group);
+        f->reader[read.source->id] = n->group;
+    }
+}
+
+static void place_node(fuser *f, int at) {
+    node *n = f->g->nodes[at];
+    fusion_kind kind = fusion_kind_of(n);
+    if (kind == FUSION_NONE || kind == FUSION_VIEW)
+        return;
+    fusion_space own = fusion_space_of(n);
+    bool is_long = own.columns > MOST_COLUMNS;
+    if (is_long && (f->target != BACKEND_CUDA || kind == FUSION_BLOCK_REDUCE))
+        return;
+    int group = ++f->group_count;
+    n->group = group;
+    f->first[group] = f->last[group] = at;
+    f->head[group] = f->tail[group] = n;
+    f->members[group] = 1;
+    f->space[group] = own;
+    f->phase[group] = n->phase;
+    f->block[group] = scope_block(f->g->scopes[n->scope]);
+    for (int i = 0; i < n->input_count; i++) {
+        int other;
+        if (!joins(f, n, i, f->space[n->group], &other) || other == n->group)
+            continue;
+        try_merge(f, other, n->group);
+    }
+    join_readers(f, n);
+}
+
+/* Groups of one node that is no different from its eager kernel still gain: they vectorise for
+ * their exact shape and store low types. So every fusable node keeps its group. */
+static int renumber(graph *g) {
+    int *number = memory_allocate((size_t)g->node_count + 2, sizeof *number), count = 0;
+    for (int i = 0; i < g->node_count; i++) {
+        int old = g->nodes[i]->group;
+        if (!old)
+            continue;
+        if (!number[old])
+            number[old] = ++count;
+        g->nodes[i]->group = number[old];
+    }
+    free(number);
+    return count;
+}
+
+/* Emits everything `n` depends on, group by group: a group goes out whole, after all that any
+ * member reads from outside. */
+typedef struct scheduler {
+    graph *g;
+    node **order;
+    int count;
+    char *done;          /* by node id */
+    node ***group_nodes; /* group -> members in order */
+    int *group_size;
+} scheduler;
+
+static void schedule_node(scheduler *s, node *n);
+
+static void schedule_inputs(scheduler *s, node *n, int group) {
+    for (int i = 0; i < n->input_count; i++) {
+        node *p = n->inputs[i]->producer;
+        if (!p || s->done[p->id] || (group && p->group == group))
+            continue;
+        const node *root = root_producer(n->inputs[i]);
+        if (group && root && root->group == group)
+            continue; /* a view inside the group */
+        schedule_node(s, p);
+    }
+}
+
+static void emit(scheduler *s, node *n) {
+    if (s->done[n->id])
+        return;
+    s->done[n->id] = 1;
+    s->order[s->count++] = n;
+}
+
+/* Views in front of a member, innermost first. */
+static void emit_views(scheduler *s, node *n) {
+    for (int i = 0; i < n->input_count; i++) {
+        node *p = n->inputs[i]->producer;
+        if (p && p->op->view && !s->done[p->id]) {
+            emit_views(s, p);
+            emit(s, p);
+        }
+    }
+}
+
+static void schedule_node(scheduler *s, node *n) {
+    if (s->done[n->id])
+        return;
+    if (!n->group) {
+        schedule_inputs(s, n, 0);
+        emit(s, n);
+        return;
+    }
+    int group = n->group;
+    for (int i = 0; i < s->group_size[group]; i++)
+        schedule_inputs(s, s->group_nodes[group][i], group);
+    for (int i = 0; i < s->group_size[group]; i++) {
+        emit_views(s, s->group_nodes[group][i]);
+        emit(s, s->group_nodes[group][i]);
+    }
+}
+
+static void schedule(graph *g, int groups) {
+    size_t nodes = (size_t)g->node_count;
+    scheduler s = {.g = g,
+                   .order = memory_allocate(nodes, sizeof(node *)),
+                   .done = memory_allocate(nodes, 1),
+                   .group_nodes = memory_allocate((size_t)groups + 1, sizeof(node **)),
+                   .group_size = memory_allocate((size_t)groups + 1, sizeof(int))};
+    node **pool = memory_allocate(nodes, sizeof(node *));
+    for (int i = 0; i < g->node_count; i++)
+        s.group_size[g->nodes[i]->group]++;
+    node **next = pool;
+    for (int i = 1; i <= groups; i++) {
+        s.group_nodes[i] = next;
+        next += s.group_size[i];
+        s.group_size[i] = 0;
+    }
+    for (int i = 0; i < g->node_count; i++) {
+        node *n = g->nodes[i];
+        if (n->group)
+            s.group_nodes[n->group][s.group_size[n->group]++] = n;
+    }
+    for (int i = 0; i < g->node_count; i++)
+        schedule_node(&s, g->nodes[i]);
+    graph_set_order(g, s.order, s.count);
+    free(pool);
+    free(s.order);
+    free(s.done);
+    free(s.group_nodes);
+    free(s.group_size);
+}
+
+dyno_status fuse_groups(graph *g, backend target) {
+    split_column_sums(g, target);
+    gather_sums(g);
+    size_t nodes = (size_t)g->node_count;
+    fuser f = {.g = g,
+               .target = target,
+               .position = memory_allocate(nodes, sizeof(int)),
+               .launches = memory_allocate(nodes + 1, sizeof(int)),
+               .first = memory_allocate(nodes + 2, sizeof(int)),
+               .last = memory_allocate(nodes + 2, sizeof(int)),
+               .head = memory_allocate(nodes + 2, sizeof(node *)),
+               .tail = memory_allocate(nodes + 2, sizeof(node *)),
+               .next = memory_allocate(nodes, sizeof(node *)),
+               .visited_group = memory_allocate(nodes + 2, sizeof(int)),
+               .members = memory_allocate(nodes + 2, sizeof(int)),
+               .space = memory_allocate(nodes + 2, sizeof(fusion_space)),
+               .phase = memory_allocate(nodes + 2, sizeof(phase)),
+               .block = memory_allocate(nodes + 2, sizeof(int)),
+               .merged_into = memory_allocate(nodes + 2, sizeof(int)),
+               .reader = memory_allocate((size_t)g->value_count, sizeof(int)),
+               .visited = memory_allocate(nodes, sizeof(int))};
+    for (int i = 0; i < g->node_count; i++) {
+        f.position[g->nodes[i]->id] = i;
+        f.launches[i + 1] = f.launches[i] + (fusion_kind_of(g->nodes[i]) == FUSION_NONE);
+    }
+    for (int i = 0; i < g->node_count; i++)
+        place_node(&f, i);
+    repeat_sums(g);
+    schedule(g, renumber(g));
+    free(f.position);
+    free(f.launches);
+    free(f.first);
+    free(f.last);
+    free(f.head);
+    free(f.tail);
+    free(f.next);
+    free(f.visited_group);
+    free(f.members);
+    free(f.space);
+    free(f.phase);
+    free(f.block);
+    free(f.merged_into);
+    free(f.reader);
+    free(f.visited);
+    return graph_status(g);
+}
+
+dyno_status fuse_each(graph *g) {
+    int groups = 0;
+    for (int i = 0; i < g->node_count; i++) {
+        fusion_kind kind = fusion_kind_of(g->nodes[i]);
+        if (kind == FUSION_ELEMENTWISE || kind == FUSION_ROW_REDUCE)
+            g->nodes[i]->group = ++groups;
+    }
+    return graph_status(g);
+}

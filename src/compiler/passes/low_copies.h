@@ -1,0 +1,31 @@
+/* low_copies.h - weights in the low type that live across steps instead of being cast in each.
+ *
+ * A low copy of parameter P is a leaf of the role parameter, in the low type, named "low.P". It
+ * always holds P rounded: whoever gives P its first value fills it (train/split_weights.h), and
+ * the optimizer writes it in the launch that updates P. It has no gradient of its own: this pass
+ * comes after autodiff, which has seen the cast.
+ *
+ * A parameter that is read through its bf16 copy alone need not be there twice: P is then split,
+ * into "low.P" and the 16 bits it lacks, the leaf "rest.P" in u16 (ops/adamw/split_weight.h). */
+#ifndef COMPILER_PASSES_LOW_COPIES_H
+#define COMPILER_PASSES_LOW_COPIES_H
+
+#include "graph/graph.h"
+
+#define LOW_COPY_PREFIX "low."
+#define WEIGHT_REST_PREFIX "rest."
+
+/* Every cast of a parameter to bf16 or f16 becomes a leaf. */
+NODISCARD dyno_status low_copies_bind(graph *g);
+/* Splits every parameter that has a bf16 copy and that no node reads. Its leaf stays the leaf of
+ * the parameter, under the name and in the type of the rest. */
+void low_copies_split(graph *g);
+
+bool low_copy_is(const value *v);
+/* The low copy of a parameter, split or whole; NULL when it has none. */
+value *low_copy_find(const graph *g, const value *parameter);
+bool weight_is_split(const value *parameter);
+/* What the model calls a parameter, split or whole. */
+const char *weight_name(const value *parameter);
+
+#endif

@@ -1,0 +1,267 @@
+/* recompute.c - lets the backward of each segment of blocks read copies of the forward values.
+ *
+ *   forward    | seg 0 | seg 1 | seg 2 |
+ *   backward                           | seg 2 | again 1 | seg 1 | again 0 | seg 0 |
+ *
+ * Segments are taken from the last to the first, as the backward comes to them. The last one is
+ * not run again: its backward follows at once, when all it needs is there anyway. For every other
+ * one the nodes are found, walking back from what its backward reads, that have to run again; they
+ * are added in their old order right before the segment's first backward node.
+ *
+ * What they read from outside the segment stays saved: leaves, constants shared by all blocks and
+ * the block's input. Only the nested mode has block inputs that are copies themselves.
+ *
+ * Values of the forward are called originals here, what is computed again copies. */
+#include "compiler/passes/recompute.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "compiler/passes/mark_saved.h"
+#include "compiler/passes/reemit.h"
+
+typedef struct recomputation {
+    graph *g;
+    int node_count, value_count; /* before anything was added */
+    int segment_count;
+    int *segment;    /* by node: of forward and backward ones; -1 outside of blocks */
+    bool *is_kept;   /* by value: the original is read in the backward, so it is there anyway */
+    bool *is_wanted; /* by value: to be computed again in the range at hand */
+    value **copy;    /* by value: made for the range at hand */
+    value **carried; /* by value: a copy that enters the range at hand; NULL: the original does */
+    int *copies_before; /* by segment: of all copies made, those its backward has to come after */
+} recomputation;
+
+/* The segment whose forward makes the value; -1 when none does. */
+static int home(const recomputation *r, const value *v) {
+    return v->producer && v->producer->phase == PHASE_FORWARD ? r->segment[v->producer->id] : -1;
+}
+
+static bool is_in_range(const recomputation *r, const value *v, int begin, int end) {
+    int segment = home(r, v);
+    return segment >= begin && segment < end;
+}
+
+/* What stands for `v` in the backward of [begin, end). */
+static value *stand_in(recomputation *r, value *v, int begin, int end) {
+    if (home(r, v) < 0)
+        return v;
+    value *other = is_in_range(r, v, begin, end) ? r->copy[v->id] : r->carried[v->id];
+    if (other)
+        return other;
+    r->is_kept[v->id] = true;
+    return v;
+}
+
+/* Marks what nodes of segments [readers, readers_end) read of values made in [begin, end). */
+static void want_inputs(recomputation *r, bool of_backward, int readers, int readers_end, int begin,
+                        int end) {
+    for (int i = 0; i < r->node_count; i++) {
+        const node *n = r->g->nodes[i];
+        bool is_reader = r->segment[i] >= readers && r->segment[i] < readers_end &&
+                         (n->phase == PHASE_BACKWARD) == of_backward;
+        for (int j = 0; is_reader && j < n->input_count; j++)
+            if (is_in_range(r, n->inputs[j], begin, end) && !r->is_kept[n->inputs[j]->id])
+                r->is_wanted[n->inputs[j]->id] = true;
+    }
+}
+
+static bool makes_wanted(const recomputation *r, const node *n) {
+    for (int i = 0; i < n->output_count; i++)
+        if (r->is_wanted[n->outputs[i]->id])
+            return true;
+    return false;
+}
+
+/* Computes again what is wanted of the values made in [begin, end), and what that takes. */
+static void run_again(recomputation *r, int begin, int end) {
+    graph *g = r->g;
+    for (int i = r->node_count - 1; i >= 0; i--) {
+        const node *n = g->nodes[i];
+        if (n->phase != PHASE_FORWARD || r->segment[i] < begin || r->segment[i] >= end ||
+            !makes_wanted(r, n))
+            continue;
+        for (int j = 0; j < n->input_count; j++) {
+            const value *v = n->inputs[j];
+            if (is_in_range(r, v, begin, end) && !r->is_kept[v->id])
+                r->is_wanted[v->id] = true;
+        }
+    }
+    for (int i = 0; i < r->node_count; i++) {
+        const node *n = g->nodes[i];
+        if (n->phase != PHASE_FORWARD || r->segment[i] < begin || r->segment[i] >= end ||
+            !makes_wanted(r, n))
+            continue;
+        value **inputs = memory_allocate((size_t)n->input_count, sizeof *inputs);
+        for (int j = 0; j < n->input_count; j++)
+            inputs[j] = stand_in(r, n->inputs[j], begin, end);
+        const node *again = reemit_node(g, n, inputs);
+        for (int j = 0; j < n->output_count; j++)
+            r->copy[n->outputs[j]->id] = again->outputs[j];
+        free(inputs);
+    }
+}
+
+static void forget_copies(recomputation *r) {
+    memset(r->copy, 0, (size_t)r->value_count * sizeof *r->copy);
+    memset(r->is_wanted, 0, (size_t)r->value_count * sizeof *r->is_wanted);
+}
+
+static void redirect_backward(recomputation *r, int begin, int end) {
+    for (int i = 0; i < r->node_count; i++) {
+        node *n = r->g->nodes[i];
+        if (n->phase != PHASE_BACKWARD || r->segment[i] < begin || r->segment[i] >= end)
+            continue;
+        for (int j = 0; j < n->input_count; j++)
+            n->inputs[j] = stand_in(r, n->inputs[j], begin, end);
+    }
+}
+
+static void back_through_segment(recomputation *r, int s, bool is_just_made) {
+    if (!is_just_made) {
+        want_inputs(r, true, s, s + 1, s, s + 1);
+        run_again(r, s, s + 1);
+    }
+    redirect_backward(r, s, s + 1);
+    forget_copies(r);
+    r->copies_before[s] = r->g->node_count;
+}
+
+/* Back through [begin, end), whose input is there. `is_just_made`: the forward has come from
+ * there without a stop, so its originals serve wherever this needs a middle. */
+static void back_by_halves(recomputation *r, int begin, int end, bool is_just_made) {
+    if (end - begin == 1) {
+        back_through_segment(r, begin, is_just_made);
+        return;
+    }
+    int middle = begin + (end - begin) / 2;
+    if (!is_just_made) {
+        want_inputs(r, false, middle, end, begin, middle);
+        want_inputs(r, true, middle, end, begin, middle);
+        run_again(r, begin, middle);
+        for (int i = 0; i < r->value_count; i++) /* those nobody past the middle reads, idly */
+            if (r->copy[i])
+                r->carried[i] = r->copy[i];
+        forget_copies(r);
+    }
+    back_by_halves(r, middle, end, is_just_made);
+    back_by_halves(r, begin, middle, false);
+}
+
+/* Segments by scope; what is read outside of blocks or by the caller is there anyway. */
+static recomputation begin_recomputation(graph *g, int every) {
+    recomputation r = {.g = g, .node_count = g->node_count, .value_count = g->value_count};
+    size_t nodes = (size_t)g->node_count, values = (size_t)g->value_count;
+    r.segment = memory_allocate(nodes, sizeof *r.segment);
+    r.is_kept = memory_allocate(values, sizeof *r.is_kept);
+    r.is_wanted = memory_allocate(values, sizeof *r.is_wanted);
+    r.copy = memory_allocate(values, sizeof *r.copy);
+    r.carried = memory_allocate(values, sizeof *r.carried);
+    for (int i = 0; i < g->node_count; i++) {
+        const node *n = g->nodes[i];
+        int block = n->phase <= PHASE_BACKWARD ? scope_block(g->scopes[n->scope]) : -1;
+        r.segment[i] = block < 0 ? -1 : block / every;
+        if (r.segment[i] >= r.segment_count)
+            r.segment_count = r.segment[i] + 1;
+        for (int j = 0; j < n->output_count; j++)
+            r.is_kept[n->outputs[j]->id] = n->outputs[j]->is_output;
+        for (int j = 0; r.segment[i] < 0 && n->phase != PHASE_FORWARD && j < n->input_count; j++)
+            r.is_kept[n->inputs[j]->id] = true;
+    }
+    r.copies_before = memory_allocate((size_t)r.segment_count, sizeof *r.copies_before);
+    return r;
+}
+
+/* The nodes there were, in their order, and the copies, in theirs, each as late as it can be. */
+static void order_nodes(recomputation *r) {
+    graph *g = r->g;
+    node **order = memory_allocate((size_t)g->node_count, sizeof *order);
+    int count = 0, copied = r->node_count;
+    for (int i = 0; i < r->node_count; i++) {
+        bool is_backward = g->nodes[i]->phase == PHASE_BACKWARD && r->segment[i] >= 0;
+        while (is_backward && copied < r->copies_before[r->segment[i]])
+            order[count++] = g->nodes[copied++];
+        order[count++] = g->nodes[i];
+    }
+    graph_set_order(g, order, count);
+    free(order);
+}
+
+dyno_status recompute_check(const recompute_options *options, int64_t blocks) {
+    if (options->mode == RECOMPUTE_MLP && (options->every < 1 || options->every > blocks))
+        return dyno_fail(DYNO_INVALID,
+                         "recompute mlp:%d: the MLP of every %d-th block, but the model has %lld "
+                         "blocks; give mlp:1 (all but the last) to mlp:%lld (the first)",
+                         options->every, options->every, (long long)blocks, (long long)blocks);
+    return DYNO_OK;
+}
+
+dyno_status recompute_apply(graph *g, const recompute_options *options) {
+    if (options->mode == RECOMPUTE_NONE || options->mode == RECOMPUTE_MLP)
+        return DYNO_OK;
+    int every = options->mode == RECOMPUTE_EVERY ? options->every : 1;
+    if (every < 1)
+        return dyno_fail(DYNO_INVALID, "recompute: a segment of %d blocks; it must be at least 1",
+                         every);
+    recomputation r = begin_recomputation(g, every);
+    if (options->mode == RECOMPUTE_NESTED && r.segment_count > 0)
+        back_by_halves(&r, 0, r.segment_count, true);
+    else
+        for (int s = r.segment_count - 1; s >= 0; s--)
+            back_through_segment(&r, s, s == r.segment_count - 1);
+    order_nodes(&r);
+    free(r.segment);
+    free(r.is_kept);
+    free(r.is_wanted);
+    free(r.copy);
+    free(r.carried);
+    free(r.copies_before);
+    RETURN_IF_FAILED(graph_status(g));
+    return mark_saved_activations(g);
+}
+
+dyno_status recompute_parse(const char *text, recompute_options *out) {
+    static const struct {
+        const char *name;
+        recompute_mode mode;
+    } names[] = {{"none", RECOMPUTE_NONE}, {"full", RECOMPUTE_FULL}, {"nested", RECOMPUTE_NESTED}};
+    *out = (recompute_options){RECOMPUTE_NONE, 0};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(text, names[i].name) == 0) {
+            out->mode = names[i].mode;
+            return DYNO_OK;
+        }
+    static const char mlp[] = "mlp:", segments[] = "every:";
+    bool is_mlp = strncmp(text, mlp, sizeof mlp - 1) == 0;
+    if (!is_mlp && strncmp(text, segments, sizeof segments - 1) != 0)
+        return dyno_fail(DYNO_INVALID,
+                         "there is no recompute level '%s'; there are none, mlp:K (the MLP of "
+                         "every K-th block), every:K (K blocks a segment), full and nested",
+                         text);
+    const char *digits = text + (is_mlp ? sizeof mlp : sizeof segments) - 1;
+    char *end;
+    errno = 0;
+    long every = strtol(digits, &end, 10);
+    if (*digits < '0' || *digits > '9' || *end || errno || every < 1 || every > 1000000)
+        return dyno_fail(DYNO_INVALID,
+                         "recompute '%s': %s '%s'; give a whole number from 1 to 1000000, as in "
+                         "%s2",
+                         text,
+                         is_mlp ? "the K of every K-th block is" : "the blocks of a segment are",
+                         digits, is_mlp ? mlp : segments);
+    *out = (recompute_options){is_mlp ? RECOMPUTE_MLP : RECOMPUTE_EVERY, (int)every};
+    return DYNO_OK;
+}
+
+recompute_text recompute_format(const recompute_options *options) {
+    static const char *const names[] = {"none", "mlp", "every", "full", "nested"};
+    recompute_text out;
+    if (options->mode == RECOMPUTE_MLP || options->mode == RECOMPUTE_EVERY)
+        snprintf(out.text, sizeof out.text, "%s:%d", names[options->mode], options->every);
+    else
+        snprintf(out.text, sizeof out.text, "%s", names[options->mode]);
+    return out;
+}

@@ -1,0 +1,83 @@
+#include "compiler/passes/rewrite.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "graph/op.h"
+
+int rewrite_count_uses(const graph *g, const value *v) {
+    int uses = 0;
+    for (int i = 0; i < g->node_count; i++)
+        for (int j = 0; j < g->nodes[i]->input_count; j++)
+            uses += g->nodes[i]->inputs[j] == v;
+    return uses;
+}
+
+node *rewrite_next_user(const graph *g, const value *v, const node *previous) {
+    int i = 0;
+    while (previous && g->nodes[i++] != previous)
+        ;
+    for (; i < g->node_count; i++)
+        for (int j = 0; j < g->nodes[i]->input_count; j++)
+            if (g->nodes[i]->inputs[j] == v)
+                return g->nodes[i];
+    return NULL;
+}
+
+node *rewrite_private_maker(const graph *g, const value *v, const op *kind) {
+    if (!v->producer || v->producer->op != kind || v->is_output || rewrite_count_uses(g, v) != 1)
+        return NULL;
+    return v->producer;
+}
+
+void rewrite_replace(graph *g, value *from, value *to) {
+    for (int i = 0; i < g->node_count; i++)
+        for (int j = 0; j < g->nodes[i]->input_count; j++)
+            if (g->nodes[i]->inputs[j] == from)
+                g->nodes[i]->inputs[j] = to;
+    if (!to->producer)
+        return;
+    if (to->role == ROLE_ACTIVATION || from->role == ROLE_GRADIENT)
+        to->role = from->role;
+    if (from->name) {
+        to->name = from->name;
+        to->is_output = from->is_output;
+    }
+}
+
+void rewrite_set_attribute(graph *g, node *n, attribute item) {
+    item.name = arena_copy_string(g->memory, item.name);
+    attributes *list = &n->attributes;
+    for (int i = 0; i < list->count; i++)
+        if (strcmp(list->items[i].name, item.name) == 0) {
+            list->items[i] = item;
+            return;
+        }
+    attribute *grown = arena_allocate(g->memory, (size_t)list->count + 1, sizeof *grown);
+    if (list->count)
+        memcpy(grown, list->items, (size_t)list->count * sizeof *grown);
+    grown[list->count++] = item;
+    list->items = grown;
+}
+
+dyno_status rewrite_infer_types(node *n) {
+    value_type *types = memory_allocate((size_t)n->output_count, sizeof *types);
+    dyno_status status = n->op->infer(n, types);
+    for (int i = 0; i < n->output_count && status == DYNO_OK; i++) {
+        n->outputs[i]->type = types[i].type;
+        n->outputs[i]->shape = types[i].shape;
+    }
+    free(types);
+    return status;
+}
+
+void rewrite_drop_nodes(graph *g, const bool *is_dropped) {
+    node **order = memory_allocate((size_t)g->node_count, sizeof *order);
+    int kept = 0;
+    for (int i = 0; i < g->node_count; i++)
+        if (!is_dropped[i])
+            order[kept++] = g->nodes[i];
+    graph_set_order(g, order, kept);
+    free(order);
+}

@@ -1,0 +1,294 @@
+/* swap_attention.c - walks back from every product that could be P V.
+ *
+ * Queries of the heads that share a key/value head lie below one another in the model's graph:
+ * scores are [B, K, G*T, T2] as a product and [B, K, G, T, T2] under the mask; see
+ * model/attention.c. */
+#include "compiler/passes/swap_attention.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "compiler/passes/dead_code.h"
+#include "compiler/passes/rewrite.h"
+#include "ops/attention/attention.h"
+#include "ops/cast/cast.h"
+#include "ops/op_list.h"
+#include "ops/reshape/reshape.h"
+
+enum { MOST_NODES = 32 };
+
+typedef struct pattern {
+    node *product; /* P V */
+    value *q, *k, *v;
+    double scale;
+    bool is_causal;
+    int64_t B, K, G, T, T2, S;
+    /* What the swap makes superfluous: nobody else may read what these make. */
+    const node *members[MOST_NODES];
+    int count;
+    bool is_too_long;
+} pattern;
+
+static void add_member(pattern *p, const node *n) {
+    if (p->count < MOST_NODES)
+        p->members[p->count++] = n;
+    else
+        p->is_too_long = true;
+}
+
+/* The node that makes v, if it is of that kind; it becomes a member. */
+static node *member_of(pattern *p, const value *v, const op *kind) {
+    if (!v || !v->producer || v->producer->op != kind)
+        return NULL;
+    add_member(p, v->producer);
+    return v->producer;
+}
+
+/* Behind the casts and reshapes that made v. */
+static value *behind(pattern *p, value *v) {
+    while (v->producer && (v->producer->op == &op_cast || v->producer->op == &op_reshape)) {
+        add_member(p, v->producer);
+        v = v->producer->inputs[0];
+    }
+    return v;
+}
+
+static bool is_over_last(const node *reduction) {
+    const shape *axes = attribute_list(&reduction->attributes, "axes");
+    return axes->rank == 1 && axes->dim[0] == reduction->inputs[0]->shape.rank - 1;
+}
+
+/* The value that `repeated` shows the row's reduction of, NULL when it is none. */
+static value *reduced(pattern *p, const value *repeated, const op *kind) {
+    const node *n = member_of(p, repeated, &op_broadcast);
+    if (!n)
+        return NULL;
+    const node *detached = member_of(p, n->inputs[0], &op_detach);
+    const node *r = member_of(p, (detached ? detached : n)->inputs[0], kind);
+    return r && is_over_last(r) ? r->inputs[0] : NULL;
+}
+
+/* x where y = softmax(x) over the last dimension. */
+static value *match_softmax(pattern *p, const value *y) {
+    const node *quotient = member_of(p, y, &op_divide);
+    if (!quotient)
+        return NULL;
+    const value *e = quotient->inputs[0];
+    const node *exponential = member_of(p, e, &op_exp);
+    if (!exponential || reduced(p, quotient->inputs[1], &op_sum) != e)
+        return NULL;
+    const node *difference = member_of(p, exponential->inputs[0], &op_subtract);
+    if (!difference || reduced(p, difference->inputs[1], &op_max) != difference->inputs[0])
+        return NULL;
+    return difference->inputs[0];
+}
+
+/* Views of shared values: they are no members, others may read them. */
+static const value *behind_views(const value *v) {
+    while (v->producer && (v->producer->op == &op_broadcast || v->producer->op == &op_reshape))
+        v = v->producer->inputs[0];
+    return v;
+}
+
+/* 0, 1, 2, ... along one dimension of a [T, T], the same along the other. */
+static bool counts_along(const value *v, int dimension) {
+    const node *n = v->producer;
+    if (!n || n->op != &op_broadcast || n->inputs[0]->shape.rank != 2)
+        return false;
+    const shape *s = &n->inputs[0]->shape;
+    const node *counting = behind_views(v)->producer;
+    return s->dim[dimension] == v->shape.dim[dimension] && s->dim[1 - dimension] == 1 && counting &&
+           counting->op == &op_iota;
+}
+
+/* Whether the mask shows query i the keys up to i: [T, T], repeated over what is before it. */
+static bool is_causal_mask(const value *mask) {
+    const value *square = behind_views(mask);
+    const node *n = square->producer;
+    int rank = mask->shape.rank;
+    if (!n || n->op != &op_greater_equal || square->shape.rank != 2 ||
+        square->shape.dim[0] != square->shape.dim[1] ||
+        square->shape.dim[0] != mask->shape.dim[rank - 2] ||
+        square->shape.dim[1] != mask->shape.dim[rank - 1])
+        return false;
+    const node *repeat = mask->producer;
+    const shape *before = &repeat->inputs[0]->shape;
+    bool is_repeated = repeat->op == &op_broadcast && before->rank == rank;
+    for (int i = 0; is_repeated && i < rank - 2; i++)
+        is_repeated = before->dim[i] == 1;
+    return is_repeated && counts_along(n->inputs[0], 0) && counts_along(n->inputs[1], 1);
+}
+
+static bool is_minus_infinity(const value *v) {
+    const node *n = behind_views(v)->producer;
+    return n && n->op == &op_fill && attribute_real(&n->attributes, "number") == -INFINITY;
+}
+
+static value *match_mask(pattern *p, value *x) {
+    if (!x->producer || x->producer->op != &op_select)
+        return x;
+    const node *n = member_of(p, x, &op_select);
+    if (!is_causal_mask(n->inputs[0]) || !is_minus_infinity(n->inputs[2]))
+        return NULL;
+    p->is_causal = true;
+    return n->inputs[1];
+}
+
+static double product_alpha(const node *n) {
+    const attribute *alpha = attribute_find(&n->attributes, "alpha");
+    return alpha ? alpha->real : 1;
+}
+
+static bool is_product(const node *n, bool transpose_b) {
+    return n->op == &op_matmul && n->outputs[0]->shape.rank == 4 &&
+           !attribute_integer(&n->attributes, "transpose_a") &&
+           (attribute_integer(&n->attributes, "transpose_b") != 0) == transpose_b;
+}
+
+static bool match_scores(pattern *p, value *x) {
+    p->scale = 1;
+    x = behind(p, x);
+    while (x->producer && x->producer->op == &op_scale) {
+        p->scale *= attribute_real(&x->producer->attributes, "s");
+        add_member(p, x->producer);
+        x = behind(p, x->producer->inputs[0]);
+    }
+    const node *n = member_of(p, x, &op_matmul);
+    if (!n || !is_product(n, true))
+        return false;
+    p->scale *= product_alpha(n);
+    p->q = n->inputs[0];
+    p->k = n->inputs[1];
+    return true;
+}
+
+/* Sizes from the shape under the softmax, and whether all others agree with them. */
+static bool match_sizes(pattern *p, const shape *under) {
+    if (under->rank != 4 && under->rank != 5)
+        return false;
+    const int64_t *last = under->dim + under->rank - 2;
+    p->B = under->dim[0];
+    p->K = under->dim[1];
+    p->G = under->rank == 5 ? under->dim[2] : 1;
+    p->T = last[0];
+    p->T2 = last[1];
+    p->S = p->v->shape.dim[3];
+    shape rows = SHAPE(p->B, p->K, p->G * p->T, p->S), keys = SHAPE(p->B, p->K, p->T2, p->S);
+    return p->S <= ATTENTION_MAX_HEAD_DIM && shape_equal(&p->q->shape, &rows) &&
+           shape_equal(&p->k->shape, &keys) && shape_equal(&p->v->shape, &keys) &&
+           p->q->type == p->v->type && p->k->type == p->v->type &&
+           p->product->outputs[0]->type == p->v->type;
+}
+
+static bool is_member(const pattern *p, const node *n) {
+    for (int i = 0; i < p->count; i++)
+        if (p->members[i] == n)
+            return true;
+    return n == p->product;
+}
+
+static bool is_read_by_members_only(const graph *g, const pattern *p) {
+    for (int i = 0; i < p->count; i++) {
+        const value *v = p->members[i]->outputs[0];
+        if (v->is_output)
+            return false;
+        for (const node *n = rewrite_next_user(g, v, NULL); n; n = rewrite_next_user(g, v, n))
+            if (!is_member(p, n))
+                return false;
+    }
+    return true;
+}
+
+static bool match(const graph *g, node *product, pattern *p) {
+    *p = (pattern){.product = product};
+    const value *o = product->outputs[0];
+    bool is_read = o->is_output || rewrite_next_user(g, o, NULL); /* not so when swapped already */
+    if (!is_read || !is_product(product, false) || product_alpha(product) != 1)
+        return false;
+    p->v = product->inputs[1];
+    value *weights = behind(p, product->inputs[0]);
+    value *x = match_softmax(p, weights);
+    value *scores = x ? match_mask(p, x) : NULL;
+    return scores && match_scores(p, scores) && match_sizes(p, &x->shape) && !p->is_too_long &&
+           is_read_by_members_only(g, p);
+}
+
+/* The queries as heads, without the reshape that laid them below one another. */
+static value *as_heads(graph *g, value *q, const shape *heads) {
+    const node *n = q->producer;
+    if (n && n->op == &op_cast)
+        return build_cast(g, as_heads(g, n->inputs[0], heads), q->type);
+    if (n && n->op == &op_reshape && shape_equal(&n->inputs[0]->shape, heads))
+        return n->inputs[0];
+    return shape_equal(&q->shape, heads) ? q : build_reshape(g, q, heads);
+}
+
+static void enter_scope_of(graph *g, const node *product) {
+    const char *path = g->scopes[product->scope], *last = strrchr(path, '.');
+    char *parent = arena_format(g->memory, "%.*s", last ? (int)(last - path) : 0, path);
+    g->current_scope = graph_intern_scope(g, parent);
+    graph_enter_scope(g, "flash");
+}
+
+/* Puts the nodes from `first_new` on where `at` stands. */
+static void move_new_nodes(graph *g, int first_new, const node *at) {
+    node **order = memory_allocate((size_t)g->node_count, sizeof *order);
+    int count = 0;
+    for (int i = 0; i < first_new; i++) {
+        if (g->nodes[i] == at)
+            for (int j = first_new; j < g->node_count; j++)
+                order[count++] = g->nodes[j];
+        order[count++] = g->nodes[i];
+    }
+    graph_set_order(g, order, count);
+    free(order);
+}
+
+/* What reads the product's rows as heads again reads O. */
+static void replace_product(graph *g, const pattern *p, value *o) {
+    value *rows = p->product->outputs[0];
+    int node_count = g->node_count;
+    for (int i = 0; i < node_count; i++) {
+        node *n = g->nodes[i];
+        if (n->op == &op_reshape && n->inputs[0] == rows && !o->name &&
+            shape_equal(&n->outputs[0]->shape, &o->shape)) {
+            rewrite_replace(g, n->outputs[0], o);
+            n->outputs[0]->is_output = false;
+            n->outputs[0]->name = NULL;
+            n->inputs[0] = o;
+        }
+    }
+    if (rows->is_output || rewrite_next_user(g, rows, NULL)) {
+        rewrite_replace(g, rows, build_reshape(g, o, &rows->shape));
+        rows->is_output = false;
+        rows->name = NULL;
+    }
+}
+
+static dyno_status swap(graph *g, const pattern *p) {
+    int first_new = g->node_count;
+    shape heads = SHAPE(p->B, p->K * p->G, p->T, p->S);
+    enter_scope_of(g, p->product);
+    g->current_phase = PHASE_FORWARD;
+    value *q = as_heads(g, p->q, &heads);
+    value *o = build_attention_node(g, q, p->k, p->v, p->is_causal, p->scale);
+    RETURN_IF_FAILED(graph_status(g));
+    replace_product(g, p, o);
+    RETURN_IF_FAILED(graph_status(g));
+    move_new_nodes(g, first_new, p->product);
+    return DYNO_OK;
+}
+
+dyno_status swap_attention(graph *g) {
+    bool has_swapped = false;
+    for (int i = 0; i < g->node_count; i++) {
+        pattern p;
+        if (g->nodes[i]->op != &op_matmul || !match(g, g->nodes[i], &p))
+            continue;
+        RETURN_IF_FAILED(swap(g, &p));
+        has_swapped = true;
+    }
+    return has_swapped ? dead_code_drop(g) : DYNO_OK;
+}

@@ -1,0 +1,21 @@
+/* config_json.h - Hugging Face Llama's config.json, read into a model_config and written from one.
+ *
+ * A config.json that asks for another architecture is refused by field, never approximated. */
+#ifndef FORMATS_CONFIG_JSON_H
+#define FORMATS_CONFIG_JSON_H
+
+#include "base/json.h"
+#include "model/config.h"
+
+/* *out is written only on success and has then passed
+ * model_config_check. Missing or absurd: DYNO_CORRUPT; another architecture or variant:
+ * DYNO_UNSUPPORTED. `what` names the source in messages; the name becomes "llama". */
+NODISCARD dyno_status model_config_parse(const char *bytes, size_t size, const char *what,
+                                         model_config *out);
+/* The name becomes that of the directory the file is in. */
+NODISCARD dyno_status model_config_read(const char *path, model_config *out);
+
+/* A config.json that transformers loads, of version 4 and of version 5. The caller owns it. */
+json_t *model_config_to_json(const model_config *config);
+
+#endif

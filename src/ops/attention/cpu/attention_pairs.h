@@ -1,0 +1,110 @@
+/* attention_pairs.h - what attention's kernels for bf16 are made of: products of packed pairs.
+ *
+ * Products are those of ops/matmul/gemm_engine.h, 32 x 32 sums at a time, by AMX tiles or by dot
+ * products in vectors: one kernel, two engines. Scores of 32 queries (a panel) lie as [key][32] in
+ * f32, a lane a query, and become P in bf16 in the two forms that a product takes:
+ *   A' [16 keys][32 queries]          a row as it is
+ *   B' [pair of keys][16 queries][2]  two rows interleaved, by instructions that interleave within
+ *                                     quarters of a vector: column c of B' is query
+ *                                     pairs_query(c), and so is column c of the product.
+ * Neither is ever transposed. */
+#ifndef OPS_ATTENTION_CPU_ATTENTION_PAIRS_H
+#define OPS_ATTENTION_CPU_ATTENTION_PAIRS_H
+
+#include "ops/attention/cpu/attention_panels.h"
+#include "ops/matmul/gemm_engine.h"
+
+/* The reason when operands or the machine do not suit, else NULL. */
+const char *attention_reject_amx(const kernel_args *args);
+const char *attention_reject_dot(const kernel_args *args);
+
+#if defined(__x86_64__)
+
+#define PAIRS_TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")))
+#define PAIRS_INLINE static inline __attribute__((always_inline)) PAIRS_TARGET
+
+enum { PAIRS_ALIGNMENT = 64 };
+
+static inline void *pairs_aligned(void *workspace) {
+    return (char *)workspace + (-(uintptr_t)workspace & (PAIRS_ALIGNMENT - 1));
+}
+
+/* For kernel.tiles: queries from most.queries down and keys from most.keys or what a tile holds
+ * down, by halves, in whole panels and strips. */
+int pairs_list_tiles(const kernel_args *args, kernel_tile most, kernel_tile *out);
+
+/* The query in column c of a panel's B'. */
+static inline int64_t pairs_query(int64_t c) {
+    return c % PAIRS_HALF / 4 * 8 + c % 4 + c / PAIRS_HALF * 4;
+}
+
+/* Numbers in a strip so deep. */
+static inline int64_t pairs_strip(int64_t depth) { return PAIRS_LINES * depth; }
+
+/* Number `k` of line `line` of an A' of strips that are `depth` deep. */
+static inline int64_t pairs_a_at(int64_t depth, int64_t line, int64_t k) {
+    int64_t step = line / PAIRS_LINES * (depth / PAIRS_DEPTH) + k / PAIRS_DEPTH;
+    return (step * 2 + line % PAIRS_LINES / PAIRS_HALF) * PAIRS_TILE +
+           line % PAIRS_HALF * PAIRS_DEPTH + k % PAIRS_DEPTH;
+}
+
+/* The same of one strip of B'. */
+static inline int64_t pairs_b_at(int64_t line, int64_t k) {
+    return (k / PAIRS_DEPTH * 2 + line / PAIRS_HALF) * PAIRS_TILE +
+           k % PAIRS_DEPTH / 2 * PAIRS_DEPTH + line % PAIRS_HALF * 2 + k % 2;
+}
+
+static inline float pairs_float(uint16_t bits) {
+    uint32_t wide = (uint32_t)bits << 16;
+    float x;
+    memcpy(&x, &wide, sizeof x);
+    return x;
+}
+
+/* `count` rows of a head as rows 0 and on of head 0 of batch 0: where they lie, or rotated and put
+ * into `room`. There subnormal numbers may be 0, which products take them for anyway. */
+tensor pairs_turned(const tensor *t, const attention_turn *turn, int64_t b, int64_t h,
+                    int64_t first, int64_t count, uint16_t *room);
+
+/* Rows of a head, as lines to pack: a row is a line, or a column is. */
+static inline gemm_lines pairs_rows(const tensor *t, int64_t b, int64_t h, int64_t first) {
+    return (gemm_lines){attention_row(t, b, h, first), t->type, t->stride[2], 1};
+}
+static inline gemm_lines pairs_columns(const tensor *t, int64_t b, int64_t h, int64_t first) {
+    return (gemm_lines){attention_row(t, b, h, first), t->type, 1, t->stride[2]};
+}
+
+/* Is there an infinity or a NaN? Times the 0 of a hidden score it would not be 0. */
+static inline bool pairs_are_wild(const tensor *t, int64_t b, int64_t h, int64_t first,
+                                  int64_t count) {
+    unsigned wild = 0;
+    for (int64_t i = 0; i < count; i++) {
+        const uint16_t *row = (const uint16_t *)(const void *)attention_row(t, b, h, first + i);
+        for (int64_t d = 0; d < t->shape.dim[3]; d++)
+            wild |= (row[d] & 0x7f80u) == 0x7f80u;
+    }
+    return wild != 0;
+}
+
+/* Two keys' rows of 32 numbers of a panel as rows of A', then interleaved. */
+typedef struct pairs_of_rows {
+    __m512i row[2], half[2];
+} pairs_of_rows;
+
+PAIRS_INLINE __m512i pairs_round(__m512 low, __m512 high) {
+    return (__m512i)_mm512_cvtne2ps_pbh(high, low);
+}
+
+PAIRS_INLINE void pairs_interleave(pairs_of_rows *x) {
+    x->half[0] = _mm512_unpacklo_epi16(x->row[0], x->row[1]);
+    x->half[1] = _mm512_unpackhi_epi16(x->row[0], x->row[1]);
+}
+
+/* Rows of a tile of `count` keys that some query of the panel sees, rounded up to whole strips. */
+static inline int64_t pairs_seen_rows(const attention_problem *p, int64_t query, int64_t first,
+                                      int64_t count) {
+    return attention_round_up(panel_rows(p, query, first, count), PAIRS_LINES);
+}
+
+#endif
+#endif

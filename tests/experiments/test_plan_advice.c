@@ -1,0 +1,128 @@
+/* test_plan_advice.c - of all levels that fit, the one of the fewest FLOPs is named. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <setjmp.h>
+
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <string.h>
+
+#include "experiments/plan_advice.h"
+#include "plan/memory_account.h"
+
+enum { LAYERS = 9 };
+
+static step_options step_of(step_mode mode, precision kind, int64_t d_ff) {
+    return (step_options){.config = {.name = "nine",
+                                     .d_model = 64,
+                                     .d_ff = d_ff,
+                                     .layers = LAYERS,
+                                     .heads = 4,
+                                     .kv_heads = 4,
+                                     .head_dim = 16,
+                                     .vocab = 50,
+                                     .norm_eps = 1e-5,
+                                     .rope_theta = 10000},
+                          .batch = 4,
+                          .context = 64,
+                          .pipeline = {.pass = STEP_FULL,
+                                       .mode = mode,
+                                       .precision = kind,
+                                       .optimizer = step_default_optimizer()}};
+}
+
+typedef struct cost {
+    int64_t bytes;
+    double flops;
+} cost;
+
+static cost cost_at(step_options options, const char *level) {
+    plan *p;
+    assert_int_equal(recompute_parse(level, &options.pipeline.recompute), DYNO_OK);
+    assert_int_equal(step_plan_create(&options, &p), DYNO_OK);
+    cost out = {memory_account_plan(p).reserved_bytes, plan_total_cost(p, PHASE_COUNT).flops};
+    plan_destroy(p);
+    return out;
+}
+
+/* "mlp:1" .. "mlp:8", and the segments that advice may name. */
+enum { LEVELS = LAYERS - 1 + 4 };
+
+static const char *level_name(int i) {
+    static char name[16];
+    static const int segments[] = {5, 3, 2, 1};
+    bool is_mlp = i < LAYERS - 1;
+    snprintf(name, sizeof name, "%s:%d", is_mlp ? "mlp" : "every",
+             is_mlp ? i + 1 : segments[i - LAYERS + 1]);
+    return name;
+}
+
+/* At every limit that just lets a level in, and a byte below it. */
+static void the_level_of_the_fewest_flops_that_fits_is_named(void **state) {
+    (void)state;
+    static const int64_t widths[] = {48, 256, 2048};
+    for (size_t w = 0; w < sizeof widths / sizeof *widths; w++) {
+        step_options options = step_of(STEP_COMPILED, PRECISION_BF16, widths[w]);
+        cost costs[LEVELS], plain = cost_at(options, "none");
+        for (int i = 0; i < LEVELS; i++)
+            costs[i] = cost_at(options, level_name(i));
+        for (int i = 0; i < 2 * LEVELS; i++) {
+            int64_t limit = costs[i / 2].bytes - i % 2;
+            if (limit >= plain.bytes)
+                continue;
+            double least = 0;
+            for (int j = 0; j < LEVELS; j++)
+                if (costs[j].bytes <= limit && (least == 0 || costs[j].flops < least))
+                    least = costs[j].flops;
+            plan_advice advice;
+            assert_int_equal(plan_advice_find(&options, limit, &advice), DYNO_OK);
+            char level[16];
+            int named = sscanf(advice.text, "--recompute %15s", level);
+            assert_int_equal(named == 1 && !strstr(advice.text, "--batch"), least > 0);
+            if (least > 0) {
+                cost found = cost_at(options, level);
+                assert_true(found.bytes <= limit);
+                assert_true(found.flops == least);
+            }
+        }
+    }
+}
+
+/* A level that runs little again makes room for one that runs more. */
+static void a_step_that_runs_mlps_again_is_told_to_run_more(void **state) {
+    (void)state;
+    step_options options = step_of(STEP_COMPILED, PRECISION_BF16, 256);
+    int64_t limit = cost_at(options, "mlp:1").bytes;
+    assert_int_equal(recompute_parse("mlp:4", &options.pipeline.recompute), DYNO_OK);
+    plan_advice advice;
+    assert_int_equal(plan_advice_find(&options, limit, &advice), DYNO_OK);
+    assert_non_null(strstr(advice.text, "--recompute "));
+    assert_null(strstr(advice.text, "--batch"));
+}
+
+static void compiled_mode_comes_first_and_smaller_steps_last(void **state) {
+    (void)state;
+    step_options options = step_of(STEP_EAGER, PRECISION_FP32, 256), compiled = options;
+    compiled.pipeline.mode = STEP_COMPILED;
+    plan_advice advice;
+    assert_int_equal(plan_advice_find(&options, cost_at(compiled, "none").bytes, &advice), DYNO_OK);
+    assert_int_equal(strncmp(advice.text, "--mode compiled (", 17), 0);
+    compiled.pipeline.precision = PRECISION_BF16;
+    assert_int_equal(plan_advice_find(&options, cost_at(compiled, "full").bytes - 1, &advice),
+                     DYNO_OK);
+    assert_non_null(strstr(advice.text, "--recompute full --batch 2 ("));
+    assert_int_equal(plan_advice_find(&options, 1, &advice), DYNO_OK);
+    assert_non_null(strstr(advice.text, "nothing here"));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_level_of_the_fewest_flops_that_fits_is_named),
+        cmocka_unit_test(a_step_that_runs_mlps_again_is_told_to_run_more),
+        cmocka_unit_test(compiled_mode_comes_first_and_smaller_steps_last),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
