@@ -21,7 +21,8 @@ typedef enum dyno_status {
     DYNO_CORRUPT,       /* a file that contradicts its own format */
     DYNO_IO,            /* the operating system refused to read or write */
     DYNO_OUT_OF_MEMORY, /* needs more memory than there is */
-    DYNO_INTERRUPTED    /* the user asked to stop; what was done so far is kept */
+    DYNO_INTERRUPTED,   /* the user asked to stop; what was done so far is kept */
+    DYNO_DEVICE_FAILED  /* a GPU or its driver failed; what lies in its memory may be lost */
 } dyno_status;
 
 /* "0.1.0". */

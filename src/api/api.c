@@ -60,7 +60,7 @@ dyno_status dyno_model_plan(const dyno_model *model, dyno_pass pass, int64_t bat
                             .batch = batch,
                             .context = context,
                             .pipeline = {.pass = passes[pass],
-                                         .target = BACKEND_CPU,
+                                         .target = target_this_cpu(),
                                          .optimizer = step_default_optimizer()}};
     plan *p;
     RETURN_IF_FAILED(step_plan_create(&options, &p));
@@ -95,8 +95,8 @@ static dyno_status make_trainer(const model_config *config, const dyno_training 
         .batch = training->batch,
         .context = training->context,
         .pipeline = {.pass = STEP_FULL,
-                     .mode = d->backend == BACKEND_CPU ? STEP_EAGER : STEP_COMPILED,
-                     .target = d->backend,
+                     .mode = d->target.kind == TARGET_CPU ? STEP_EAGER : STEP_COMPILED,
+                     .target = &d->target,
                      .optimizer = {.adamw = {.beta1 = training->beta1,
                                              .beta2 = training->beta2,
                                              .eps = training->eps,

@@ -8,6 +8,10 @@
 
 #include "dyno.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 #define NODISCARD __attribute__((warn_unused_result))
 #define PRINTF_LIKE(string, first) __attribute__((format(printf, string, first)))
 
@@ -28,5 +32,9 @@ void status_tell(dyno_status (*told)(dyno_status code, const char *message));
         if (return_if_failed_status != DYNO_OK)                                                    \
             return return_if_failed_status;                                                        \
     } while (0)
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

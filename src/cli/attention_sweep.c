@@ -29,7 +29,7 @@ void attention_sweep_add(attention_sweep *s, const attention_point *at) {
 
 dyno_status attention_sweep_plan(const attention_sweep *s, const attention_point *at, plan **out) {
     attention_plan_options options = at->options;
-    options.target = s->sweep.device->backend;
+    options.target = &s->sweep.device->target;
     options.tiles.source = device_tiles_source(s->sweep.tiles);
     return at->impl->make_plan(&options, out);
 }

@@ -27,7 +27,7 @@ dyno_status sweep_prepare(sweep *s, const flags *given) {
     return DYNO_OK;
 }
 
-static bool is_cpu(const sweep *s) { return s->device->backend == BACKEND_CPU; }
+static bool is_cpu(const sweep *s) { return s->device->target.kind == TARGET_CPU; }
 
 static dyno_status capture_gpu(sweep *s) {
     RETURN_IF_FAILED(gpu_capture(s->device, s->run, &s->rates));

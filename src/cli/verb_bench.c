@@ -112,7 +112,7 @@ static dyno_status make_plan(const grid *g, const model_config *config, const po
                             .batch = flags_integer(g->given, "batch"),
                             .context = at->context,
                             .pipeline = {.pass = at->pass,
-                                         .target = g->sweep.device->backend,
+                                         .target = &g->sweep.device->target,
                                          .tiles.source = device_tiles_source(g->sweep.tiles),
                                          .optimizer = step_default_optimizer()}};
     step_variant_apply(at->variant, &options.pipeline);

@@ -74,7 +74,7 @@ static report_table *kernels_table(void) {
     report_table *t = table_create("kernels");
     table_add_column(t, "op", "op", TABLE_LEFT);
     table_add_column(t, "place", "place", TABLE_RIGHT);
-    table_add_column(t, "backend", "backend", TABLE_LEFT);
+    table_add_column(t, "target", "target", TABLE_LEFT);
     table_add_column(t, "kernel", "kernel", TABLE_LEFT);
     for (int i = 0; i < op_list_count(); i++) {
         const op *o = op_list_at(i);
@@ -83,17 +83,44 @@ static report_table *kernels_table(void) {
             table_add_row(t);
             table_add_text(t, o->name);
             table_add_integer(t, place++);
-            table_add_text(t, backend_name((*k)->backend));
+            table_add_text(t, target_kind_name((*k)->target));
             table_add_text(t, (*k)->name);
         }
     }
     return t;
 }
 
+static report_table *targets_table(void) {
+    report_table *t = table_create("targets");
+    table_add_column(t, "target", "target", TABLE_LEFT);
+    table_add_column(t, "kind", "kind", TABLE_LEFT);
+    table_add_column(t, "capability", "capability", TABLE_LEFT);
+    table_add_column(t, "cores", "cores", TABLE_RIGHT);
+    table_add_column(t, "l2", "L2", TABLE_RIGHT);
+    table_add_column(t, "memory", "memory", TABLE_RIGHT);
+    table_add_column(t, "description", "description", TABLE_LEFT);
+    for (int i = 0; i < target_count(); i++) {
+        const target *at = target_at(i);
+        table_add_row(t);
+        table_add_text(t, at->name);
+        table_add_text(t, target_kind_name(at->kind));
+        table_add_text(t, target_capability(at).text);
+        table_add_integer(t, at->cores);
+        table_add_text(t, units_bytes(at->l2_bytes).text);
+        table_add_text(t, units_bytes(at->memory_bytes).text);
+        table_add_text(t, at->description);
+    }
+    table_add_note(t, "dyno plan --target NAME plans for one; cores of a GPU are multiprocessors");
+    return t;
+}
+
 static const struct {
     const char *name;
     report_table *(*create)(void);
-} LISTS[] = {{"presets", presets_table}, {"ops", ops_table}, {"kernels", kernels_table}};
+} LISTS[] = {{"presets", presets_table},
+             {"ops", ops_table},
+             {"kernels", kernels_table},
+             {"targets", targets_table}};
 enum { LIST_COUNT = sizeof LISTS / sizeof *LISTS };
 
 static dyno_status render(const char *wanted, table_format format, text *out) {
@@ -122,8 +149,8 @@ static dyno_status render(const char *wanted, table_format format, text *out) {
     return nearest ? dyno_fail(DYNO_INVALID, "there is no list '%s'; did you mean '%s'?", wanted,
                                nearest)
                    : dyno_fail(DYNO_INVALID,
-                               "there is no list '%s'; there are presets, ops and "
-                               "kernels",
+                               "there is no list '%s'; there are presets, ops, "
+                               "kernels and targets",
                                wanted);
 }
 

@@ -21,7 +21,9 @@ static const flag_spec FLAGS[] = {
     {"pass", "LIST", FLAG_TEXT_LIST, "step",
      .help = "how much of a step: forward, forward+backward (or backward), step"},
     STEP_FLAGS,
-    DEVICE_FLAG("cpu"),
+    DEVICE_FLAG("auto"),
+    {"target", "NAME", FLAG_TEXT, NULL,
+     .help = "plans for a chip that need not be here (`dyno list targets`) instead of a device"},
     {"memory", "SIZE", FLAG_BYTES, NULL, .help = "says whether it fits this much, e.g. 32GiB"},
     {"detail", NULL, FLAG_SWITCH, NULL,
      .help = "FLOPs by scope and the values alive at the peak, also for more than one cell"},
@@ -44,7 +46,7 @@ static const flags_example EXAMPLES[] = {
      "the map of what fits"},
     {"plan --model 10B --format json", "every number, for a program"},
     {"plan --mode compiled --source", "the generated kernels"},
-    {"plan --model 2.7B --context 512 --device cuda --mode compiled --precision bf16 --memory "
+    {"plan --model 2.7B --context 512 --target h100 --mode compiled --precision bf16 --memory "
      "80GiB",
      "a plan for a GPU; none is needed here"},
     {"plan --layers 1 --dump-after autodiff", "the graph of a one-layer model with its gradients"},
@@ -66,7 +68,7 @@ typedef struct plan_job {
     int model_count;
     step_variant *variants;
     int variant_count;
-    backend target;
+    target target;
     device_tiles *tiles; /* of the CPU, which is here; NULL: nothing is known of the device */
     results *run;
     text printed; /* by --dump-after or --source */
@@ -78,7 +80,7 @@ static step_options cell_options(const plan_job *job, const model_config *config
         .config = *config,
         .batch = flags_integer(job->given, "batch"),
         .context = context,
-        .pipeline = {.pass = pass, .target = job->target, .optimizer = step_default_optimizer()}};
+        .pipeline = {.pass = pass, .target = &job->target, .optimizer = step_default_optimizer()}};
     step_variant_apply(variant, &options.pipeline);
     if (job->tiles)
         options.pipeline.tiles.source = device_tiles_source(job->tiles);
@@ -98,7 +100,9 @@ static dyno_status plan_cell(plan_job *job, const model_config *config, int64_t 
     cell_set_integer(cell, "batch", options.batch);
     cell_set_text(cell, "pass", step_pass_name(pass));
     step_variant_describe(variant, cell);
-    cell_set_text(cell, "device", backend_name(job->target));
+    cell_set_text(cell, "device",
+                  flags_is_set(job->given, "target") ? job->target.name
+                                                     : target_kind_name(job->target.kind));
     cell_set_metric(cell, "parameters", "", model_parameter_elements(config));
     if (flags_switch(job->given, "source"))
         text_append(&job->printed, p->source ? p->source : "no generated kernels in eager mode\n");
@@ -148,15 +152,32 @@ static void print_run(const plan_job *job, table_format format) {
     text_release(&out);
 }
 
+static bool is_this_cpu(const plan_job *job) {
+    return strcmp(job->target.name, target_this_cpu()->name) == 0;
+}
+
+/* The one named, else that of the device that would run. */
+static dyno_status find_target(plan_job *job) {
+    const char *name = flags_text(job->given, "target");
+    if (!name)
+        return device_find_target(flags_text(job->given, "device"), &job->target);
+    if (flags_is_set(job->given, "device"))
+        return dyno_fail(DYNO_INVALID, "--target names a chip and --device one that is here; give "
+                                       "one of them");
+    const target *found;
+    RETURN_IF_FAILED(target_find(name, &found));
+    job->target = *found;
+    return DYNO_OK;
+}
+
 static dyno_status run_job(plan_job *job, table_format format) {
     const char *directory = flags_text(job->given, "out");
     RETURN_IF_FAILED(model_flags_resolve(job->given, &job->models, &job->model_count));
     RETURN_IF_FAILED(step_flags_resolve(job->given, &job->variants, &job->variant_count));
-    int ordinal;
-    RETURN_IF_FAILED(device_parse(flags_text(job->given, "device"), &job->target, &ordinal));
+    RETURN_IF_FAILED(find_target(job));
     if (directory)
         RETURN_IF_FAILED(file_make_output_directory(directory));
-    if (job->target == BACKEND_CPU)
+    if (is_this_cpu(job))
         job->tiles = device_tiles_create(device_cpu());
     RETURN_IF_FAILED(plan_cells(job));
     print_run(job, format);

@@ -163,7 +163,7 @@ static dyno_status load_model(step_job *job) {
         .context = job->context,
         .keep_logits = job->dump.logits,
         .pipeline = {.pass = STEP_FULL,
-                     .target = job->device->backend,
+                     .target = &job->device->target,
                      .keep_gradients = job->dump.gradients,
                      .optimizer = {.adamw = {.beta1 = flags_real(given, "beta1"),
                                              .beta2 = flags_real(given, "beta2"),

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/choice.h"
+#include "compiler/codegen/fused_kernel.h"
 #include "compiler/lower/lower.h"
 #include "compiler/passes/autodiff.h"
 #include "compiler/passes/common_subexpressions.h"
@@ -163,10 +164,14 @@ static dyno_status run_simplify(graph *g, const pipeline_options *options) {
 static dyno_status run_fuse(graph *g, const pipeline_options *options) {
     if (options->mode == STEP_COMPILED && !options->is_unfused)
         return fuse_groups(g, options->target);
-    return options->target == BACKEND_CUDA ? fuse_each(g) : DYNO_OK;
+    return renderer_of(options->target)->takes_each_node ? fuse_each(g) : DYNO_OK;
 }
 
-dyno_status pipeline_compile(graph *g, const pipeline_options *options, plan **out) {
+dyno_status pipeline_compile(graph *g, const pipeline_options *given, plan **out) {
+    pipeline_options with = *given;
+    const pipeline_options *options = &with;
+    if (!with.target)
+        with.target = target_this_cpu();
     static const struct {
         const char *name;
         dyno_status (*run)(graph *g, const pipeline_options *options);

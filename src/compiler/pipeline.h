@@ -64,8 +64,8 @@ typedef struct pipeline_options {
     recompute_options recompute;
     gradients_type gradients;
     bool keep_whole_weights; /* compiled bf16: f32 beside the low copy, not split (low_copies.h) */
-    backend target;
-    bool is_unfused; /* compiled, on a CPU: every node a kernel that is there already */
+    const target *target;    /* NULL: this machine's CPU */
+    bool is_unfused;         /* compiled, on a CPU: every node a kernel that is there already */
     tile_options tiles;
     bool keep_gradients; /* as outputs "g.P"; always so when the pass ends with the backward */
     optimizer_options optimizer;

@@ -12,7 +12,7 @@ typedef struct attention_plan_options {
     step_pass pass; /* there is nothing to optimize */
     step_mode mode;
     precision precision; /* bf16 and fp16: Q, K, V, O, dO and the gradients are of that type */
-    backend target;
+    const target *target;
     tile_options tiles; /* of flash attention */
 } attention_plan_options;
 

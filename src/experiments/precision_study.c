@@ -114,7 +114,7 @@ static dyno_status plan_toy(precision p, plan **out) {
     if (status == DYNO_OK)
         status = graph_verify(g);
     if (status == DYNO_OK)
-        status = lower_graph(g, BACKEND_CPU, out);
+        status = lower_graph(g, target_this_cpu(), out);
     graph_destroy(g);
     return status;
 }

@@ -12,9 +12,9 @@ const char *gpu_module_path(const cuda_module *module) {
 }
 
 static dyno_status find(const device *d, const cuda_module **module, cuda_device_info *info) {
-    backend target;
+    target_kind kind;
     int ordinal;
-    RETURN_IF_FAILED(device_parse(d->name, &target, &ordinal));
+    RETURN_IF_FAILED(device_parse(d->name, &kind, &ordinal));
     RETURN_IF_FAILED(cuda_module_load(module));
     return (*module)->describe(ordinal, info);
 }

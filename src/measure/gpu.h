@@ -9,7 +9,7 @@
 const char *gpu_module_path(const cuda_module *module);
 
 /* The GPU's name, memory, driver and measured rates into the run's environment. Takes about a
- * second the first time. `d` is one of BACKEND_CUDA. */
+ * second the first time. `d` is one of TARGET_CUDA. */
 NODISCARD dyno_status gpu_capture(device *d, results *run, cuda_rates *rates);
 
 /* The metric device_used_bytes, what is in use on the whole GPU now, tensors and all else, and

@@ -76,6 +76,9 @@ void copy_tensor(const tensor *from, const tensor *to) {
                     run_rows, &w);
 }
 
-const kernel copy_cuda = {.name = "copy_cuda", .backend = BACKEND_CUDA, .writes_strided = true};
+const kernel copy_cuda = {.name = "copy_cuda", .target = TARGET_CUDA, .writes_strided = true};
 
-void copy_run(const kernel_args *args) { copy_tensor(&args->inputs[0], &args->outputs[0]); }
+dyno_status copy_run(const kernel_args *args) {
+    copy_tensor(&args->inputs[0], &args->outputs[0]);
+    return DYNO_OK;
+}

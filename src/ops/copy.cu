@@ -305,11 +305,14 @@ static void copy(const cuda_tensor *from, const cuda_tensor *to, cudaStream_t st
 }
 
 /* Reshapes that no view can express, and detach: the elements in their order. */
-extern "C" void dyno_copy_cuda(const cuda_args *args, cudaStream_t stream) {
+extern "C" dyno_status dyno_copy_cuda(const cuda_args *args) {
+    cudaStream_t stream = args->context->stream;
     copy(&args->inputs[0], &args->outputs[0], stream);
+    return cuda_launch_status();
 }
 
-extern "C" void dyno_transpose_cuda(const cuda_args *args, cudaStream_t stream) {
+extern "C" dyno_status dyno_transpose_cuda(const cuda_args *args) {
+    cudaStream_t stream = args->context->stream;
     const int64_t *order = attribute_list(args->attributes, "order")->dim;
     cuda_tensor view = args->inputs[0];
     for (int i = 0; i < view.shape.rank; i++) {
@@ -317,9 +320,11 @@ extern "C" void dyno_transpose_cuda(const cuda_args *args, cudaStream_t stream) 
         view.stride[i] = args->inputs[0].stride[order[i]];
     }
     copy(&view, &args->outputs[0], stream);
+    return cuda_launch_status();
 }
 
-extern "C" void dyno_broadcast_cuda(const cuda_args *args, cudaStream_t stream) {
+extern "C" dyno_status dyno_broadcast_cuda(const cuda_args *args) {
+    cudaStream_t stream = args->context->stream;
     cuda_tensor view = args->inputs[0];
     for (int i = 0; i < view.shape.rank; i++) {
         if (view.shape.dim[i] != args->outputs[0].shape.dim[i])
@@ -327,4 +332,5 @@ extern "C" void dyno_broadcast_cuda(const cuda_args *args, cudaStream_t stream) 
         view.shape.dim[i] = args->outputs[0].shape.dim[i];
     }
     copy(&view, &args->outputs[0], stream);
+    return cuda_launch_status();
 }

@@ -8,7 +8,7 @@
 void copy_tensor(const tensor *from, const tensor *to);
 
 /* Input 0 to output 0. */
-void copy_run(const kernel_args *args);
+dyno_status copy_run(const kernel_args *args);
 
 /* The same on a GPU: input 0's elements in their order, whatever the two shapes. */
 extern const kernel copy_cuda;

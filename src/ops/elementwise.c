@@ -70,7 +70,7 @@ static void separate_elements(walk *w) {
     }
 }
 
-void elementwise_run(const kernel_args *args, elementwise_row *row) {
+dyno_status elementwise_run(const kernel_args *args, elementwise_row *row) {
     walk w = {.count = 1 + args->input_count, .row = row};
     const attribute *s = attribute_find(args->attributes, "s");
     w.s = s ? s->real : 0;
@@ -83,10 +83,11 @@ void elementwise_run(const kernel_args *args, elementwise_row *row) {
     int64_t inner = collapsed->dim[collapsed->rank - 1];
     if (collapsed->rank == 1) {
         threads_for(inner, GRAIN_ELEMENTS, run_elements, &w);
-        return;
+        return DYNO_OK;
     }
     int64_t grain = inner >= GRAIN_ELEMENTS ? 1 : GRAIN_ELEMENTS / inner;
     threads_for(shape_elements(collapsed) / inner, grain, run_rows, &w);
+    return DYNO_OK;
 }
 
 static dyno_status require_alike(const node *n, int first) {

@@ -21,7 +21,7 @@ typedef void elementwise_row(int64_t n, void *out, const void *const *in, const 
                              double s);
 
 /* Walks operands of any strides, splits the work over threads, hands rows to `row`. */
-void elementwise_run(const kernel_args *args, elementwise_row *row);
+dyno_status elementwise_run(const kernel_args *args, elementwise_row *row);
 
 /* Shape rules: all inputs alike; alike, giving bool; a bool choosing between two alike. */
 dyno_status elementwise_infer_same(const node *n, value_type *outputs);
@@ -54,7 +54,9 @@ value *elementwise_build_scalar(graph *g, const op *kind, value *a, double s);
         else                                                                                       \
             NAME##_loop(n, out, in[0], stride[0], (float)s);                                       \
     }                                                                                              \
-    static void NAME##_run(const kernel_args *args) { elementwise_run(args, NAME##_row); }
+    static dyno_status NAME##_run(const kernel_args *args) {                                       \
+        return elementwise_run(args, NAME##_row);                                                  \
+    }
 
 #define ELEMENTWISE_LOOP_2(NAME, OUT, A, B, EXPRESSION)                                            \
     static inline __attribute__((always_inline)) void NAME##_loop(                                 \
@@ -78,7 +80,9 @@ value *elementwise_build_scalar(graph *g, const op *kind, value *a, double s);
         else                                                                                       \
             NAME##_loop(n, out, in[0], stride[0], in[1], stride[1], (float)s);                     \
     }                                                                                              \
-    static void NAME##_run(const kernel_args *args) { elementwise_run(args, NAME##_row); }
+    static dyno_status NAME##_run(const kernel_args *args) {                                       \
+        return elementwise_run(args, NAME##_row);                                                  \
+    }
 
 #define ELEMENTWISE_LOOP_3(NAME, OUT, A, B, C, EXPRESSION)                                         \
     static inline __attribute__((always_inline)) void NAME##_loop(                                 \
@@ -103,7 +107,9 @@ value *elementwise_build_scalar(graph *g, const op *kind, value *a, double s);
         else                                                                                       \
             NAME##_loop(n, out, in[0], stride[0], in[1], stride[1], in[2], stride[2], (float)s);   \
     }                                                                                              \
-    static void NAME##_run(const kernel_args *args) { elementwise_run(args, NAME##_row); }
+    static dyno_status NAME##_run(const kernel_args *args) {                                       \
+        return elementwise_run(args, NAME##_row);                                                  \
+    }
 
 #define ELEMENTWISE_REFERENCE(NAME, EXPRESSION)                                                    \
     static double NAME##_scalar(double a, double b, double c, double s) {                          \
@@ -132,7 +138,7 @@ value *elementwise_build_scalar(graph *g, const op *kind, value *a, double s);
 
 #define ELEMENTWISE_KERNEL_F32(NAME)                                                               \
     static const kernel NAME##_kernel = {.name = #NAME "_f32",                                     \
-                                         .backend = BACKEND_CPU,                                   \
+                                         .target = TARGET_CPU,                                     \
                                          .reject = kernel_reject_unless_f32,                       \
                                          .run = NAME##_run};                                       \
     static const kernel *const NAME##_kernels[] = {&NAME##_kernel, NULL};
@@ -169,14 +175,14 @@ value *elementwise_build_scalar(graph *g, const op *kind, value *a, double s);
     ELEMENTWISE_LOOP_2(NAME##_i32, uint8_t, int32_t, int32_t, EXPRESSION)                          \
     ELEMENTWISE_REFERENCE(NAME, EXPRESSION)                                                        \
     static const kernel NAME##_f32_kernel = {.name = #NAME "_f32",                                 \
-                                             .backend = BACKEND_CPU,                               \
+                                             .target = TARGET_CPU,                                 \
                                              .reject = kernel_reject_unless_f32,                   \
                                              .run = NAME##_f32_run};                               \
     static const char *NAME##_reject_unless_i32(const kernel_args *args) {                         \
         return args->inputs[0].type == DTYPE_I32 ? NULL : "compares i32 only";                     \
     }                                                                                              \
     static const kernel NAME##_i32_kernel = {.name = #NAME "_i32",                                 \
-                                             .backend = BACKEND_CPU,                               \
+                                             .target = TARGET_CPU,                                 \
                                              .reject = NAME##_reject_unless_i32,                   \
                                              .run = NAME##_i32_run};                               \
     static const kernel *const NAME##_kernels[] = {&NAME##_f32_kernel, &NAME##_i32_kernel, NULL};  \

@@ -2,26 +2,21 @@
 
 #include <stdio.h>
 
-const char *backend_name(backend b) {
-    static const char *const names[BACKEND_COUNT] = {"cpu", "cuda"};
-    return names[b];
-}
-
-static const char *reject_output(const kernel *k, const kernel_args *args) {
+const char *kernel_reject(const kernel *k, const kernel_args *args) {
+    const char *reason = k->reject ? k->reject(args) : NULL;
+    if (reason)
+        return reason;
     for (int i = 0; i < args->output_count; i++)
         if (!k->writes_strided && !tensor_is_contiguous(&args->outputs[i]))
             return "writes dense results only";
     return NULL;
 }
 
-const kernel *kernel_pick(const kernel *const *list, backend target, const kernel_args *args,
-                          text *reasons) {
+const kernel *kernel_pick(const kernel *const *list, const kernel_args *args, text *reasons) {
     for (const kernel *const *k = list; *k; k++) {
-        if ((*k)->backend != target)
+        if ((*k)->target != args->target->kind)
             continue;
-        const char *reason = (*k)->reject ? (*k)->reject(args) : NULL;
-        if (!reason)
-            reason = reject_output(*k, args);
+        const char *reason = kernel_reject(*k, args);
         if (!reason)
             return *k;
         if (reasons)

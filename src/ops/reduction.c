@@ -44,18 +44,17 @@ void reduction_reference(const node *n, const double *input, double *output, red
     for (int64_t i = 0; i < shape_elements(to); i++)
         output[i] = kind == REDUCTION_MAX ? -INFINITY : 0;
     for (int64_t i = 0; i < shape_elements(from); i++) {
-        int64_t left = i, target = 0, stride = 1;
+        int64_t left = i, place = 0, stride = 1;
         for (int d = from->rank - 1; d >= 0; d--) {
             if (to->dim[d] != 1)
-                target += left % from->dim[d] * stride;
+                place += left % from->dim[d] * stride;
             left /= from->dim[d];
             stride *= to->dim[d];
         }
         if (kind == REDUCTION_MAX)
-            output[target] =
-                input[i] > output[target] || isnan(input[i]) ? input[i] : output[target];
+            output[place] = input[i] > output[place] || isnan(input[i]) ? input[i] : output[place];
         else
-            output[target] += input[i];
+            output[place] += input[i];
     }
     for (int64_t i = 0; kind == REDUCTION_MEAN && i < shape_elements(to); i++)
         output[i] /= (double)reduction_length(n);

@@ -221,15 +221,21 @@ static void reduce(const cuda_args *args, float scale, cudaStream_t stream) {
     launch<HOW, float>(&joined, args->workspace, 1, last, stream);
 }
 
-extern "C" void dyno_sum_cuda(const cuda_args *args, cudaStream_t stream) {
+extern "C" dyno_status dyno_sum_cuda(const cuda_args *args) {
+    cudaStream_t stream = args->context->stream;
     reduce<add_floats>(args, 1.0f, stream);
+    return cuda_launch_status();
 }
 
-extern "C" void dyno_mean_cuda(const cuda_args *args, cudaStream_t stream) {
+extern "C" dyno_status dyno_mean_cuda(const cuda_args *args) {
+    cudaStream_t stream = args->context->stream;
     int64_t length = cuda_elements(&args->inputs[0]) / cuda_elements(&args->outputs[0]);
     reduce<add_floats>(args, (float)(1.0 / (double)length), stream);
+    return cuda_launch_status();
 }
 
-extern "C" void dyno_max_cuda(const cuda_args *args, cudaStream_t stream) {
+extern "C" dyno_status dyno_max_cuda(const cuda_args *args) {
+    cudaStream_t stream = args->context->stream;
     reduce<larger_float>(args, 1.0f, stream);
+    return cuda_launch_status();
 }

@@ -26,13 +26,16 @@ int64_t reduction_length(const node *n);
     static void reference(const node *n, const double *const *inputs, double *const *outputs) {    \
         reduction_reference(n, inputs[0], outputs[0], KIND);                                       \
     }                                                                                              \
-    static void run_f32(const kernel_args *args) { reduction_run_f32(args, KIND); }                \
+    static dyno_status run_f32(const kernel_args *args) {                                          \
+        reduction_run_f32(args, KIND);                                                             \
+        return DYNO_OK;                                                                            \
+    }                                                                                              \
     static const kernel kernel_f32 = {.name = #NAME "_f32",                                        \
-                                      .backend = BACKEND_CPU,                                      \
+                                      .target = TARGET_CPU,                                        \
                                       .reject = kernel_reject_unless_f32,                          \
                                       .run = run_f32};                                             \
     static const kernel kernel_cuda = {.name = #NAME "_cuda",                                      \
-                                       .backend = BACKEND_CUDA,                                    \
+                                       .target = TARGET_CUDA,                                      \
                                        .reject = reduction_reject_cuda,                            \
                                        .workspace_bytes = reduction_workspace_cuda};               \
     const op op_##NAME = {.name = #NAME,                                                           \

@@ -10,6 +10,7 @@
 
 #include "base/arena.h"
 #include "base/status.h"
+#include "base/target.h"
 #include "tensor/attributes.h"
 #include "tensor/role.h"
 #include "tensor/tensor.h"
@@ -84,7 +85,7 @@ typedef struct plan_name {
 typedef struct plan {
     arena *memory; /* owns all that is below, strings included */
     const char *name;
-    int backend; /* enum backend of ops/kernel.h: whose kernels these are */
+    target target; /* the chip it was made for */
     plan_memory memory_mode;
     int64_t arena_bytes; /* of a static plan */
     plan_launch *launches;

@@ -116,12 +116,12 @@ static void program_destroy(program *r) {
     free(r);
 }
 
-static void launch(program *r, int index, const kernel_args *args) {
+static dyno_status launch(program *r, int index, const kernel_args *args) {
     const plan_launch *l = &r->p->launches[index];
-    if (l->generated >= 0)
-        generated_run(r->generated, l, args);
-    else
-        l->kernel->run(args);
+    if (l->generated < 0)
+        return l->kernel->run(args);
+    generated_run(r->generated, l, args);
+    return DYNO_OK;
 }
 
 /* ---- time ---- */
@@ -189,26 +189,31 @@ static int64_t elapsed_ns(device *d, int from, int to) {
     return m->ns[to] - m->ns[from];
 }
 
+static const device_functions FUNCTIONS = {.close = close_cpu,
+                                           .available_bytes = available_bytes,
+                                           .reserve = reserve,
+                                           .commit = commit,
+                                           .decommit = decommit,
+                                           .release = release,
+                                           .clear = clear,
+                                           .write = copy,
+                                           .read = copy,
+                                           .finish = finish,
+                                           .program_create = program_create,
+                                           .program_destroy = program_destroy,
+                                           .launch = launch,
+                                           .mark = mark,
+                                           .elapsed_ns = elapsed_ns};
+
+static device cpu = {.functions = &FUNCTIONS,
+                     .name = "cpu",
+                     .description = "the CPU",
+                     .granularity = HUGE_PAGE_BYTES};
+
+static void set_target(void) { cpu.target = *target_this_cpu(); }
+
 device *device_cpu(void) {
-    static const device_functions functions = {.close = close_cpu,
-                                               .available_bytes = available_bytes,
-                                               .reserve = reserve,
-                                               .commit = commit,
-                                               .decommit = decommit,
-                                               .release = release,
-                                               .clear = clear,
-                                               .write = copy,
-                                               .read = copy,
-                                               .finish = finish,
-                                               .program_create = program_create,
-                                               .program_destroy = program_destroy,
-                                               .launch = launch,
-                                               .mark = mark,
-                                               .elapsed_ns = elapsed_ns};
-    static device cpu = {.functions = &functions,
-                         .backend = BACKEND_CPU,
-                         .name = "cpu",
-                         .description = "the CPU",
-                         .granularity = HUGE_PAGE_BYTES};
+    static once_flag once = ONCE_FLAG_INIT;
+    call_once(&once, set_target);
     return &cpu;
 }

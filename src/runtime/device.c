@@ -14,16 +14,16 @@ static bool parse_ordinal(const char *digits, int *ordinal) {
     return *end == '\0';
 }
 
-dyno_status device_parse(const char *name, backend *target, int *ordinal) {
-    *target = BACKEND_CPU;
+dyno_status device_parse(const char *name, target_kind *kind, int *ordinal) {
+    *kind = TARGET_CPU;
     *ordinal = 0;
     if (strcmp(name, "cpu") == 0 || strcmp(name, "auto") == 0)
         return DYNO_OK;
-    *target = BACKEND_CUDA;
+    *kind = TARGET_CUDA;
     if (strcmp(name, "cuda") == 0 ||
         (strncmp(name, "cuda:", 5) == 0 && parse_ordinal(name + 5, ordinal)))
         return DYNO_OK;
-    *target = BACKEND_CPU;
+    *kind = TARGET_CPU;
     return dyno_fail(DYNO_INVALID,
                      "there is no device '%s'; there are cpu, cuda, cuda:N (the GPU of that "
                      "number, from 0) and auto",
@@ -36,21 +36,49 @@ static dyno_status open_cuda(int ordinal, device **out) {
     return module->open(ordinal, out);
 }
 
-dyno_status device_open(const char *name, device **out) {
-    *out = NULL;
-    backend target;
+/* What a name asks for, the environment's word for "auto" included. */
+typedef struct request {
+    target_kind kind;
     int ordinal;
+    bool is_auto; /* a GPU if there is one */
+} request;
+
+static dyno_status resolve(const char *name, request *out) {
     const char *chosen = getenv("DYNO_DEVICE");
     bool is_open = strcmp(name, "auto") == 0 && chosen && chosen[0];
-    dyno_status status = device_parse(is_open ? chosen : name, &target, &ordinal);
-    if (status != DYNO_OK)
-        return is_open ? dyno_fail_within(status, "DYNO_DEVICE") : status;
-    if (target == BACKEND_CUDA)
-        return open_cuda(ordinal, out);
-    bool is_auto = strcmp(is_open ? chosen : name, "auto") == 0;
-    if (is_auto && open_cuda(0, out) == DYNO_OK)
+    name = is_open ? chosen : name;
+    dyno_status status = device_parse(name, &out->kind, &out->ordinal);
+    out->is_auto = strcmp(name, "auto") == 0;
+    return status != DYNO_OK && is_open ? dyno_fail_within(status, "DYNO_DEVICE") : status;
+}
+
+dyno_status device_open(const char *name, device **out) {
+    *out = NULL;
+    request asked;
+    RETURN_IF_FAILED(resolve(name, &asked));
+    if (asked.kind == TARGET_CUDA)
+        return open_cuda(asked.ordinal, out);
+    if (asked.is_auto && open_cuda(0, out) == DYNO_OK)
         return DYNO_OK;
     *out = device_cpu();
+    return DYNO_OK;
+}
+
+static bool describe_gpu(int ordinal, target *out) {
+    const cuda_module *module;
+    cuda_device_info info;
+    if (cuda_module_load(&module) != DYNO_OK || module->describe(ordinal, &info) != DYNO_OK)
+        return false;
+    *out = cuda_target(&info);
+    return true;
+}
+
+dyno_status device_find_target(const char *name, target *out) {
+    request asked;
+    RETURN_IF_FAILED(resolve(name, &asked));
+    bool wants_gpu = asked.kind == TARGET_CUDA || asked.is_auto;
+    if (!wants_gpu || !describe_gpu(asked.ordinal, out))
+        *out = *target_usual(asked.kind);
     return DYNO_OK;
 }
 

@@ -40,8 +40,9 @@ typedef struct device_functions {
     /* Compiles the generated kernels. Borrows the plan. */
     dyno_status (*program_create)(device *d, const plan *p, program **out);
     void (*program_destroy)(program *r);
-    /* Does launch `index`; on a GPU it returns at once. */
-    void (*launch)(program *r, int index, const kernel_args *args);
+    /* Does launch `index`; on a GPU it returns when it is enqueued. Fails where the kernel does, or
+     * cannot be enqueued. */
+    dyno_status (*launch)(program *r, int index, const kernel_args *args);
     /* As kernel.tiles, of the kernels as they are on this device. NULL: those of kernel.tiles. */
     int (*tiles)(device *d, const kernel *k, const kernel_args *args, kernel_tile *out);
     /* Static plans: takes all launches down once, to be replayed as one; args[i] is launch i's and
@@ -49,7 +50,7 @@ typedef struct device_functions {
      * where a device has no such thing. */
     dyno_status (*capture)(program *r, const kernel_args *args, const int *mark_after,
                            int mark_count);
-    void (*replay)(program *r);
+    dyno_status (*replay)(program *r);
 
     /* ---- time ---- */
     /* The moment at which all work before it is done; slots are any numbers from 0. */
@@ -67,7 +68,7 @@ typedef struct device_functions {
 /* Implementations begin with this and add their own. */
 struct device {
     const device_functions *functions;
-    backend backend;
+    target target;
     char name[16];         /* "cpu", "cuda:0" */
     char description[128]; /* "NVIDIA H200, sm_90, 139.8 GiB" */
     int64_t granularity;   /* of commit */
@@ -80,9 +81,13 @@ struct device {
 NODISCARD dyno_status device_open(const char *name, device **out);
 void device_close(device *d);
 
-/* The backend that a name of a device asks plans for, without opening it: planning needs no GPU.
- * "auto" is the CPU here. */
-NODISCARD dyno_status device_parse(const char *name, backend *target, int *ordinal);
+/* The kind of target that a name of a device asks for, without opening it. "auto" is the CPU here.
+ */
+NODISCARD dyno_status device_parse(const char *name, target_kind *kind, int *ordinal);
+
+/* The target of the device that would run, for planning: a GPU's own where there is one, else the
+ * usual one (target_usual). "auto" is resolved as device_open does. */
+NODISCARD dyno_status device_find_target(const char *name, target *out);
 
 /* The CPU is always there and needs no closing. */
 device *device_cpu(void);

@@ -32,7 +32,7 @@ static void describe_key(text *out, const kernel *k, const kernel_args *args) {
                 (long long)p.head_dim, p.is_causal ? "causal" : "full",
                 (long long)rounded_up(p.queries), (long long)rounded_up(p.keys));
     /* Then other kernels are best. */
-    if (k->backend == BACKEND_CUDA && attention_is_in_pieces(args))
+    if (k->target == TARGET_CUDA && attention_is_in_pieces(args))
         text_format(out, ",few");
 }
 
@@ -58,8 +58,8 @@ static kernel_tile find(const tile_source *source, const kernel *k, const kernel
 /* "tiles-NVIDIA-H200.txt"; of the CPU its model, because caches differ from one to the next. */
 static void name_file(const device *d, text *out) {
     char name[128] = "cpu", line[512];
-    FILE *cpuinfo = d->backend == BACKEND_CPU ? fopen("/proc/cpuinfo", "r") : NULL;
-    if (d->backend != BACKEND_CPU)
+    FILE *cpuinfo = d->target.kind == TARGET_CPU ? fopen("/proc/cpuinfo", "r") : NULL;
+    if (d->target.kind != TARGET_CPU)
         snprintf(name, sizeof name, "%.*s", (int)strcspn(d->description, ","), d->description);
     while (cpuinfo && fgets(line, sizeof line, cpuinfo)) {
         const char *model = strchr(line, ':');

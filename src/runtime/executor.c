@@ -132,6 +132,7 @@ static kernel_args bind(const executor *e, const plan_launch *l, tensor *room) {
                          .inputs = room,
                          .outputs = outputs,
                          .attributes = &l->attributes,
+                         .target = &e->d->target,
                          .workspace = l->workspace < 0 ? NULL : e->address[l->workspace]};
 }
 
@@ -184,17 +185,17 @@ static void find_stretches(executor *e) {
     }
 }
 
-static dyno_status check_backend(const plan *p, const device *d) {
-    if ((backend)p->backend == d->backend)
+static dyno_status check_target(const plan *p, const device *d) {
+    if (p->target.kind == d->target.kind)
         return DYNO_OK;
     return dyno_fail(DYNO_INVALID, "'%s' is planned for %s and cannot run on device %s", p->name,
-                     backend_name((backend)p->backend), d->name);
+                     target_kind_name(p->target.kind), d->name);
 }
 
 dyno_status executor_create(const plan *p, memory_pool *pool, storage *shared, executor **out) {
     *out = NULL;
     device *d = memory_pool_device(pool);
-    RETURN_IF_FAILED(check_backend(p, d));
+    RETURN_IF_FAILED(check_target(p, d));
     int before = storage_count(shared);
     RETURN_IF_FAILED(storage_add_plan(shared, p));
     executor *e = memory_allocate(1, sizeof *e);
@@ -266,11 +267,11 @@ static dyno_status capture(executor *e) {
     return DYNO_OK;
 }
 
-static void run_launch(executor *e, int launch) {
+static dyno_status run_launch(executor *e, int launch) {
     kernel_args bound, *args = e->args ? &e->args[launch] : &bound;
     if (!e->args)
         bound = bind(e, &e->p->launches[launch], e->operands);
-    e->d->functions->launch(e->code, launch, args);
+    return e->d->functions->launch(e->code, launch, args);
 }
 
 static dyno_status run_launches(executor *e, trace *recorder) {
@@ -287,7 +288,7 @@ static dyno_status run_launches(executor *e, trace *recorder) {
             RETURN_IF_FAILED(allocate_births(e, i));
         else if (is_recording)
             record_births(e, i);
-        run_launch(e, i);
+        RETURN_IF_FAILED(run_launch(e, i));
         if (is_eager)
             release_deaths(e, i);
         else if (is_recording)
@@ -316,7 +317,7 @@ dyno_status executor_start(executor *e, trace *recorder) {
     if (e->was_replayed && !e->is_captured)
         RETURN_IF_FAILED(capture(e));
     if (e->was_replayed) {
-        e->d->functions->replay(e->code);
+        RETURN_IF_FAILED(e->d->functions->replay(e->code));
     } else {
         dyno_status status = run_launches(e, recorder);
         if (status != DYNO_OK) { /* nothing may still use what was given back */

@@ -8,8 +8,9 @@ optimizer_options step_default_optimizer(void) {
         .adamw = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1}};
 }
 
-bool must_be_unfused(step_mode mode, backend target) {
-    return mode == STEP_COMPILED && target == BACKEND_CPU && !jit_is_possible();
+bool must_be_unfused(step_mode mode, const target *chip) {
+    bool is_cpu = !chip || !target_is_cuda(chip);
+    return mode == STEP_COMPILED && is_cpu && !jit_is_possible();
 }
 
 dyno_status step_plan_create(const step_options *options, plan **out) {

@@ -17,7 +17,7 @@ typedef struct step_options {
 optimizer_options step_default_optimizer(void);
 
 /* Whether this machine has nothing to compile generated kernels with; plans are unfused then. */
-bool must_be_unfused(step_mode mode, backend target);
+bool must_be_unfused(step_mode mode, const target *chip);
 
 /* Allocates no weights: a plan of any size takes milliseconds. On failure *out is NULL. */
 NODISCARD dyno_status step_plan_create(const step_options *options, plan **out);

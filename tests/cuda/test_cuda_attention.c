@@ -30,7 +30,7 @@ typedef struct answer {
 
 static answer run(device *d, const attention_plan_options *wanted, const device_tiles *tiles) {
     attention_plan_options options = *wanted;
-    options.target = d->backend;
+    options.target = &d->target;
     options.tiles.source = device_tiles_source(tiles);
     plan *p;
     expect_ok(attention_plan_flash(&options, &p));
@@ -68,7 +68,7 @@ static void release(answer *a) {
 static int list_tiles(device *d, const attention_plan_options *wanted, const device_tiles *tiles,
                       bool is_gradient, kernel_tile *out) {
     attention_plan_options options = *wanted;
-    options.target = d->backend;
+    options.target = &d->target;
     plan *p;
     tiled_launch at;
     expect_ok(attention_plan_flash(&options, &p));
@@ -135,7 +135,7 @@ static void a_tile_that_no_kernel_has_is_refused(void **state) {
     attention_plan_options options = {.shape = {1, 64, 1, 1, 64},
                                       .pass = STEP_BACKWARD,
                                       .precision = PRECISION_BF16,
-                                      .target = d->backend,
+                                      .target = &d->target,
                                       .tiles = {.forward = {7, 9}}};
     options.tiles.source = device_tiles_source(tiles);
     plan *p;

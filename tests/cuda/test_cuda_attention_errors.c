@@ -78,7 +78,7 @@ static double check_node(device_kernel *how, const node *n, const operand *opera
         in[i] = operands[i].view;
     for (int k = 0; n->op->kernels[k]; k++) {
         const kernel *used = n->op->kernels[k];
-        if (used->backend != how->d->backend || device_kernel_run(how, n, used, in, out))
+        if (used->target != how->d->target.kind || device_kernel_run(how, n, used, in, out))
             continue;
         ran++;
         for (int i = 0; i < n->output_count; i++) {
@@ -149,7 +149,7 @@ static void attention_in_tf32_rounds_its_operands_and_nothing_else(void **state)
     for (size_t i = 0; i < sizeof problems / sizeof *problems; i++) {
         double error =
             check(&how, &problems[i], true, (double[]){1e-3, 1e-3}, (double[]){2e-3, 2e-3, 2e-3});
-        if (how.d->backend == BACKEND_CUDA) /* it does */
+        if (how.d->target.kind == TARGET_CUDA) /* it does */
             assert_true(error > 1e-5);
     }
 }

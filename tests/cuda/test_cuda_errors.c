@@ -37,18 +37,18 @@ static void a_name_tells_the_backend_without_a_gpu(void **state) {
     (void)state;
     static const struct {
         const char *name;
-        backend target;
+        target_kind on;
         int ordinal;
-    } cases[] = {{"cpu", BACKEND_CPU, 0},
-                 {"auto", BACKEND_CPU, 0},
-                 {"cuda", BACKEND_CUDA, 0},
-                 {"cuda:0", BACKEND_CUDA, 0},
-                 {"cuda:17", BACKEND_CUDA, 17}};
+    } cases[] = {{"cpu", TARGET_CPU, 0},
+                 {"auto", TARGET_CPU, 0},
+                 {"cuda", TARGET_CUDA, 0},
+                 {"cuda:0", TARGET_CUDA, 0},
+                 {"cuda:17", TARGET_CUDA, 17}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        backend target;
+        target_kind on;
         int ordinal;
-        assert_int_equal(device_parse(cases[i].name, &target, &ordinal), DYNO_OK);
-        assert_int_equal(target, cases[i].target);
+        assert_int_equal(device_parse(cases[i].name, &on, &ordinal), DYNO_OK);
+        assert_int_equal(on, cases[i].on);
         assert_int_equal(ordinal, cases[i].ordinal);
     }
 }
@@ -142,7 +142,7 @@ static bool run_astray(device *d, const plan *p) {
     }
     if (status == DYNO_OK)
         status = executor_run(e, NULL, NULL);
-    bool is_right = status == DYNO_IO && is_said();
+    bool is_right = status == DYNO_DEVICE_FAILED && is_said();
     executor_destroy(e);
     storage_destroy(shared);
     memory_pool_destroy(pool);
@@ -156,7 +156,7 @@ static int break_the_gpu(void) {
     if (device_open("cuda", &d) != DYNO_OK)
         return 0;
     step_options options = small_model_step(&small_model_fixed, 1, 16, STEP_FORWARD);
-    options.pipeline.target = BACKEND_CUDA;
+    options.pipeline.target = target_usual(TARGET_CUDA);
     plan *p;
     int wrong = step_plan_create(&options, &p) != DYNO_OK;
     for (int round = 0; round < 3 && !wrong; round++)
@@ -188,19 +188,19 @@ static void plans_for_a_gpu_are_made_without_one(void **state) {
     for (int mode = 0; mode < STEP_MODE_COUNT; mode++)
         for (int p = 0; p < PRECISION_COUNT; p++) {
             step_options options = small_model_step(&config, 2, 17, STEP_FULL);
-            options.pipeline.target = BACKEND_CUDA;
+            options.pipeline.target = target_usual(TARGET_CUDA);
             options.pipeline.mode = (step_mode)mode;
             options.pipeline.precision = (precision)p;
             plan *made;
             if (step_plan_create(&options, &made) != DYNO_OK)
                 fail_msg("%s, %s: %s", step_mode_name((step_mode)mode),
                          precision_name((precision)p), dyno_error_message());
-            assert_int_equal(made->backend, BACKEND_CUDA);
+            assert_int_equal(made->target.kind, TARGET_CUDA);
             assert_non_null(made->source);
             assert_non_null(strstr(made->source, "__global__"));
             for (int i = 0; i < made->launch_count; i++) {
                 const plan_launch *l = &made->launches[i];
-                assert_true(l->generated >= 0 || l->kernel->backend == BACKEND_CUDA);
+                assert_true(l->generated >= 0 || l->kernel->target == TARGET_CUDA);
             }
             plan_destroy(made);
         }

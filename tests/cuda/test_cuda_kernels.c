@@ -31,7 +31,7 @@ enum { ROUNDS = 24, PIPELINE_ROUNDS = 9 };
 /* ---- hand-written kernels ---- */
 
 static kernel_sweep sweep_on(device_kernel *how) {
-    return (kernel_sweep){.backend = how->d->backend, .run = device_kernel_run, .context = how};
+    return (kernel_sweep){.target = how->d->target.kind, .run = device_kernel_run, .context = how};
 }
 
 static void kernels_agree_with_the_reference_on_operands_in_any_layout(void **state) {
@@ -45,7 +45,7 @@ static void kernels_agree_with_the_reference_on_operands_in_any_layout(void **st
             kernel_sweep_case(&sweep, c, &d, round % 4 == 0, NULL);
         }
         for (int k = 0; c->kind->kernels[k]; k++)
-            if (c->kind->kernels[k]->backend == how.d->backend && !sweep.runs[k])
+            if (c->kind->kernels[k]->target == how.d->target.kind && !sweep.runs[k])
                 print_message("kernel %s took none of %d operands\n", c->kind->kernels[k]->name,
                               rounds);
     }
@@ -65,7 +65,7 @@ static void kernels_agree_on_larger_operands(void **state) {
 /* ---- any op, as the pipeline compiles it ---- */
 
 static plan *compile(graph *g, const device *d, step_mode mode) {
-    pipeline_options options = {.pass = STEP_FORWARD, .mode = mode, .target = d->backend};
+    pipeline_options options = {.pass = STEP_FORWARD, .mode = mode, .target = &d->target};
     plan *p;
     if (pipeline_compile(g, &options, &p) != DYNO_OK)
         fail_msg("%s", dyno_error_message());

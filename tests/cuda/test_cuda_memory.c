@@ -76,7 +76,7 @@ static void a_limit_that_is_too_low_is_a_status(void **state) {
     device *d = device_bench_open(state);
     for (int mode = 0; mode < STEP_MODE_COUNT; mode++) {
         step_options options = draw_options(30, (step_mode)mode, PRECISION_FP32);
-        options.pipeline.target = d->backend;
+        options.pipeline.target = &d->target;
         plan *p;
         expect_ok(step_plan_create(&options, &p));
         int64_t needed = memory_account_plan(p).reserved_bytes;
@@ -112,7 +112,7 @@ static void a_device_without_enough_memory_refuses_and_goes_on(void **state) {
                          .pipeline = {.pass = STEP_FULL,
                                       .mode = STEP_COMPILED,
                                       .precision = PRECISION_BF16,
-                                      .target = d->backend,
+                                      .target = &d->target,
                                       .optimizer = step_default_optimizer()}};
     expect_ok(model_config_from_preset("2.7B", &huge.config));
     for (int mode = 0; mode < STEP_MODE_COUNT; mode++) {
@@ -178,7 +178,7 @@ typedef struct large_run {
 
 static large_run large_create(device *d, graph *g, step_mode mode) {
     large_run r = {.d = d};
-    pipeline_options options = {.pass = STEP_FORWARD, .mode = mode, .target = d->backend};
+    pipeline_options options = {.pass = STEP_FORWARD, .mode = mode, .target = &d->target};
     expect_ok(pipeline_compile(g, &options, &r.p));
     graph_destroy(g);
     expect_ok(memory_pool_create(d, 64 * GIB, &r.pool));

@@ -160,7 +160,7 @@ static void eager_and_compiled_agree_with_the_cpu_in_low_precision(void **state)
             check_precision(d, &what, &exact, PRECISION_BF16, (step_mode)mode);
             if (seed < 302)
                 check_precision(d, &what, &exact, PRECISION_FP16, (step_mode)mode);
-            if (seed == 301 && precision_check(PRECISION_TF32, d->backend) == DYNO_OK)
+            if (seed == 301 && precision_check(PRECISION_TF32, &d->target) == DYNO_OK)
                 check_precision(d, &what, &exact, PRECISION_TF32, (step_mode)mode);
         }
         step_bench_destroy(&exact);
@@ -252,7 +252,7 @@ static void check_golden(const golden *c, void *context) {
         return;
     for (int mode = first_mode(); mode < STEP_MODE_COUNT; mode++) {
         golden here = *c;
-        here.options.pipeline.target = d->backend;
+        here.options.pipeline.target = &d->target;
         here.options.pipeline.mode = (step_mode)mode;
         answers a = golden_run(&here, d, NULL);
         golden_compare(&here, &a, mode == STEP_COMPILED);
@@ -269,7 +269,7 @@ static void steps_agree_with_the_float64_model(void **state) {
 
 static trainer *make_trainer(device *d, const step_options *options) {
     step_options here = *options;
-    here.pipeline.target = d->backend;
+    here.pipeline.target = &d->target;
     trainer *t;
     expect_ok(trainer_create(d, &here, (int64_t)1 << 31, &t));
     expect_ok(weights_init(trainer_storage(t), &options->config, 1));
@@ -394,7 +394,7 @@ static double smooth(const float *losses, int step) {
 
 static void three_hundred_steps_of_bf16_stay_within_a_percent_of_the_cpu(void **state) {
     device *d = device_bench_open(state);
-    if ((d->backend == BACKEND_CUDA && !device_bench_is_real(d)) ||
+    if ((d->target.kind == TARGET_CUDA && !device_bench_is_real(d)) ||
         device_bench_rounds(false, true))
         skip(); /* an emulated GPU takes its time */
     float full[STEPS], low[STEPS];

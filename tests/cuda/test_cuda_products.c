@@ -87,7 +87,7 @@ static int check(device_kernel *how, const product *p, const operand *a, const o
     for (int k = 0; op_matmul.kernels[k]; k++) {
         const kernel *used = op_matmul.kernels[k];
         tensor out;
-        if (used->backend != how->d->backend || (how->output && !used->writes_strided) ||
+        if (used->target != how->d->target.kind || (how->output && !used->writes_strided) ||
             device_kernel_run(how, n, used, (tensor[]){a->view, b->view}, &out))
             continue;
         accepted++;
@@ -279,7 +279,7 @@ static void infinities_stay_in_their_rows(void **state) {
     ((float *)a.view.data)[49 * 30 + 29] = NAN;
     for (int k = 0; op_matmul.kernels[k]; k++) {
         tensor out;
-        if (op_matmul.kernels[k]->backend != how.d->backend ||
+        if (op_matmul.kernels[k]->target != how.d->target.kind ||
             device_kernel_run(&how, n, op_matmul.kernels[k], (tensor[]){a.view, b.view}, &out))
             continue;
         for (int i = 0; i < 50 * 40; i++) {
@@ -312,7 +312,7 @@ static void products_give_the_same_bits_again(void **state) {
         for (int k = 0; op_matmul.kernels[k]; k++) {
             tensor first, again;
             const tensor in[] = {a.view, b.view};
-            if (op_matmul.kernels[k]->backend != how.d->backend ||
+            if (op_matmul.kernels[k]->target != how.d->target.kind ||
                 device_kernel_run(&how, n, op_matmul.kernels[k], in, &first))
                 continue;
             for (int round = 0; round < device_bench_rounds(5, 1); round++) {

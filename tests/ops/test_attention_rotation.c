@@ -53,8 +53,7 @@ static double *rotate(const sample *s, int input, const double *x, bool is_inver
     tensor out;
     double *rotated = NULL;
     for (int k = 0; n->op->kernels[k] && !rotated; k++)
-        if (n->op->kernels[k]->backend == BACKEND_CPU &&
-            !kernel_run(n, n->op->kernels[k], in, &out))
+        if (n->op->kernels[k]->target == TARGET_CPU && !kernel_run(n, n->op->kernels[k], in, &out))
             rotated = tensor_to_doubles(&out);
     assert_non_null(rotated);
     free(out.data);

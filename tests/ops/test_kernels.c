@@ -32,7 +32,7 @@ static const char *run_here(void *context, const node *n, const kernel *k, const
 }
 
 static kernel_sweep sweep_here(void) {
-    return (kernel_sweep){.backend = BACKEND_CPU, .run = run_here};
+    return (kernel_sweep){.target = TARGET_CPU, .run = run_here};
 }
 
 static void every_op_has_a_case(void **state) {
@@ -66,7 +66,7 @@ static void kernels_agree_with_the_reference_in_double(void **state) {
                 fail_msg("no kernel of '%s' takes dense operands", c->kind->name);
         }
         for (int k = 0; c->kind->kernels[k]; k++)
-            if (c->kind->kernels[k]->backend == BACKEND_CPU && !sweep.runs[k] &&
+            if (c->kind->kernels[k]->target == TARGET_CPU && !sweep.runs[k] &&
                 !may_be_absent(c->kind->kernels[k]))
                 fail_msg("kernel %s rejected all operands", c->kind->kernels[k]->name);
     }

@@ -83,7 +83,8 @@ static gemm_problem problem_of(trial *t) {
                             .output_count = 1,
                             .inputs = t->inputs,
                             .outputs = &t->output,
-                            .attributes = &t->n->attributes};
+                            .attributes = &t->n->attributes,
+                            .target = target_this_cpu()};
     return matmul_gemm_problem(&t->args);
 }
 

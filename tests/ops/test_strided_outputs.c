@@ -48,7 +48,8 @@ static void run(const node *n, const kernel *k, const tensor *inputs, const tens
                         .output_count = n->output_count,
                         .inputs = inputs,
                         .outputs = outputs,
-                        .attributes = &n->attributes};
+                        .attributes = &n->attributes,
+                        .target = target_this_cpu()};
     size_t scratch = k->workspace_bytes ? k->workspace_bytes(&args) : 0;
     args.workspace = scratch ? memory_allocate(scratch, 1) : NULL;
     k->run(&args);
@@ -124,7 +125,7 @@ static void check_op(const op *kind, uint64_t seed, int *strided, int *over) {
     }
     for (int k = 0; kind->kernels[k]; k++) {
         const kernel *used = kind->kernels[k];
-        if (used->backend != BACKEND_CPU || (!used->writes_strided && !used->overwrites_input) ||
+        if (used->target != TARGET_CPU || (!used->writes_strided && !used->overwrites_input) ||
             kernel_run(n, used, inputs, out))
             continue;
         if (used->writes_strided) {

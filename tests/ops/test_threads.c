@@ -49,7 +49,7 @@ static void expect_same_bits_of_node(const node *n, const fill *fills, bool is_d
         inputs[i] = operands[i].view;
     }
     for (int k = 0; n->op->kernels[k]; k++)
-        if (n->op->kernels[k]->backend == BACKEND_CPU)
+        if (n->op->kernels[k]->target == TARGET_CPU)
             expect_same_bits(n, n->op->kernels[k], inputs);
     for (int i = 0; i < n->input_count; i++)
         operand_release(&operands[i]);

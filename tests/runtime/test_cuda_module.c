@@ -137,7 +137,7 @@ static void the_module_has_the_kernels_of_every_op_and_no_others(void **state) {
     bool is_used[COUNT] = {false};
     for (int i = 0; i < op_list_count(); i++)
         for (const kernel *const *k = op_list_at(i)->kernels; k && *k; k++) {
-            if ((*k)->backend != BACKEND_CUDA)
+            if ((*k)->target != TARGET_CUDA)
                 continue;
             bool is_found = false;
             for (int j = 0; j < COUNT; j++)

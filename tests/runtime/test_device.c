@@ -29,23 +29,23 @@ static void names_of_devices_are_parsed_without_opening_them(void **state) {
     (void)state;
     static const struct {
         const char *name;
-        backend target;
+        target_kind on;
         int ordinal;
-    } good[] = {{"cpu", BACKEND_CPU, 0},     {"auto", BACKEND_CPU, 0},
-                {"cuda", BACKEND_CUDA, 0},   {"cuda:0", BACKEND_CUDA, 0},
-                {"cuda:7", BACKEND_CUDA, 7}, {"cuda:12", BACKEND_CUDA, 12}};
-    backend target;
+    } good[] = {{"cpu", TARGET_CPU, 0},     {"auto", TARGET_CPU, 0},
+                {"cuda", TARGET_CUDA, 0},   {"cuda:0", TARGET_CUDA, 0},
+                {"cuda:7", TARGET_CUDA, 7}, {"cuda:12", TARGET_CUDA, 12}};
+    target_kind on;
     int ordinal;
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
-        expect_ok(device_parse(good[i].name, &target, &ordinal));
-        assert_int_equal(target, good[i].target);
+        expect_ok(device_parse(good[i].name, &on, &ordinal));
+        assert_int_equal(on, good[i].on);
         assert_int_equal(ordinal, good[i].ordinal);
     }
     static const char *const bad[] = {"",      "gpu",     "CPU",     "cpu:0",
                                       "cuda:", "cuda:-1", "cuda:1x", "cuda: 1",
                                       "cud",   "cuda0",   "cuda:+1", "cuda:99999"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        expect_failure(device_parse(bad[i], &target, &ordinal), DYNO_INVALID, "there is no device");
+        expect_failure(device_parse(bad[i], &on, &ordinal), DYNO_INVALID, "there is no device");
         device *d;
         assert_int_equal(device_open(bad[i], &d), DYNO_INVALID);
         assert_null(d);

@@ -134,7 +134,7 @@ static void what_is_best_for_one_head_on_a_gpu_is_not_taken_for_many(void **stat
     device_tiles *tiles = device_tiles_create(device_cpu());
     const tile_source *source = device_tiles_source(tiles);
     attention_plan_options one = PROBLEM, many = PROBLEM;
-    one.target = many.target = BACKEND_CUDA;
+    one.target = many.target = target_usual(TARGET_CUDA);
     one.shape.context = many.shape.context = 1024;
     many.shape.heads = many.shape.kv_heads = 64;
     plan *of_one = plan_with(NULL, one), *of_many = plan_with(NULL, many);
@@ -161,9 +161,9 @@ static void a_tile_that_is_wanted_and_not_there_is_refused(void **state) {
     assert_null(p);
     expect_failure(attention_plan_flash(&options, &p), DYNO_UNSUPPORTED, "32x32");
     /* Without a device nothing is known of a GPU's; naive attention has none to want. */
-    options.target = BACKEND_CUDA;
+    options.target = target_usual(TARGET_CUDA);
     expect_failure(attention_plan_flash(&options, &p), DYNO_UNSUPPORTED, "those of its own");
-    options.target = BACKEND_CPU;
+    options.target = target_usual(TARGET_CPU);
     expect_ok(attention_plan_naive(&options, &p));
     plan_destroy(p);
 }

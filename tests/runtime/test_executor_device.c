@@ -258,7 +258,7 @@ static void a_device_that_breaks_down_is_not_out_of_memory(void **state) {
         expect_ok(memory_pool_create(fake_device_base(f), POOL_BYTES, &pool));
         storage *shared = storage_create(pool);
         f->fails_commits = true;
-        expect_failure(executor_create(p, pool, shared, &e), DYNO_IO, "broke down");
+        expect_failure(executor_create(p, pool, shared, &e), DYNO_DEVICE_FAILED, "broke down");
         assert_int_equal(memory_pool_taken_bytes(pool), 0);
         f->fails_commits = false;
         expect_ok(executor_create(p, pool, shared, &e));
@@ -273,7 +273,7 @@ static void a_device_that_breaks_down_is_not_out_of_memory(void **state) {
 static void a_plan_for_another_backend_is_refused(void **state) {
     (void)state;
     plan *p = small_model_plan(&small_model_fixed, BATCH, CONTEXT, STEP_FORWARD);
-    p->backend = BACKEND_CUDA;
+    p->target = *target_usual(TARGET_CUDA);
     memory_pool *pool;
     expect_ok(memory_pool_create(device_cpu(), POOL_BYTES, &pool));
     storage *s = storage_create(pool);

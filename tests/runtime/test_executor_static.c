@@ -208,17 +208,18 @@ static void memory_runs_out_when_the_executor_is_made_and_leaves_nothing(void **
 }
 
 /* Doubles in place where the plan lets it. */
-static void run_double(const kernel_args *args) {
+static dyno_status run_double(const kernel_args *args) {
     const float *in = args->inputs[0].data;
     float *out = args->outputs[0].data;
     for (int64_t i = 0; i < shape_elements(&args->outputs[0].shape); i++)
         out[i] = 2 * in[i];
+    return DYNO_OK;
 }
 
 static void a_kernel_that_may_writes_over_its_input(void **state) {
     (void)state;
     enum { STEPS = 5, SIZE = 40 };
-    static const kernel twice = {.name = "twice", .backend = BACKEND_CPU, .run = run_double};
+    static const kernel twice = {.name = "twice", .target = TARGET_CPU, .run = run_double};
     static const char *scopes[] = {""};
     shape s = SHAPE(SIZE);
     plan *p = plan_create("doubling");

@@ -217,8 +217,12 @@ static void the_descriptor_takes_what_transformers_multiply(void **state) {
         in[i].stride[1] = 64;
         in[i].stride[2] = 12 * 64;
     }
-    kernel_args args = {
-        .input_count = 2, .output_count = 1, .inputs = in, .outputs = &out, .attributes = &list};
+    kernel_args args = {.input_count = 2,
+                        .output_count = 1,
+                        .inputs = in,
+                        .outputs = &out,
+                        .attributes = &list,
+                        .target = target_this_cpu()};
     matmul_strided s;
     assert_null(matmul_cublas.reject(&args));
     assert_true(matmul_describe_strided(&args, &s));

@@ -262,8 +262,9 @@ static bool run_asked(const sample *s, const kernel *k, const attributes *asked,
                         .output_count = s->n->output_count,
                         .inputs = inputs,
                         .outputs = outputs,
-                        .attributes = asked};
-    bool is_taken = k->backend == BACKEND_CPU && !k->reject(&args);
+                        .attributes = asked,
+                        .target = target_this_cpu()};
+    bool is_taken = k->target == TARGET_CPU && !k->reject(&args);
     if (is_taken) {
         assert_true(k->writes_strided);
         size_t bytes = k->workspace_bytes ? k->workspace_bytes(&args) : 0;

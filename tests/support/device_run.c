@@ -103,8 +103,9 @@ static void launch(const device_run *r, int index) {
                         .inputs = operands,
                         .outputs = operands + l->input_count,
                         .attributes = &l->attributes,
+                        .target = &r->d->target,
                         .workspace = l->workspace < 0 ? NULL : r->base + r->start[l->workspace]};
-    r->d->functions->launch(r->ready, index, &args);
+    assert_int_equal(r->d->functions->launch(r->ready, index, &args), DYNO_OK);
     free(operands);
 }
 
@@ -209,7 +210,7 @@ static plan *plan_kernel(device_kernel *how, const node *n, const kernel *k,
                          const kernel_args *args) {
     static const char *scopes[] = {""};
     plan *p = plan_create(k->name);
-    p->backend = (int)k->backend;
+    p->target = how->d->target;
     p->scopes = scopes;
     p->scope_count = 1;
     size_t scratch = k->workspace_bytes ? k->workspace_bytes(args) : 0;
@@ -268,7 +269,8 @@ const char *device_kernel_run(void *context, const node *n, const kernel *k, con
                         .output_count = n->output_count,
                         .inputs = given,
                         .outputs = outputs,
-                        .attributes = &n->attributes};
+                        .attributes = &n->attributes,
+                        .target = &how->d->target};
     const char *why = k->reject ? k->reject(&args) : NULL;
     if (!why) {
         plan *p = plan_kernel(how, n, k, &args);

@@ -57,16 +57,18 @@ static void run_generated(const program *r, const plan_launch *l, const kernel_a
 /* The CPU's kernel may want other workspace than the GPU's, which is the one in the plan. */
 static bool run_as_it_is(const plan_launch *l, const kernel_args *args) {
     kernel_args here = *args;
+    here.target = target_this_cpu();
     bool is_dense = true;
     for (int i = 0; i < l->output_count; i++)
         is_dense = is_dense && tensor_is_contiguous(&args->outputs[i]);
     for (const kernel *const *k = op_find(l->op_name)->kernels; *k; k++) {
-        if ((*k)->backend != BACKEND_CPU || !(is_dense || (*k)->writes_strided) ||
+        if ((*k)->target != TARGET_CPU || !(is_dense || (*k)->writes_strided) ||
             ((*k)->reject && (*k)->reject(&here)))
             continue;
         size_t bytes = (*k)->workspace_bytes ? (*k)->workspace_bytes(&here) : 0;
         here.workspace = aligned_alloc(64, (bytes + 64) / 64 * 64);
-        (*k)->run(&here);
+        if ((*k)->run(&here) != DYNO_OK)
+            abort();
         free(here.workspace);
         return true;
     }
@@ -121,12 +123,13 @@ static void run_on_copies(const plan_launch *l, const kernel_args *args) {
     free(outputs);
 }
 
-static void launch(program *r, int index, const kernel_args *args) {
+static dyno_status launch(program *r, int index, const kernel_args *args) {
     const plan_launch *l = &r->p->launches[index];
     if (l->generated >= 0)
         run_generated(r, l, args);
     else if (!run_as_it_is(l, args))
         run_on_copies(l, args);
+    return DYNO_OK;
 }
 
 device *emulated_device(void) {
@@ -139,7 +142,7 @@ device *emulated_device(void) {
         functions.launch = launch;
         emulated = *device_cpu();
         emulated.functions = &functions;
-        emulated.backend = BACKEND_CUDA;
+        emulated.target = *target_usual(TARGET_CUDA);
         snprintf(emulated.name, sizeof emulated.name, "emulated");
         snprintf(emulated.description, sizeof emulated.description, "a GPU that is none");
     }

@@ -92,7 +92,7 @@ static void *compile(const plan *p) {
 emulated_plan *emulated_plan_create_kernels(const plan *p) {
     emulated_plan *e = memory_allocate(1, sizeof *e);
     e->p = p;
-    if (p->source && p->backend == BACKEND_CUDA)
+    if (p->source && target_is_cuda(&p->target))
         e->library = compile(p);
     else if (p->source && jit_load(p->source, &e->module, NULL) != DYNO_OK)
         stop("the system's compiler", dyno_error_message());
@@ -173,13 +173,15 @@ static void run_on_cpu(const emulated_plan *e, const plan_launch *l) {
                         .output_count = l->output_count,
                         .inputs = operands,
                         .outputs = operands + l->input_count,
-                        .attributes = &l->attributes};
+                        .attributes = &l->attributes,
+                        .target = target_this_cpu()};
     for (const kernel *const *k = op_find(l->op_name)->kernels; *k; k++) {
-        if ((*k)->backend != BACKEND_CPU || ((*k)->reject && (*k)->reject(&args)))
+        if ((*k)->target != TARGET_CPU || ((*k)->reject && (*k)->reject(&args)))
             continue;
         size_t scratch_bytes = (*k)->workspace_bytes ? (*k)->workspace_bytes(&args) : 0;
         args.workspace = aligned_alloc(64, (scratch_bytes + 64) / 64 * 64);
-        (*k)->run(&args);
+        if ((*k)->run(&args) != DYNO_OK)
+            stop("this kernel failed", (*k)->name);
         free(args.workspace);
         free(operands);
         return;

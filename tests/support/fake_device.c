@@ -89,7 +89,7 @@ static void set_mark(fake_device *f, int slot) {
 static void do_launch(program *r, int index, const kernel_args *args) {
     fake_device *f = r->f;
     activity_record record = {.launch = index, .begin_ns = clock_now_ns()};
-    device_cpu()->functions->launch(r->on_cpu, index, args);
+    assert_int_equal(device_cpu()->functions->launch(r->on_cpu, index, args), DYNO_OK);
     if (f->observed != r)
         return;
     f->observed_steps += index == 0;
@@ -176,7 +176,7 @@ static dyno_status commit(device *d, void *base, int64_t have, int64_t want, int
     int64_t more = whole_granules(want) - have;
     f->commits++;
     if (f->fails_commits)
-        return dyno_fail(DYNO_IO, "the fake device broke down");
+        return dyno_fail(DYNO_DEVICE_FAILED, "the fake device broke down");
     if (f->committed_bytes + more > f->memory_bytes)
         return dyno_fail(DYNO_OUT_OF_MEMORY, "the fake device has no more memory");
     char *real = real_address(f, base);
@@ -271,7 +271,7 @@ static void program_destroy(program *r) {
     free(r);
 }
 
-static void launch(program *r, int index, const kernel_args *args) {
+static dyno_status launch(program *r, int index, const kernel_args *args) {
     r->f->launches++;
     tensor *operands;
     kernel_args real = take_args(r->f, args, &operands);
@@ -280,6 +280,7 @@ static void launch(program *r, int index, const kernel_args *args) {
     w->index = index;
     w->args = real;
     w->operands = operands;
+    return DYNO_OK;
 }
 
 static dyno_status capture(program *r, const kernel_args *args, const int *mark_after,
@@ -292,10 +293,11 @@ static dyno_status capture(program *r, const kernel_args *args, const int *mark_
     return DYNO_OK;
 }
 
-static void replay(program *r) {
+static dyno_status replay(program *r) {
     assert_non_null(r->args);
     r->f->replays++;
     put_off(r->f, WORK_REPLAY)->code = r;
+    return DYNO_OK;
 }
 
 /* ---- time ---- */
@@ -369,7 +371,7 @@ fake_device *fake_device_create(int64_t memory_bytes, bool can_capture) {
     capturing.replay = replay;
     fake_device *f = memory_allocate(1, sizeof *f);
     f->base = (device){.functions = can_capture ? &capturing : &plain,
-                       .backend = BACKEND_CPU,
+                       .target = *target_this_cpu(),
                        .name = "fake",
                        .description = "memory out of reach",
                        .granularity = FAKE_GRANULARITY};

@@ -62,7 +62,7 @@ static golden golden_open(const char *name) {
         .context = (int64_t)setting(root, "context"),
         .keep_logits = true,
         .pipeline = {.pass = STEP_FULL,
-                     .target = BACKEND_CPU,
+                     .target = target_this_cpu(),
                      .keep_gradients = true,
                      .optimizer = {.adamw = {.beta1 = setting(root, "beta1"),
                                              .beta2 = setting(root, "beta2"),

@@ -6,7 +6,7 @@
 #include "base/memory.h"
 
 const char *kernel_run(const node *n, const kernel *k, const tensor *inputs, tensor *outputs) {
-    if (k->backend != BACKEND_CPU)
+    if (k->target != TARGET_CPU)
         return "runs on a device, not here";
     size_t count = (size_t)n->input_count;
     tensor *given = memory_allocate(count, sizeof *given);
@@ -20,7 +20,8 @@ const char *kernel_run(const node *n, const kernel *k, const tensor *inputs, ten
                         .output_count = n->output_count,
                         .inputs = given,
                         .outputs = outputs,
-                        .attributes = &n->attributes};
+                        .attributes = &n->attributes,
+                        .target = target_this_cpu()};
     const char *why = k->reject ? k->reject(&args) : NULL;
     if (why) {
         free(given);
@@ -40,8 +41,8 @@ const char *kernel_run(const node *n, const kernel *k, const tensor *inputs, ten
             given[taken].data = outputs[i].data;
         }
     }
-    k->run(&args);
+    const char *failure = k->run(&args) == DYNO_OK ? NULL : dyno_error_message();
     free(args.workspace);
     free(given);
-    return NULL;
+    return failure;
 }

@@ -94,11 +94,11 @@ static int run_kernels(kernel_sweep *sweep, const op_case *c, const node *n,
     int accepted = 0;
     for (int k = 0; n->op->kernels[k]; k++) {
         const kernel *used = n->op->kernels[k];
-        if (used->backend != sweep->backend || sweep->run(sweep->context, n, used, inputs, outputs))
+        if (used->target != sweep->target || sweep->run(sweep->context, n, used, inputs, outputs))
             continue;
         accepted++;
         sweep->runs[k]++;
-        e.rounds_factors = used->backend == BACKEND_CUDA || strstr(used->name, "_bf16_");
+        e.rounds_factors = used->target == TARGET_CUDA || strstr(used->name, "_bf16_");
         for (int i = 0; i < n->output_count; i++) {
             expectation_check(&e, c, n, used->name, i, &outputs[i]);
             free(outputs[i].data);

@@ -1,4 +1,4 @@
-/* kernel_sweep.h - every kernel that a backend has for an op, run on drawn operands and held
+/* kernel_sweep.h - every kernel that a kind of target has for an op, run on drawn operands and held
  * against the op's reference in double. Who runs the kernel is a parameter: the host, or a device.
  */
 #ifndef TESTS_SUPPORT_KERNEL_SWEEP_H
@@ -10,7 +10,7 @@
 enum { SWEEP_MAX_KERNELS = 12 };
 
 typedef struct kernel_sweep {
-    backend backend;
+    target_kind target;
     /* As kernel_run does it: inputs are in the host's memory, and so are the outputs it makes, for
      * the caller to free. NULL, or the reason why the kernel rejects the operands. */
     const char *(*run)(void *context, const node *n, const kernel *k, const tensor *inputs,
@@ -20,7 +20,7 @@ typedef struct kernel_sweep {
 } kernel_sweep;
 
 /* Draws operands for a node of the case, all dense or in drawn layouts; where `special` is given,
- * f32 inputs are filled with it. Runs every kernel of the backend that takes them, fails the test
+ * f32 inputs are filled with it. Runs every kernel of the target that takes them, fails the test
  * when an element is too far from the reference, and returns how many ran. */
 int kernel_sweep_case(kernel_sweep *sweep, const op_case *c, draw *d, bool is_dense,
                       const fill *special);

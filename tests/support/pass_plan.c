@@ -47,7 +47,7 @@ plan *pass_plan(const model_config *config, int64_t batch, int64_t context,
     }
     expect(graph_verify(g));
     plan *p;
-    expect(lower_graph(g, BACKEND_CPU, &p));
+    expect(lower_graph(g, target_usual(TARGET_CPU), &p));
     graph_destroy(g);
     if (options->is_static)
         memory_plan_apply(p);

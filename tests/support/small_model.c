@@ -41,7 +41,7 @@ step_options small_model_step(const model_config *config, int64_t batch, int64_t
                             .context = context,
                             .keep_logits = true,
                             .pipeline = {.pass = pass,
-                                         .target = BACKEND_CPU,
+                                         .target = target_this_cpu(),
                                          .keep_gradients = true,
                                          .optimizer = step_default_optimizer()}};
     options.pipeline.optimizer.clip_norm = 1;

@@ -41,7 +41,7 @@ step_bench step_bench_create(const model_config *config, plan *p, uint64_t seed,
 
 step_bench step_bench_create_on(device *d, const step_options *options, uint64_t seed) {
     step_options here = *options;
-    here.pipeline.target = d->backend;
+    here.pipeline.target = &d->target;
     plan *p;
     expect(step_plan_create(&here, &p));
     return create(d, &options->config, p, seed, false);

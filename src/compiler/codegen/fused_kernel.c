@@ -10,6 +10,12 @@ static int stage_available(const fused_member *m) {
     return m->kind == FUSION_ROW_REDUCE ? m->stage + 1 : m->stage;
 }
 
+const renderer *renderer_of(const target *chip) {
+    static const renderer *const renderers[TARGET_KIND_COUNT] = {
+        [TARGET_CPU] = &renderer_c, [TARGET_CUDA] = &renderer_cuda};
+    return renderers[chip->kind];
+}
+
 void fused_kernel_arrange(fused_kernel *k) {
     k->stage_count = 1;
     for (int i = 0; i < k->member_count; i++) {

@@ -14,6 +14,7 @@
 #ifndef COMPILER_CODEGEN_FUSED_KERNEL_H
 #define COMPILER_CODEGEN_FUSED_KERNEL_H
 
+#include "base/target.h"
 #include "base/text.h"
 #include "compiler/passes/fusion_space.h"
 #include "tensor/tensor.h"
@@ -79,26 +80,30 @@ typedef struct fused_kernel {
 /* Fills in stages, what is kept, and the rows of a unit (unless block sums fixed it). */
 void fused_kernel_arrange(fused_kernel *k);
 
-/* Appends a C function
- *   void NAME(void *const *p, int64_t begin, int64_t end)
- * that does units [begin, end); p holds the operands' and then the outputs' memory. */
-void fused_kernel_render_c(const fused_kernel *k, const char *name, text *out);
-
-/* What a module of such functions begins with. */
-const char *fused_kernel_c_prelude(void);
-
-/* Appends a CUDA kernel
- *   extern "C" __global__ void NAME(const T0 *in0, ..., U0 *out0, ...)
- * of the operands and then the outputs, to be run by `units` blocks of `threads` threads. */
 typedef struct fused_launch {
     int64_t units;
-    int threads;
+    int threads; /* of a GPU's block */
     /* Operands are read again in later stages than the first that reads them: only what the last
      * stage stores may lie over one. */
     bool reads_again;
 } fused_launch;
-fused_launch fused_kernel_cuda_launch(const fused_kernel *k);
-void fused_kernel_render_cuda(const fused_kernel *k, const char *name, text *out);
-const char *fused_kernel_cuda_prelude(void);
+
+/* A language that fused kernels are written in. */
+typedef struct renderer {
+    const char *(*prelude)(void); /* what a module of kernels begins with */
+    void (*render)(const fused_kernel *k, const char *name, text *out);
+    fused_launch (*describe_launch)(const fused_kernel *k);
+    bool takes_long_rows; /* rows may be longer than a row buffer */
+    bool takes_each_node; /* element-wise nodes that are not fused are generated as well */
+} renderer;
+
+/* C: void NAME(void *const *p, int64_t begin, int64_t end) does units [begin, end); p holds the
+ * operands' and then the outputs' memory. */
+extern const renderer renderer_c;
+/* CUDA C: extern "C" __global__ void NAME(const T0 *in0, ..., U0 *out0, ...) of the operands and
+ * then the outputs, run by `units` blocks of `threads` threads. */
+extern const renderer renderer_cuda;
+
+const renderer *renderer_of(const target *chip);
 
 #endif

@@ -10,7 +10,7 @@ static bool is_gradient(const plan_launch *l) {
     return strcmp(l->op_name, op_attention_gradient.name) == 0;
 }
 
-static void describe(const plan_launch *l, tiled_launch *out) {
+static void describe(const plan_launch *l, const target *chip, tiled_launch *out) {
     assert(l->input_count <= 8 && l->output_count <= 4);
     *out = (tiled_launch){.kernel = l->kernel, .tile = kernel_tile_asked(&l->attributes)};
     for (int i = 0; i < l->input_count; i++)
@@ -21,7 +21,8 @@ static void describe(const plan_launch *l, tiled_launch *out) {
                               .output_count = l->output_count,
                               .inputs = out->inputs,
                               .outputs = out->outputs,
-                              .attributes = &l->attributes};
+                              .attributes = &l->attributes,
+                              .target = chip};
 }
 
 static bool is_tiled(const plan_launch *l) { return l->kernel && l->kernel->is_tiled; }
@@ -68,7 +69,7 @@ static void resize_workspace(plan *p, const plan_launch *l) {
     tiled_launch at;
     if (l->workspace < 0)
         return;
-    describe(l, &at);
+    describe(l, &p->target, &at);
     plan_buffer *b = &p->buffers[l->workspace];
     b->bytes = (int64_t)l->kernel->workspace_bytes(&at.args);
     b->shape = SHAPE(b->bytes);
@@ -81,7 +82,7 @@ dyno_status choose_tiles(plan *p, const tile_options *options) {
         if (!l->kernel || !(is_attention || is_gradient(l)))
             continue;
         tiled_launch at;
-        describe(l, &at);
+        describe(l, &p->target, &at);
         kernel_tile wanted = is_attention ? options->forward : options->backward;
         kernel_tile tiles[KERNEL_MOST_TILES], tile = wanted;
         int count = is_tiled(l) ? list_tiles(options, &at, tiles) : 0;
@@ -105,7 +106,7 @@ bool find_tiled_launch(const plan *p, bool wants_gradient, tiled_launch *out) {
         const plan_launch *l = &p->launches[i];
         if (!is_tiled(l) || is_gradient(l) != wants_gradient)
             continue;
-        describe(l, out);
+        describe(l, &p->target, out);
         return true;
     }
     return false;

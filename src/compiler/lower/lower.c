@@ -70,6 +70,13 @@ bool lowering_place_view(lowering *l, const node *n) {
     return true;
 }
 
+static uint64_t offset_bits(const plan_operand *operands, int count) {
+    uint64_t bits = 0;
+    for (int i = 0; i < count; i++)
+        bits |= (uint64_t)operands[i].offset;
+    return bits;
+}
+
 static void layouts(const plan_operand *operands, int count, tensor *out) {
     for (int i = 0; i < count; i++)
         out[i] = operands[i].layout;
@@ -142,15 +149,18 @@ static dyno_status launch_node(lowering *l, const node *n, const plan_operand *i
                         .output_count = n->output_count,
                         .inputs = in_layouts,
                         .outputs = out_layouts,
-                        .attributes = &n->attributes};
+                        .attributes = &n->attributes,
+                        .target = l->target,
+                        .offset_bits =
+                            offset_bits(in, input_count) | offset_bits(out, n->output_count)};
     text reasons = {0};
-    const kernel *k = kernel_pick(n->op->kernels, l->target, &args, &reasons);
+    const kernel *k = kernel_pick(n->op->kernels, &args, &reasons);
     dyno_status status = DYNO_OK;
     if (k)
         emit(l, n, k, &args, in, out);
     else
         status = dyno_fail(DYNO_UNSUPPORTED, "no %s kernel runs %s in scope '%s' (%s)",
-                           backend_name(l->target), n->op->name, l->g->scopes[n->scope],
+                           target_kind_name(l->target->kind), n->op->name, l->g->scopes[n->scope],
                            reasons.length ? text_string(&reasons) : "it has none");
     text_release(&reasons);
     free(in_layouts);
@@ -312,15 +322,15 @@ static void place_leaves(lowering *l, bool are_parameters) {
     }
 }
 
-static dyno_status lower_all(const graph *g, backend target, bool is_placed, plan **out) {
+static dyno_status lower_all(const graph *g, const target *chip, bool is_placed, plan **out) {
     *out = NULL;
-    lowering l = {.g = g, .target = target, .p = plan_create(g->name)};
+    lowering l = {.g = g, .target = chip, .p = plan_create(g->name)};
     l.placed = memory_allocate((size_t)g->value_count, sizeof *l.placed);
     l.is_begun = memory_allocate((size_t)g->value_count, sizeof *l.is_begun);
     if (is_placed)
-        l.wanted = lower_plan_placements(g, target);
+        l.wanted = lower_plan_placements(g, chip);
     l.p->memory_mode = PLAN_MEMORY_EAGER;
-    l.p->backend = (int)target;
+    l.p->target = *chip;
     l.p->scope_count = g->scope_count;
     l.p->scopes = arena_allocate(l.p->memory, (size_t)g->scope_count, sizeof(char *));
     for (int i = 0; i < g->scope_count; i++)
@@ -330,13 +340,11 @@ static dyno_status lower_all(const graph *g, backend target, bool is_placed, pla
     lower_find_escapes(&l);
     dyno_status status = lower_nodes(&l);
     if (l.source.length)
-        l.p->source = arena_format(l.p->memory, "%s%s",
-                                   target == BACKEND_CUDA ? fused_kernel_cuda_prelude()
-                                                          : fused_kernel_c_prelude(),
-                                   text_string(&l.source));
+        l.p->source =
+            arena_format(l.p->memory, "%s%s", renderer_of(chip)->prelude(), text_string(&l.source));
     if (status == DYNO_OK) {
         name_values(&l);
-        if (target == BACKEND_CUDA)
+        if (target_is_cuda(chip))
             lower_streams(l.p);
         plan_finish(l.p);
         *out = l.p;
@@ -351,10 +359,10 @@ static dyno_status lower_all(const graph *g, backend target, bool is_placed, pla
     return status;
 }
 
-dyno_status lower_graph(const graph *g, backend target, plan **out) {
-    return lower_all(g, target, false, out);
+dyno_status lower_graph(const graph *g, const target *chip, plan **out) {
+    return lower_all(g, chip, false, out);
 }
 
-dyno_status lower_graph_placed(const graph *g, backend target, plan **out) {
-    return lower_all(g, target, true, out);
+dyno_status lower_graph_placed(const graph *g, const target *chip, plan **out) {
+    return lower_all(g, chip, true, out);
 }

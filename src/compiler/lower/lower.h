@@ -9,9 +9,9 @@
 /* One launch for each node or fused group, in the graph's order; nodes that are views of their
  * input's memory launch nothing. The plan keeps no reference to the graph. On failure *out is NULL
  * and the message says, for each kernel of the op, why it declined. */
-NODISCARD dyno_status lower_graph(const graph *g, backend target, plan **out);
+NODISCARD dyno_status lower_graph(const graph *g, const target *chip, plan **out);
 
 /* The same, with values made straight where a concat or a reshape wants them (lower_place.h). */
-NODISCARD dyno_status lower_graph_placed(const graph *g, backend target, plan **out);
+NODISCARD dyno_status lower_graph_placed(const graph *g, const target *chip, plan **out);
 
 #endif

@@ -189,26 +189,12 @@ static const char *text_of_outputs(const group_builder *b) {
     return reduces ? "fused rows" : "fused element-wise";
 }
 
-static void render(const group_builder *b, const char *symbol, text *out) {
-    if (b->l->target == BACKEND_CUDA)
-        fused_kernel_render_cuda(&b->k, symbol, out);
-    else
-        fused_kernel_render_c(&b->k, symbol, out);
-}
-
-static plan_generated describe_generated(const group_builder *b) {
-    if (b->l->target == BACKEND_CUDA) {
-        fused_launch how = fused_kernel_cuda_launch(&b->k);
-        return (plan_generated){.units = how.units, .threads = how.threads};
-    }
-    return (plan_generated){.units = (b->k.rows + b->k.rows_per_unit - 1) / b->k.rows_per_unit};
-}
-
 /* The kernel's place in the plan; rendered, and added to the source, if it is a new one. */
 static int find_generated(group_builder *b) {
     lowering *l = b->l;
+    const renderer *language = renderer_of(l->target);
     text body = {0};
-    render(b, "KERNEL", &body);
+    language->render(&b->k, "KERNEL", &body);
     char symbol[HASH_TEXT_BYTES + 8];
     snprintf(symbol, sizeof symbol, "dyno_%s", hash_text(body.data, body.length).text);
     text_release(&body);
@@ -216,11 +202,11 @@ static int find_generated(group_builder *b) {
     for (int i = 0; i < p->generated_count; i++)
         if (strcmp(p->generated[i].symbol, symbol) == 0)
             return i;
-    render(b, symbol, &l->source);
+    language->render(&b->k, symbol, &l->source);
     MEMORY_GROW(p->generated, p->generated_count, p->generated_capacity);
-    plan_generated made = describe_generated(b);
-    made.symbol = arena_copy_string(p->memory, symbol);
-    p->generated[p->generated_count] = made;
+    fused_launch how = language->describe_launch(&b->k);
+    p->generated[p->generated_count] = (plan_generated){
+        .symbol = arena_copy_string(p->memory, symbol), .units = how.units, .threads = how.threads};
     return p->generated_count++;
 }
 
@@ -251,8 +237,7 @@ static uint64_t overwritable(const group_builder *b, int output) {
     uint64_t bits = 0;
     if (m->is_row || m->kind != FUSION_ELEMENTWISE)
         return 0;
-    if (b->l->target == BACKEND_CUDA && m->stage + 1 < k->stage_count &&
-        fused_kernel_cuda_launch(k).reads_again)
+    if (m->stage + 1 < k->stage_count && renderer_of(b->l->target)->describe_launch(k).reads_again)
         return 0;
     for (int i = 0; i < k->operand_count && i < 64; i++) {
         const fused_operand *o = &k->operands[i];

@@ -17,7 +17,7 @@
 
 typedef struct placer {
     const graph *g;
-    backend target;
+    const target *target;
     placement *placements; /* by value id */
     tensor *layout;        /* by value id, as lowering will place it */
     int *readers;          /* by value id: nodes outside the maker's group that read it */
@@ -76,8 +76,9 @@ static bool has_kernel(const placer *p, const node *n, const tensor *layout) {
                         .output_count = n->output_count,
                         .inputs = operands,
                         .outputs = operands + n->input_count,
-                        .attributes = &n->attributes};
-    bool has = kernel_pick(n->op->kernels, p->target, &args, NULL) != NULL;
+                        .attributes = &n->attributes,
+                        .target = p->target};
+    bool has = kernel_pick(n->op->kernels, &args, NULL) != NULL;
     free(operands);
     return has;
 }
@@ -199,10 +200,10 @@ static void visit_concat(placer *p, const node *n) {
     }
 }
 
-placement *lower_plan_placements(const graph *g, backend target) {
+placement *lower_plan_placements(const graph *g, const target *chip) {
     size_t values = (size_t)g->value_count;
     placer p = {.g = g,
-                .target = target,
+                .target = chip,
                 .placements = memory_allocate(values, sizeof *p.placements),
                 .layout = memory_allocate(values, sizeof *p.layout),
                 .readers = memory_allocate(values, sizeof *p.readers),

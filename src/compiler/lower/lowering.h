@@ -10,7 +10,7 @@
 
 typedef struct lowering {
     const graph *g;
-    backend target;
+    const target *target;
     plan *p;
     plan_operand *placed; /* by value id */
     text source;          /* of generated kernels */

@@ -106,7 +106,7 @@ static bool match(const graph *g, node *n, pattern *p) {
 
 /* Whether the target has kernels for attention that rotates, and for its gradients. Operands are
  * asked for as dense: what is known of them yet is their sizes. */
-static bool can_rotate(const pattern *p, backend target) {
+static bool can_rotate(const pattern *p, const target *chip) {
     const node *n = p->attention, *rope = p->ways[ATTENTION_Q].rope;
     const value *of[] = {n->inputs[ATTENTION_Q], n->inputs[ATTENTION_K], n->inputs[ATTENTION_V],
                          n->outputs[0],          n->outputs[0],          n->outputs[1],
@@ -123,14 +123,16 @@ static bool can_rotate(const pattern *p, backend target) {
                           .output_count = 2,
                           .inputs = forward,
                           .outputs = results,
-                          .attributes = &n->attributes};
+                          .attributes = &n->attributes,
+                          .target = chip};
     kernel_args differentiate = {.input_count = ALL,
                                  .output_count = OPERANDS,
                                  .inputs = all,
                                  .outputs = all,
-                                 .attributes = &n->attributes};
-    return kernel_pick(op_attention.kernels, target, &attend, NULL) &&
-           kernel_pick(op_attention_gradient.kernels, target, &differentiate, NULL);
+                                 .attributes = &n->attributes,
+                                 .target = chip};
+    return kernel_pick(op_attention.kernels, &attend, NULL) &&
+           kernel_pick(op_attention_gradient.kernels, &differentiate, NULL);
 }
 
 /* Q, K or V as it is before the rotation. */
@@ -160,11 +162,11 @@ static dyno_status fold(graph *g, const pattern *p) {
     return DYNO_OK;
 }
 
-dyno_status fold_rope(graph *g, backend target) {
+dyno_status fold_rope(graph *g, const target *chip) {
     bool has_folded = false;
     for (int i = 0; i < g->node_count; i++) {
         pattern p;
-        if (!match(g, g->nodes[i], &p) || !can_rotate(&p, target))
+        if (!match(g, g->nodes[i], &p) || !can_rotate(&p, chip))
             continue;
         RETURN_IF_FAILED(fold(g, &p));
         has_folded = true;

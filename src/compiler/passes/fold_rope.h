@@ -15,6 +15,6 @@
  * K's heads and lets V's pass (merge_products.h). Casts of a low type to f32 for the rotation and
  * back go with it: kernels rotate in f32 and round once. A rotation that anybody else reads, and
  * what looks different, is left as it is. */
-NODISCARD dyno_status fold_rope(graph *g, backend target);
+NODISCARD dyno_status fold_rope(graph *g, const target *chip);
 
 #endif

@@ -55,7 +55,7 @@ static node *match(const graph *g, const node *rope) {
 
 /* Whether the target has a kernel that rotates these gradients back. Operands are asked for as
  * dense: what is known of them yet is their sizes. */
-static bool can_turn(const node *n, const node *rope, backend target) {
+static bool can_turn(const node *n, const node *rope, const target *chip) {
     tensor in[INPUTS + ATTENTION_TABLES], out[OPERANDS];
     for (int i = 0; i < INPUTS + ATTENTION_TABLES; i++) {
         const value *v = i < INPUTS ? n->inputs[i] : rope->inputs[1 + i - INPUTS];
@@ -71,8 +71,9 @@ static bool can_turn(const node *n, const node *rope, backend target) {
                         .output_count = OPERANDS,
                         .inputs = in,
                         .outputs = out,
-                        .attributes = &all};
-    bool is_there = kernel_pick(op_attention_gradient.kernels, target, &args, NULL) != NULL;
+                        .attributes = &all,
+                        .target = chip};
+    bool is_there = kernel_pick(op_attention_gradient.kernels, &args, NULL) != NULL;
     free(all.items);
     return is_there;
 }
@@ -87,12 +88,12 @@ static void fold(graph *g, node *n, const node *rope) {
     rewrite_replace(g, rope->outputs[0], rope->inputs[0]);
 }
 
-dyno_status fold_rope_gradient(graph *g, backend target) {
+dyno_status fold_rope_gradient(graph *g, const target *chip) {
     bool *is_dropped = memory_allocate((size_t)g->node_count, sizeof *is_dropped);
     for (int i = 0; i < g->node_count; i++) {
         const node *rope = g->nodes[i];
         node *n = match(g, rope);
-        is_dropped[i] = n && can_turn(n, rope, target);
+        is_dropped[i] = n && can_turn(n, rope, chip);
         if (is_dropped[i])
             fold(g, n, rope);
     }

@@ -13,6 +13,6 @@
  *   y = inverse rope x of dQ's and dK's heads
  *
  * and y is x. What anybody else reads, and what looks different, is left as it is. */
-NODISCARD dyno_status fold_rope_gradient(graph *g, backend target);
+NODISCARD dyno_status fold_rope_gradient(graph *g, const target *chip);
 
 #endif

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "compiler/codegen/fused_kernel.h"
 #include "compiler/passes/fusion_space.h"
 #include "compiler/passes/gather_sums.h"
 #include "compiler/passes/reemit.h"
@@ -33,7 +34,7 @@ enum { MOST_LAUNCHES_BETWEEN = 3 };
 
 typedef struct fuser {
     graph *g;
-    backend target;
+    const target *target;
     int *position;       /* node -> place in g->nodes, by node id */
     int *launches;       /* place -> nodes before it that no group can take in */
     int *first, *last;   /* group -> position of its first and last member */
@@ -50,10 +51,10 @@ typedef struct fuser {
     int mark;
 } fuser;
 
-int64_t fuse_rows_per_block(int64_t rows, backend target) {
+int64_t fuse_rows_per_block(int64_t rows, const target *chip) {
     /* As many blocks, where there are rows enough, as threads need to find work: a few for each
      * core, two for each of a GPU's multiprocessors. */
-    bool is_gpu = target == BACKEND_CUDA;
+    bool is_gpu = target_is_cuda(chip);
     int64_t block = is_gpu ? 256 : 64, blocks = is_gpu ? 256 : 16;
     while (block > 1 && (rows % block != 0 || rows / block < blocks))
         block /= 2;
@@ -76,10 +77,10 @@ static bool is_column_sum(const node *n) {
 
 /* sum over all rows -> sum over the rows of each block, then over blocks. The new nodes are added
  * at the end and moved before the old one, which keeps its place as the last of them. */
-static void split_column_sum(graph *g, node *n, backend target) {
+static void split_column_sum(graph *g, node *n, const target *chip) {
     shape in = n->inputs[0]->shape;
     int64_t columns = in.dim[in.rank - 1], rows = shape_elements(&in) / columns;
-    int64_t block = fuse_rows_per_block(rows, target);
+    int64_t block = fuse_rows_per_block(rows, chip);
     if (block == 1 || block == rows)
         return;
     shape blocks = SHAPE(rows / block, block, columns), flat = SHAPE(rows / block, columns);
@@ -98,7 +99,7 @@ static void split_column_sum(graph *g, node *n, backend target) {
     shaped->producer = n;
 }
 
-static void split_column_sums(graph *g, backend target) {
+static void split_column_sums(graph *g, const target *chip) {
     int before = g->node_count;
     node **order = memory_allocate((size_t)before * 6, sizeof *order);
     int count = 0;
@@ -106,7 +107,7 @@ static void split_column_sums(graph *g, backend target) {
         node *n = g->nodes[i];
         int from = g->node_count;
         if (is_column_sum(n))
-            split_column_sum(g, n, target);
+            split_column_sum(g, n, chip);
         if (g->node_count == from)
             order[count++] = n; /* else dropped: nobody reads it any more */
         for (int j = from; j < g->node_count; j++)
@@ -262,7 +263,7 @@ static void place_node(fuser *f, int at) {
         return;
     fusion_space own = fusion_space_of(n);
     bool is_long = own.columns > MOST_COLUMNS;
-    if (is_long && (f->target != BACKEND_CUDA || kind == FUSION_BLOCK_REDUCE))
+    if (is_long && (!renderer_of(f->target)->takes_long_rows || kind == FUSION_BLOCK_REDUCE))
         return;
     int group = ++f->group_count;
     n->group = group;
@@ -388,12 +389,12 @@ static void schedule(graph *g, int groups) {
     free(s.group_size);
 }
 
-dyno_status fuse_groups(graph *g, backend target) {
-    split_column_sums(g, target);
+dyno_status fuse_groups(graph *g, const target *chip) {
+    split_column_sums(g, chip);
     gather_sums(g);
     size_t nodes = (size_t)g->node_count;
     fuser f = {.g = g,
-               .target = target,
+               .target = chip,
                .position = memory_allocate(nodes, sizeof(int)),
                .launches = memory_allocate(nodes + 1, sizeof(int)),
                .first = memory_allocate(nodes + 2, sizeof(int)),

@@ -10,7 +10,7 @@
  * and orders the nodes so that a group's members stand together (views between them aside).
  * Column sums are first split into partial sums over blocks of rows, which can join a group, and
  * a small sum over the blocks. */
-NODISCARD dyno_status fuse_groups(graph *g, backend target);
+NODISCARD dyno_status fuse_groups(graph *g, const target *chip);
 
 /* Makes each node that can be generated a group of its own and moves none: what a backend without
  * kernels for such ops runs in eager mode. */
@@ -18,6 +18,6 @@ NODISCARD dyno_status fuse_each(graph *g);
 
 /* Rows in a block of partial column sums over this many rows. Depends on nothing else but the
  * target, so that the order of the sum does not. */
-int64_t fuse_rows_per_block(int64_t rows, backend target);
+int64_t fuse_rows_per_block(int64_t rows, const target *chip);
 
 #endif

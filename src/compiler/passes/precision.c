@@ -26,13 +26,13 @@ dtype precision_low_type(precision p) {
     return types[p];
 }
 
-dyno_status precision_check(precision p, backend target) {
-    if (p != PRECISION_TF32 || target == BACKEND_CUDA)
+dyno_status precision_check(precision p, const target *chip) {
+    if (p != PRECISION_TF32 || target_is_cuda(chip))
         return DYNO_OK;
     return dyno_fail(DYNO_UNSUPPORTED,
                      "precision tf32 is of GPUs, the plan is for the %s; use --precision fp32 or "
                      "bf16, or --device cuda",
-                     backend_name(target));
+                     target_kind_name(chip->kind));
 }
 
 typedef struct policy {

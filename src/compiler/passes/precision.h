@@ -9,8 +9,8 @@
 #ifndef COMPILER_PASSES_PRECISION_H
 #define COMPILER_PASSES_PRECISION_H
 
+#include "base/target.h"
 #include "graph/graph.h"
-#include "ops/kernel.h"
 
 typedef enum precision {
     PRECISION_FP32,
@@ -26,8 +26,8 @@ const char *precision_name(precision p);
 NODISCARD dyno_status precision_parse(const char *name, precision *p);
 dtype precision_low_type(precision p); /* DTYPE_F32 for fp32 and tf32 */
 
-/* DYNO_UNSUPPORTED where the backend has no such products, with what to use instead. */
-NODISCARD dyno_status precision_check(precision p, backend target);
+/* DYNO_UNSUPPORTED where the target has no such products, with what to use instead. */
+NODISCARD dyno_status precision_check(precision p, const target *chip);
 
 /* Inserts casts into a forward graph; comes before autodiff. A value is cast once to a type and
  * the cast shared by all who read it: one cast for a weight and step. For fp16 adds the input

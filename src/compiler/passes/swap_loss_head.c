@@ -130,16 +130,16 @@ static void put_in_place(graph *g, const loss_pattern *p, node *made, const bool
     free(order);
 }
 
-static int64_t chunk_for(backend target, const value *x, const value *weight) {
+static int64_t chunk_for(const target *chip, const value *x, const value *weight) {
     int64_t tokens = x->shape.dim[0], vocab = weight->shape.dim[0];
-    return target == BACKEND_CUDA ? loss_head_chunk_cuda(tokens, vocab, x->type)
-                                  : loss_head_chunk(tokens, vocab);
+    return target_is_cuda(chip) ? loss_head_chunk_cuda(tokens, vocab, x->type)
+                                : loss_head_chunk(tokens, vocab);
 }
 
-static dyno_status swap(graph *g, const loss_pattern *p, const bool *is_maker, backend target) {
+static dyno_status swap(graph *g, const loss_pattern *p, const bool *is_maker, const target *chip) {
     value *x = p->head->inputs[0], *weight = p->head->inputs[1];
     value *targets = p->cross_entropy->inputs[1], *losses = p->cross_entropy->outputs[0];
-    int64_t chunk = chunk_for(target, x, weight);
+    int64_t chunk = chunk_for(chip, x, weight);
     int node_count = g->node_count;
     g->current_scope = p->head->scope;
     g->current_phase = PHASE_FORWARD;
@@ -147,7 +147,7 @@ static dyno_status swap(graph *g, const loss_pattern *p, const bool *is_maker, b
     if (p->gradient) {
         value *dx = p->dx->outputs[0], *dw = (p->dw_cast ? p->dw_cast : p->dw)->outputs[0];
         /* What several chunks add up is added up in f32. */
-        bool is_one_chunk = target == BACKEND_CUDA && chunk >= x->shape.dim[0];
+        bool is_one_chunk = target_is_cuda(chip) && chunk >= x->shape.dim[0];
         dtype dw_type = is_one_chunk && dw->type == DTYPE_BF16 ? DTYPE_BF16 : DTYPE_F32;
         made = build_loss_head(g, x, weight, targets, p->gradient->inputs[3], chunk, dx->type,
                                dw_type);
@@ -163,7 +163,7 @@ static dyno_status swap(graph *g, const loss_pattern *p, const bool *is_maker, b
     return mark_saved_activations(g);
 }
 
-dyno_status swap_loss_head(graph *g, backend target) {
+dyno_status swap_loss_head(graph *g, const target *chip) {
     for (int i = 0; i < g->node_count; i++) {
         loss_pattern p;
         if (g->nodes[i]->op != &op_cross_entropy || !match(g, g->nodes[i], &p))
@@ -171,7 +171,7 @@ dyno_status swap_loss_head(graph *g, backend target) {
         bool *is_maker = memory_allocate((size_t)g->node_count, sizeof *is_maker);
         dyno_status status = DYNO_OK;
         if (!p.gradient || mark_makers(g, p.gradient->inputs[3], i, is_maker))
-            status = swap(g, &p, is_maker, target);
+            status = swap(g, &p, is_maker, chip);
         free(is_maker);
         return status;
     }

@@ -19,6 +19,6 @@
  * the whole of it into the forward, together with the nodes that make dy. Leaves the graph as it
  * is when anybody else reads the logits, or dy depends on the losses. How many tokens a chunk has
  * depends on the target. */
-NODISCARD dyno_status swap_loss_head(graph *g, backend target);
+NODISCARD dyno_status swap_loss_head(graph *g, const target *chip);
 
 #endif

@@ -366,7 +366,8 @@ static int launch_many(const cuda_args *args, int first, int parameters, int low
     return l.tensor_count;
 }
 
-extern "C" void dyno_adamw_many_cuda(const cuda_args *args, cudaStream_t stream) {
+extern "C" dyno_status dyno_adamw_many_cuda(const cuda_args *args) {
+    cudaStream_t stream = args->context->stream;
     enum { SCALARS = 3, PER_PARAMETER = 4 };
     int low = (int)cuda_integer_or(args, "low_copies", 0);
     int parameters = (args->input_count - SCALARS - low) / PER_PARAMETER;
@@ -374,11 +375,13 @@ extern "C" void dyno_adamw_many_cuda(const cuda_args *args, cudaStream_t stream)
         done += parameters <= FEW_TENSORS
                     ? launch_many<FEW_TENSORS>(args, done, parameters, low, stream)
                     : launch_many<MOST_TENSORS>(args, done, parameters, low, stream);
+    return cuda_launch_status();
 }
 
 /* Inputs: weight, gradient, first and second moment, learning rate, step, scale. Outputs lie where
  * weight and moments do. */
-extern "C" void dyno_adamw_cuda(const cuda_args *args, cudaStream_t stream) {
+extern "C" dyno_status dyno_adamw_cuda(const cuda_args *args) {
+    cudaStream_t stream = args->context->stream;
     const cuda_tensor *in = args->inputs, *out = args->outputs;
     adamw_operands o = {&out[0], &in[1], &out[1], &out[2], NULL};
     adamw_launch<FEW_TENSORS> l = {};
@@ -386,4 +389,5 @@ extern "C" void dyno_adamw_cuda(const cuda_args *args, cudaStream_t stream) {
     l.tensor[0] = tensor_of(&o);
     l.tensor_count = 1;
     launch(&l, stream);
+    return cuda_launch_status();
 }

@@ -41,11 +41,12 @@ static void run_range(void *context, int64_t begin, int64_t end) {
                  (float *)out[2].data + begin);
 }
 
-static void run(const kernel_args *args) {
+static dyno_status run(const kernel_args *args) {
     update_context c = {adamw_step_create(args->attributes, &args->inputs[RATE],
                                           &args->inputs[STEP], &args->inputs[SCALE]),
                         args};
     threads_for(shape_elements(&args->outputs[0].shape), 16384, run_range, &c);
+    return DYNO_OK;
 }
 
 static const char *reject(const kernel_args *args) {
@@ -56,9 +57,9 @@ static const char *reject(const kernel_args *args) {
 }
 
 static const kernel adamw_f32 = {
-    .name = "adamw_f32", .backend = BACKEND_CPU, .reject = reject, .run = run};
+    .name = "adamw_f32", .target = TARGET_CPU, .reject = reject, .run = run};
 
-static const kernel adamw_cuda = {.name = "adamw_cuda", .backend = BACKEND_CUDA, .reject = reject};
+static const kernel adamw_cuda = {.name = "adamw_cuda", .target = TARGET_CUDA, .reject = reject};
 
 const op op_adamw = {.name = "adamw",
                      .summary = "one AdamW update of a parameter, in place",

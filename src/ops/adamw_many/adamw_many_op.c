@@ -229,7 +229,7 @@ static void run_blocks(void *context, int64_t begin, int64_t end) {
     }
 }
 
-static void run(const kernel_args *args) {
+static dyno_status run(const kernel_args *args) {
     many_context c = {.step = adamw_step_create(args->attributes, &args->inputs[RATE],
                                                 &args->inputs[STEP], &args->inputs[SCALE]),
                       .args = args,
@@ -241,6 +241,7 @@ static void run(const kernel_args *args) {
         c.first_block[i + 1] = c.first_block[i] + blocks_of(&args->outputs[i * RESULTS]);
     if (!c.step.is_skipped)
         threads_for(c.first_block[c.parameters], BLOCKS_PER_GRAIN, run_blocks, &c);
+    return DYNO_OK;
 }
 
 static size_t workspace_bytes(const kernel_args *args) {
@@ -267,13 +268,13 @@ static const char *reject(const kernel_args *args) {
 }
 
 static const kernel adamw_many_f32 = {.name = "adamw_many_blocks",
-                                      .backend = BACKEND_CPU,
+                                      .target = TARGET_CPU,
                                       .reject = reject,
                                       .workspace_bytes = workspace_bytes,
                                       .run = run};
 
 static const kernel adamw_many_cuda = {
-    .name = "adamw_many_cuda", .backend = BACKEND_CUDA, .reject = reject};
+    .name = "adamw_many_cuda", .target = TARGET_CUDA, .reject = reject};
 
 const op op_adamw_many = {.name = "adamw_many",
                           .summary = "AdamW updates of many parameters and their low copies, "

@@ -254,25 +254,25 @@ static size_t gradient_workspace(const kernel_args *args) {
 }
 
 static const kernel attention_cuda = {.name = "attention_cuda",
-                                      .backend = BACKEND_CUDA,
+                                      .target = TARGET_CUDA,
                                       .reject = reject_low,
                                       .workspace_bytes = forward_workspace,
                                       .is_tiled = true,
                                       .writes_strided = true};
 static const kernel attention_cuda_f32 = {.name = "attention_cuda_f32",
-                                          .backend = BACKEND_CUDA,
+                                          .target = TARGET_CUDA,
                                           .reject = reject_f32,
                                           .workspace_bytes = forward_workspace,
                                           .is_tiled = true,
                                           .writes_strided = true};
 static const kernel attention_gradient_cuda = {.name = "attention_gradient_cuda",
-                                               .backend = BACKEND_CUDA,
+                                               .target = TARGET_CUDA,
                                                .reject = reject_low,
                                                .workspace_bytes = gradient_workspace,
                                                .is_tiled = true,
                                                .writes_strided = true};
 static const kernel attention_gradient_cuda_f32 = {.name = "attention_gradient_cuda_f32",
-                                                   .backend = BACKEND_CUDA,
+                                                   .target = TARGET_CUDA,
                                                    .reject = reject_f32,
                                                    .workspace_bytes = gradient_workspace_f32,
                                                    .is_tiled = true,

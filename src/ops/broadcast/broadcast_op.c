@@ -49,20 +49,19 @@ static bool view(const node *n, int output, const tensor *input, tensor *out, in
     return true;
 }
 
-static void copy(const kernel_args *args) {
+static dyno_status copy(const kernel_args *args) {
     tensor repeated = tensor_view_broadcast(&args->inputs[0], &args->outputs[0].shape);
     kernel_args dense = *args;
     dense.inputs = &repeated;
-    copy_run(&dense);
+    return copy_run(&dense);
 }
 
 static op_cost cost(const node *n) { return op_cost_streaming(n, 0); }
 
-static const kernel broadcast_copy = {
-    .name = "broadcast_copy", .backend = BACKEND_CPU, .run = copy};
+static const kernel broadcast_copy = {.name = "broadcast_copy", .target = TARGET_CPU, .run = copy};
 
 static const kernel broadcast_cuda = {
-    .name = "broadcast_cuda", .backend = BACKEND_CUDA, .writes_strided = true};
+    .name = "broadcast_cuda", .target = TARGET_CUDA, .writes_strided = true};
 
 const op op_broadcast = {.name = "broadcast",
                          .summary = "dimensions of size 1 repeated; a view",

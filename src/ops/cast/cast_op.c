@@ -49,7 +49,7 @@ REJECT_UNLESS(f16_to_f32, DTYPE_F16, DTYPE_F32)
 REJECT_UNLESS(bool_to_f32, DTYPE_BOOL, DTYPE_F32)
 
 /* Any pair of types and any strides, an element at a time. */
-static void cast_any_run(const kernel_args *args) {
+static dyno_status cast_any_run(const kernel_args *args) {
     tensor in = args->inputs[0], out = args->outputs[0];
     const shape *s = &out.shape;
     for (int64_t i = 0; i < shape_elements(s); i++) {
@@ -60,29 +60,30 @@ static void cast_any_run(const kernel_args *args) {
         }
         dtype_store(out.type, out.data, i, dtype_load(in.type, in.data, source));
     }
+    return DYNO_OK;
 }
 
 static const kernel f32_to_bf16 = {.name = "cast_f32_to_bf16",
-                                   .backend = BACKEND_CPU,
+                                   .target = TARGET_CPU,
                                    .reject = f32_to_bf16_reject,
                                    .run = cast_f32_to_bf16_run};
 static const kernel bf16_to_f32 = {.name = "cast_bf16_to_f32",
-                                   .backend = BACKEND_CPU,
+                                   .target = TARGET_CPU,
                                    .reject = bf16_to_f32_reject,
                                    .run = cast_bf16_to_f32_run};
 static const kernel f32_to_f16 = {.name = "cast_f32_to_f16",
-                                  .backend = BACKEND_CPU,
+                                  .target = TARGET_CPU,
                                   .reject = f32_to_f16_reject,
                                   .run = convert_run_f32_to_f16};
 static const kernel f16_to_f32 = {.name = "cast_f16_to_f32",
-                                  .backend = BACKEND_CPU,
+                                  .target = TARGET_CPU,
                                   .reject = f16_to_f32_reject,
                                   .run = convert_run_f16_to_f32};
 static const kernel bool_to_f32 = {.name = "cast_bool_to_f32",
-                                   .backend = BACKEND_CPU,
+                                   .target = TARGET_CPU,
                                    .reject = bool_to_f32_reject,
                                    .run = cast_bool_to_f32_run};
-static const kernel any = {.name = "cast_any", .backend = BACKEND_CPU, .run = cast_any_run};
+static const kernel any = {.name = "cast_any", .target = TARGET_CPU, .run = cast_any_run};
 
 const op op_cast = {.name = "cast",
                     .summary = "the same numbers in another element type",

@@ -88,6 +88,10 @@ static void f16_to_f32_row(int64_t n, void *out, const void *const *in, const in
             to[i] = dtype_f16_to_f32(from[i * stride[0]]);
 }
 
-void convert_run_f32_to_f16(const kernel_args *args) { elementwise_run(args, f32_to_f16_row); }
+dyno_status convert_run_f32_to_f16(const kernel_args *args) {
+    return elementwise_run(args, f32_to_f16_row);
+}
 
-void convert_run_f16_to_f32(const kernel_args *args) { elementwise_run(args, f16_to_f32_row); }
+dyno_status convert_run_f16_to_f32(const kernel_args *args) {
+    return elementwise_run(args, f16_to_f32_row);
+}

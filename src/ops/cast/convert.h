@@ -21,7 +21,7 @@ void convert_f32_to_low(dtype low, int64_t count, const float *in, uint16_t *out
 void convert_low_to_f32(dtype low, int64_t count, const uint16_t *in, float *restrict out);
 
 /* Whole tensors, the input with any strides: what the cast kernels run. */
-void convert_run_f32_to_f16(const kernel_args *args);
-void convert_run_f16_to_f32(const kernel_args *args);
+dyno_status convert_run_f32_to_f16(const kernel_args *args);
+dyno_status convert_run_f16_to_f32(const kernel_args *args);
 
 #endif

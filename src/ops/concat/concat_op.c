@@ -76,7 +76,7 @@ static void reference(const node *n, const double *const *inputs, double *const 
     }
 }
 
-static void copy(const kernel_args *args) {
+static dyno_status copy(const kernel_args *args) {
     int64_t axis = attribute_integer(args->attributes, "axis"), start = 0;
     for (int i = 0; i < args->input_count; i++) {
         tensor place = args->outputs[0];
@@ -85,12 +85,13 @@ static void copy(const kernel_args *args) {
         start += place.shape.dim[axis];
         copy_tensor(&args->inputs[i], &place);
     }
+    return DYNO_OK;
 }
 
 static op_cost cost(const node *n) { return op_cost_streaming(n, 0); }
 
 static const kernel concat_copy = {
-    .name = "concat_copy", .backend = BACKEND_CPU, .run = copy, .writes_strided = true};
+    .name = "concat_copy", .target = TARGET_CPU, .run = copy, .writes_strided = true};
 
 /* Lowering copies pieces one by one, each to its place. */
 static const char *reject_many(const kernel_args *args) {
@@ -98,7 +99,7 @@ static const char *reject_many(const kernel_args *args) {
 }
 
 static const kernel concat_cuda = {
-    .name = "copy_cuda", .backend = BACKEND_CUDA, .reject = reject_many, .writes_strided = true};
+    .name = "copy_cuda", .target = TARGET_CUDA, .reject = reject_many, .writes_strided = true};
 
 const op op_concat = {.name = "concat",
                       .summary = "values side by side along a dimension",

@@ -51,7 +51,8 @@ template <typename T> static void launch_gradients(const cuda_args *args, cudaSt
         row_numbers{dy->data, dy->type, dy->stride[0]}, (T *)args->outputs[0].data);
 }
 
-extern "C" void dyno_cross_entropy_cuda(const cuda_args *args, cudaStream_t stream) {
+extern "C" dyno_status dyno_cross_entropy_cuda(const cuda_args *args) {
+    cudaStream_t stream = args->context->stream;
     switch (args->inputs[0].type) {
     case CUDA_DTYPE_BF16:
         launch_losses<bf16>(args, stream);
@@ -63,9 +64,11 @@ extern "C" void dyno_cross_entropy_cuda(const cuda_args *args, cudaStream_t stre
         launch_losses<float>(args, stream);
         break;
     }
+    return cuda_launch_status();
 }
 
-extern "C" void dyno_cross_entropy_gradient_cuda(const cuda_args *args, cudaStream_t stream) {
+extern "C" dyno_status dyno_cross_entropy_gradient_cuda(const cuda_args *args) {
+    cudaStream_t stream = args->context->stream;
     switch (args->inputs[0].type) {
     case CUDA_DTYPE_BF16:
         launch_gradients<bf16>(args, stream);
@@ -77,4 +80,5 @@ extern "C" void dyno_cross_entropy_gradient_cuda(const cuda_args *args, cudaStre
         launch_gradients<float>(args, stream);
         break;
     }
+    return cuda_launch_status();
 }

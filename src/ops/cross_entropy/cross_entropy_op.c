@@ -83,8 +83,9 @@ static void run_rows(void *context, int64_t begin, int64_t end) {
     }
 }
 
-static void run(const kernel_args *args) {
+static dyno_status run(const kernel_args *args) {
     threads_for(args->inputs[0].shape.dim[0], 1, run_rows, (void *)args);
+    return DYNO_OK;
 }
 
 static const char *reject_layout(const kernel_args *args) {
@@ -105,10 +106,10 @@ static const char *reject_cuda(const kernel_args *args) {
 }
 
 static const kernel cross_entropy_f32 = {
-    .name = "cross_entropy_f32", .backend = BACKEND_CPU, .reject = reject, .run = run};
+    .name = "cross_entropy_f32", .target = TARGET_CPU, .reject = reject, .run = run};
 
 static const kernel cross_entropy_cuda = {
-    .name = "cross_entropy_cuda", .backend = BACKEND_CUDA, .reject = reject_cuda};
+    .name = "cross_entropy_cuda", .target = TARGET_CUDA, .reject = reject_cuda};
 
 const op op_cross_entropy = {
     .name = "cross_entropy",

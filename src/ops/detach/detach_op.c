@@ -23,7 +23,7 @@ static bool view(const node *n, int output, const tensor *input, tensor *out, in
 
 static op_cost cost(const node *n) { return op_cost_streaming(n, 0); }
 
-static const kernel detach_copy = {.name = "detach_copy", .backend = BACKEND_CPU, .run = copy_run};
+static const kernel detach_copy = {.name = "detach_copy", .target = TARGET_CPU, .run = copy_run};
 
 const op op_detach = {.name = "detach",
                       .summary = "the same value, cut off from gradients; a view",

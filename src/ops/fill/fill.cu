@@ -14,7 +14,8 @@ static __global__ void __launch_bounds__(THREADS) fill_bits(BITS bits, int64_t c
         out[i] = bits;
 }
 
-extern "C" void dyno_fill_cuda(const cuda_args *args, cudaStream_t stream) {
+extern "C" dyno_status dyno_fill_cuda(const cuda_args *args) {
+    cudaStream_t stream = args->context->stream;
     const cuda_tensor *out = &args->outputs[0];
     uint64_t bits = 0; /* the first bytes are the element, as this machine orders them */
     dtype_store((dtype)out->type, &bits, 0, cuda_real(args, "number"));
@@ -34,4 +35,5 @@ extern "C" void dyno_fill_cuda(const cuda_args *args, cudaStream_t stream) {
         fill_bits<<<grid, THREADS, 0, stream>>>(bits, count, (uint64_t *)out->data);
         break;
     }
+    return cuda_launch_status();
 }

@@ -18,16 +18,17 @@ static void reference(const node *n, const double *const *inputs, double *const 
     outputs[0][0] = attribute_real(&n->attributes, "number");
 }
 
-static void run(const kernel_args *args) {
+static dyno_status run(const kernel_args *args) {
     dtype_store(args->outputs[0].type, args->outputs[0].data, 0,
                 attribute_real(args->attributes, "number"));
+    return DYNO_OK;
 }
 
 static op_cost cost(const node *n) { return op_cost_streaming(n, 0); }
 
-static const kernel fill_any = {.name = "fill_any", .backend = BACKEND_CPU, .run = run};
+static const kernel fill_any = {.name = "fill_any", .target = TARGET_CPU, .run = run};
 
-static const kernel fill_cuda = {.name = "fill_cuda", .backend = BACKEND_CUDA};
+static const kernel fill_cuda = {.name = "fill_cuda", .target = TARGET_CUDA};
 
 const op op_fill = {.name = "fill",
                     .summary = "a scalar constant",

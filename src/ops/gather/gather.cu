@@ -22,7 +22,8 @@ static __global__ void __launch_bounds__(THREADS)
     out[i] = table[id * words_per_row + (i - token * words_per_row)];
 }
 
-extern "C" void dyno_gather_cuda(const cuda_args *args, cudaStream_t stream) {
+extern "C" dyno_status dyno_gather_cuda(const cuda_args *args) {
+    cudaStream_t stream = args->context->stream;
     const cuda_tensor *table = &args->inputs[0], *ids = &args->inputs[1], *out = &args->outputs[0];
     int64_t row_bytes = table->shape.dim[1] * element_bytes(table->type);
     int64_t bytes = cuda_elements(ids) * row_bytes;
@@ -44,4 +45,5 @@ extern "C" void dyno_gather_cuda(const cuda_args *args, cudaStream_t stream) {
     else
         GATHER(uint8_t);
 #undef GATHER
+    return cuda_launch_status();
 }

@@ -51,8 +51,9 @@ static void run_rows(void *context, int64_t begin, int64_t end) {
     }
 }
 
-static void run(const kernel_args *args) {
+static dyno_status run(const kernel_args *args) {
     threads_for(shape_elements(&args->inputs[1].shape), 16, run_rows, (void *)args);
+    return DYNO_OK;
 }
 
 static const char *reject(const kernel_args *args) {
@@ -62,10 +63,9 @@ static const char *reject(const kernel_args *args) {
 }
 
 static const kernel gather_rows = {
-    .name = "gather_rows", .backend = BACKEND_CPU, .reject = reject, .run = run};
+    .name = "gather_rows", .target = TARGET_CPU, .reject = reject, .run = run};
 
-static const kernel gather_cuda = {
-    .name = "gather_cuda", .backend = BACKEND_CUDA, .reject = reject};
+static const kernel gather_cuda = {.name = "gather_cuda", .target = TARGET_CUDA, .reject = reject};
 
 const op op_gather = {.name = "gather",
                       .summary = "rows of a table chosen by ids: the embedding",

@@ -112,7 +112,8 @@ static __global__ void __launch_bounds__(LAST_THREADS)
         *norm = (float)sqrt(of_thread[0]);
 }
 
-extern "C" void dyno_global_norm_cuda(const cuda_args *args, cudaStream_t stream) {
+extern "C" dyno_status dyno_global_norm_cuda(const cuda_args *args) {
+    cudaStream_t stream = args->context->stream;
     int ordinal = 0, multiprocessors = 0;
     cudaGetDevice(&ordinal);
     cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, ordinal);
@@ -133,4 +134,5 @@ extern "C" void dyno_global_norm_cuda(const cuda_args *args, cudaStream_t stream
         blocks += here;
     }
     root_of_sums<<<1, LAST_THREADS, 0, stream>>>(blocks, sums, (float *)args->outputs[0].data);
+    return cuda_launch_status();
 }

@@ -73,7 +73,7 @@ static void sum_blocks(void *context, int64_t begin, int64_t end) {
     }
 }
 
-static void run(const kernel_args *args) {
+static dyno_status run(const kernel_args *args) {
     double total = 0, *sums = args->workspace;
     for (int i = 0; i < args->input_count; i++) {
         norm_context c = {&args->inputs[i], sums};
@@ -83,6 +83,7 @@ static void run(const kernel_args *args) {
             total += sums[b];
     }
     *(float *)args->outputs[0].data = (float)sqrt(total);
+    return DYNO_OK;
 }
 
 static size_t workspace_bytes(const kernel_args *args) {
@@ -103,7 +104,7 @@ static const char *reject(const kernel_args *args) {
 }
 
 static const kernel global_norm_f32 = {.name = "global_norm_f32",
-                                       .backend = BACKEND_CPU,
+                                       .target = TARGET_CPU,
                                        .reject = reject,
                                        .workspace_bytes = workspace_bytes,
                                        .run = run};
@@ -116,7 +117,7 @@ static size_t workspace_bytes_cuda(const kernel_args *args) {
 }
 
 static const kernel global_norm_cuda = {.name = "global_norm_cuda",
-                                        .backend = BACKEND_CUDA,
+                                        .target = TARGET_CUDA,
                                         .reject = reject,
                                         .workspace_bytes = workspace_bytes_cuda};
 

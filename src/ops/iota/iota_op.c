@@ -19,17 +19,18 @@ static void reference(const node *n, const double *const *inputs, double *const 
         outputs[0][i] = (double)i;
 }
 
-static void run(const kernel_args *args) {
+static dyno_status run(const kernel_args *args) {
     int32_t *out = args->outputs[0].data;
     for (int64_t i = 0; i < args->outputs[0].shape.dim[0]; i++)
         out[i] = (int32_t)i;
+    return DYNO_OK;
 }
 
 static op_cost cost(const node *n) { return op_cost_streaming(n, 0); }
 
-static const kernel iota_i32 = {.name = "iota_i32", .backend = BACKEND_CPU, .run = run};
+static const kernel iota_i32 = {.name = "iota_i32", .target = TARGET_CPU, .run = run};
 
-static const kernel iota_cuda = {.name = "iota_cuda", .backend = BACKEND_CUDA};
+static const kernel iota_cuda = {.name = "iota_cuda", .target = TARGET_CUDA};
 
 const op op_iota = {.name = "iota",
                     .summary = "0, 1, 2, ... as integers",

@@ -73,8 +73,8 @@ static cuda_matrix transposed(cuda_matrix m) {
     return {m.data, m.type, m.column, m.row, m.outer, m.inner};
 }
 
-static void multiply(const head *h, int64_t m, int64_t n, int64_t k, cuda_matrix a, cuda_matrix b,
-                     cuda_matrix c, float beta, cudaStream_t stream) {
+static dyno_status multiply(const head *h, int64_t m, int64_t n, int64_t k, cuda_matrix a,
+                            cuda_matrix b, cuda_matrix c, float beta) {
     cuda_product p = {};
     p.m = m;
     p.n = n;
@@ -88,10 +88,10 @@ static void multiply(const head *h, int64_t m, int64_t n, int64_t k, cuda_matrix
     p.tf32 = h->tf32;
     p.workspace = h->scratch;
     p.workspace_bytes = (size_t)product_workspace_bytes(m * n);
-    cuda_product_run(&p, stream);
+    return cuda_product_run(&p, h->args->context);
 }
 
-static void run(const cuda_args *args, cudaStream_t stream) {
+static dyno_status run(const cuda_args *args) {
     const cuda_tensor *x = &args->inputs[X], *w = &args->inputs[WEIGHT];
     head h = {};
     h.args = args;
@@ -111,21 +111,18 @@ static void run(const cuda_args *args, cudaStream_t stream) {
     for (int64_t first = 0; first < h.N; first += h.chunk) {
         int64_t rows = h.N - first < h.chunk ? h.N - first : h.chunk;
         cuda_matrix x_rows = rows_of(x, first, h.D);
-        multiply(&h, rows, h.V, h.D, x_rows, transposed(weight), logits, 0, stream);
-        run_rows(&h, first, rows, stream);
+        RETURN_IF_FAILED(multiply(&h, rows, h.V, h.D, x_rows, transposed(weight), logits, 0));
+        run_rows(&h, first, rows, args->context->stream);
         if (!h.has_gradient)
             continue;
-        multiply(&h, h.V, h.D, rows, transposed(logits), x_rows,
-                 rows_of(&args->outputs[W_GRADIENT], 0, h.D), first > 0 ? 1.0f : 0.0f, stream);
-        multiply(&h, rows, h.D, h.V, logits, weight,
-                 rows_of(&args->outputs[X_GRADIENT], first, h.D), 0, stream);
+        RETURN_IF_FAILED(multiply(&h, h.V, h.D, rows, transposed(logits), x_rows,
+                                  rows_of(&args->outputs[W_GRADIENT], 0, h.D),
+                                  first > 0 ? 1.0f : 0.0f));
+        RETURN_IF_FAILED(multiply(&h, rows, h.D, h.V, logits, weight,
+                                  rows_of(&args->outputs[X_GRADIENT], first, h.D), 0));
     }
+    return cuda_launch_status();
 }
 
-extern "C" void dyno_loss_head_cuda(const cuda_args *args, cudaStream_t stream) {
-    run(args, stream);
-}
-
-extern "C" void dyno_loss_head_forward_cuda(const cuda_args *args, cudaStream_t stream) {
-    run(args, stream);
-}
+extern "C" dyno_status dyno_loss_head_cuda(const cuda_args *args) { return run(args); }
+extern "C" dyno_status dyno_loss_head_forward_cuda(const cuda_args *args) { return run(args); }

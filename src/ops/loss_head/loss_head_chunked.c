@@ -148,7 +148,7 @@ static void run_rows(void *context, int64_t begin, int64_t end) {
 
 static void multiply(const head *h, gemm_problem product) { gemm_run(&product, part(h, PARTS)); }
 
-static void run(const kernel_args *args) {
+static dyno_status run(const kernel_args *args) {
     head h = describe(args);
     bool is_widened = h.type != h.multiplied;
     if (is_widened)
@@ -168,6 +168,7 @@ static void run(const kernel_args *args) {
             convert_f32_to_low(h.type, rows * h.D, part(&h, DX),
                                at(&args->outputs[1], first * h.D));
     }
+    return DYNO_OK;
 }
 
 static size_t most_scratch(const head *h, int64_t first, int64_t rows) {
@@ -204,14 +205,14 @@ static const char *reject(const kernel_args *args) {
 }
 
 const kernel loss_head_chunked = {.name = "loss_head_chunked",
-                                  .backend = BACKEND_CPU,
+                                  .target = TARGET_CPU,
                                   .reject = reject,
                                   .workspace_bytes = workspace_bytes,
                                   .run = run,
                                   .overwrites_input = 2};
 
 const kernel loss_head_forward_chunked = {.name = "loss_head_forward_chunked",
-                                          .backend = BACKEND_CPU,
+                                          .target = TARGET_CPU,
                                           .reject = reject,
                                           .workspace_bytes = workspace_bytes,
                                           .run = run};

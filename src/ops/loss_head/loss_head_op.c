@@ -90,13 +90,13 @@ static const char *reject_cuda(const kernel_args *args) {
 }
 
 static const kernel loss_head_cuda = {.name = "loss_head_cuda",
-                                      .backend = BACKEND_CUDA,
+                                      .target = TARGET_CUDA,
                                       .reject = reject_cuda,
                                       .workspace_bytes = workspace_bytes_cuda,
                                       .overwrites_input = 2};
 
 static const kernel loss_head_forward_cuda = {.name = "loss_head_forward_cuda",
-                                              .backend = BACKEND_CUDA,
+                                              .target = TARGET_CUDA,
                                               .reject = reject_cuda,
                                               .workspace_bytes = workspace_bytes_cuda};
 

@@ -24,7 +24,7 @@ void loss_head_reference(const node *n, const double *const *inputs, double *con
         outputs[2][i] = 0;
     for (int64_t i = 0; i < N; i++) {
         const double *x = inputs[0] + i * D;
-        int64_t target = (int64_t)inputs[2][i];
+        int64_t right = (int64_t)inputs[2][i];
         double largest = -INFINITY, sum = 0;
         for (int64_t v = 0; v < V; v++) {
             logits[v] = 0;
@@ -35,11 +35,11 @@ void loss_head_reference(const node *n, const double *const *inputs, double *con
         for (int64_t v = 0; v < V; v++)
             sum += exp(logits[v] - largest);
         double lse = largest + log(sum);
-        outputs[0][i] = lse - logits[target];
+        outputs[0][i] = lse - logits[right];
         for (int64_t d = 0; has_gradient && d < D; d++)
             outputs[1][i * D + d] = 0;
         for (int64_t v = 0; has_gradient && v < V; v++) {
-            double dlogit = rounded(type, (exp(logits[v] - lse) - (v == target)) * inputs[3][i]);
+            double dlogit = rounded(type, (exp(logits[v] - lse) - (v == right)) * inputs[3][i]);
             for (int64_t d = 0; d < D; d++) {
                 outputs[1][i * D + d] += dlogit * w[v * D + d];
                 outputs[2][v * D + d] += dlogit * x[d];

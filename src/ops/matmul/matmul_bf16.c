@@ -14,17 +14,18 @@ static size_t workspace_bytes(const kernel_args *args, gemm_method method) {
     return gemm_workspace_bytes_by(method, &p);
 }
 
-static void run(const kernel_args *args, gemm_method method) {
+static dyno_status run(const kernel_args *args, gemm_method method) {
     gemm_problem p = matmul_gemm_problem(args);
     gemm_run_by(method, &p, args->workspace);
+    return DYNO_OK;
 }
 
 #define KERNEL(NAME, METHOD)                                                                       \
     static const char *NAME##_reject(const kernel_args *args) { return reject(args, METHOD); }     \
     static size_t NAME##_bytes(const kernel_args *args) { return workspace_bytes(args, METHOD); }  \
-    static void NAME##_run(const kernel_args *args) { run(args, METHOD); }                         \
+    static dyno_status NAME##_run(const kernel_args *args) { return run(args, METHOD); }           \
     const kernel matmul_bf16_##NAME = {.name = "matmul_bf16_" #NAME,                               \
-                                       .backend = BACKEND_CPU,                                     \
+                                       .target = TARGET_CPU,                                       \
                                        .reject = NAME##_reject,                                    \
                                        .workspace_bytes = NAME##_bytes,                            \
                                        .run = NAME##_run,                                          \

@@ -10,13 +10,14 @@ static size_t workspace_bytes(const kernel_args *args) {
     return gemm_workspace_bytes_by(method_for(&p), &p);
 }
 
-static void run(const kernel_args *args) {
+static dyno_status run(const kernel_args *args) {
     gemm_problem p = matmul_gemm_problem(args);
     gemm_run_by(method_for(&p), &p, args->workspace);
+    return DYNO_OK;
 }
 
 const kernel matmul_blocked = {.name = "matmul_blocked",
-                               .backend = BACKEND_CPU,
+                               .target = TARGET_CPU,
                                .reject = kernel_reject_unless_f32,
                                .workspace_bytes = workspace_bytes,
                                .run = run,

@@ -1,4 +1,5 @@
 /* matmul_cublas.c - matmul on a GPU, by the CUDA module's products. */
+#include "base/status.h"
 #include "ops/matmul/matmul.h"
 #include "ops/matmul/product_workspace.h"
 #include "runtime/cuda/cuda_call.h"
@@ -15,10 +16,10 @@ static cuda_matrix matrix(const cuda_tensor *t, const matmul_strided *s, int whi
                          .inner = s->inner_stride[which]};
 }
 
-void dyno_matmul_cublas(const cuda_args *args, cudaStream_t stream) {
+dyno_status dyno_matmul_cublas(const cuda_args *args) {
     matmul_strided s;
     if (!matmul_describe_strided((const kernel_args *)args, &s))
-        return; /* reject() refuses these */
+        return dyno_fail(DYNO_INVALID, "an operand has neither dense rows nor columns");
     int64_t workspace = product_workspace_bytes(s.m * s.n * s.outer * s.inner);
     cuda_product p = {.m = s.m,
                       .n = s.n,
@@ -32,5 +33,5 @@ void dyno_matmul_cublas(const cuda_args *args, cudaStream_t stream) {
                       .tf32 = cuda_integer_or(args, "tf32", 0) != 0,
                       .workspace = args->workspace,
                       .workspace_bytes = args->workspace ? (size_t)workspace : 0};
-    cuda_product_run(&p, stream);
+    return cuda_product_run(&p, args->context);
 }

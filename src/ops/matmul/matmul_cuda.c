@@ -35,7 +35,7 @@ static size_t workspace_bytes(const kernel_args *args) {
 }
 
 const kernel matmul_cublas = {.name = "matmul_cublas",
-                              .backend = BACKEND_CUDA,
+                              .target = TARGET_CUDA,
                               .reject = reject,
                               .workspace_bytes = workspace_bytes,
                               .writes_strided = true};

@@ -44,7 +44,7 @@ static size_t workspace_bytes(const kernel_args *args) {
     return w.offset[PARTS] + gemm_workspace_bytes(&product);
 }
 
-static void run(const kernel_args *args) {
+static dyno_status run(const kernel_args *args) {
     widened w = widen(args);
     char *workspace = args->workspace;
     bool is_wide = args->outputs[0].type == DTYPE_F32;
@@ -56,7 +56,7 @@ static void run(const kernel_args *args) {
                                   .inputs = &args->inputs[i],
                                   .outputs = &w.operand[i],
                                   .attributes = args->attributes};
-        convert_run_f16_to_f32(&conversion);
+        RETURN_IF_FAILED(convert_run_f16_to_f32(&conversion));
     }
     kernel_args inner = inner_args(args, &w);
     gemm_problem product = matmul_gemm_problem(&inner);
@@ -65,8 +65,9 @@ static void run(const kernel_args *args) {
         kernel_args conversion = *args;
         conversion.input_count = 1;
         conversion.inputs = &w.operand[C];
-        convert_run_f32_to_f16(&conversion);
+        return convert_run_f32_to_f16(&conversion);
     }
+    return DYNO_OK;
 }
 
 static const char *reject(const kernel_args *args) {
@@ -74,7 +75,7 @@ static const char *reject(const kernel_args *args) {
 }
 
 const kernel matmul_f16_widened = {.name = "matmul_f16_widened",
-                                   .backend = BACKEND_CPU,
+                                   .target = TARGET_CPU,
                                    .reject = reject,
                                    .workspace_bytes = workspace_bytes,
                                    .run = run,

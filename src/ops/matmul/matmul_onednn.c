@@ -9,13 +9,14 @@ static const char *reject(const kernel_args *args) {
     return gemm_reject(GEMM_ONEDNN, &p);
 }
 
-static void run(const kernel_args *args) {
+static dyno_status run(const kernel_args *args) {
     gemm_problem p = matmul_gemm_problem(args);
     gemm_run_by(GEMM_ONEDNN, &p, NULL);
+    return DYNO_OK;
 }
 
 const kernel matmul_onednn = {.name = "matmul_onednn",
-                              .backend = BACKEND_CPU,
+                              .target = TARGET_CPU,
                               .reject = reject,
                               .run = run,
                               .writes_strided = true};

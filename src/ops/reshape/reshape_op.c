@@ -31,17 +31,17 @@ static bool view(const node *n, int output, const tensor *input, tensor *out, in
 }
 
 /* When no view will do, the input is copied in its own shape; dense memory has no shape. */
-static void copy(const kernel_args *args) {
+static dyno_status copy(const kernel_args *args) {
     tensor flat =
         tensor_contiguous(args->outputs[0].data, args->outputs[0].type, &args->inputs[0].shape);
     kernel_args same_shape = *args;
     same_shape.outputs = &flat;
-    copy_run(&same_shape);
+    return copy_run(&same_shape);
 }
 
 static op_cost cost(const node *n) { return op_cost_streaming(n, 0); }
 
-static const kernel reshape_copy = {.name = "reshape_copy", .backend = BACKEND_CPU, .run = copy};
+static const kernel reshape_copy = {.name = "reshape_copy", .target = TARGET_CPU, .run = copy};
 
 const op op_reshape = {.name = "reshape",
                        .summary = "the same elements under another shape; a view where possible",

@@ -205,7 +205,8 @@ template <typename T> static void launch_type(const cuda_args *args, cudaStream_
         launch_heads<T>(args, rotated, heads, true, stream);
 }
 
-extern "C" void dyno_rope_cuda(const cuda_args *args, cudaStream_t stream) {
+extern "C" dyno_status dyno_rope_cuda(const cuda_args *args) {
+    cudaStream_t stream = args->context->stream;
     switch (args->inputs[0].type) {
     case CUDA_DTYPE_BF16:
         launch_type<bf16>(args, stream);
@@ -217,4 +218,5 @@ extern "C" void dyno_rope_cuda(const cuda_args *args, cudaStream_t stream) {
         launch_type<float>(args, stream);
         break;
     }
+    return cuda_launch_status();
 }

@@ -114,9 +114,10 @@ static void run_rows(void *context, int64_t begin, int64_t end) {
     }
 }
 
-static void run(const kernel_args *args) {
+static dyno_status run(const kernel_args *args) {
     const shape *s = &args->inputs[0].shape;
     threads_for(shape_elements(s) / s->dim[s->rank - 1], 64, run_rows, (void *)args);
+    return DYNO_OK;
 }
 
 static const char *reject_layout(const kernel_args *args) {
@@ -149,21 +150,21 @@ static const char *reject_cuda(const kernel_args *args) {
 }
 
 static const kernel rope_f32 = {.name = "rope_f32",
-                                .backend = BACKEND_CPU,
+                                .target = TARGET_CPU,
                                 .reject = reject,
                                 .run = run,
                                 .writes_strided = true,
                                 .overwrites_input = 1};
 
 static const kernel rope_low = {.name = "rope_low",
-                                .backend = BACKEND_CPU,
+                                .target = TARGET_CPU,
                                 .reject = reject_low,
                                 .run = run,
                                 .writes_strided = true,
                                 .overwrites_input = 1};
 
 static const kernel rope_cuda = {.name = "rope_cuda",
-                                 .backend = BACKEND_CUDA,
+                                 .target = TARGET_CUDA,
                                  .reject = reject_cuda,
                                  .writes_strided = true,
                                  .overwrites_input = 1};

@@ -28,7 +28,8 @@ static __global__ void __launch_bounds__(THREADS)
     sine[at] = (float)sin_here;
 }
 
-extern "C" void dyno_rope_table_cuda(const cuda_args *args, cudaStream_t stream) {
+extern "C" dyno_status dyno_rope_table_cuda(const cuda_args *args) {
+    cudaStream_t stream = args->context->stream;
     int64_t length = args->outputs[0].shape.dim[0], half = args->outputs[0].shape.dim[1];
     double theta = cuda_real(args, "theta");
     for (int64_t first = 0; first < half; first += MOST_COLUMNS) {
@@ -42,4 +43,5 @@ extern "C" void dyno_rope_table_cuda(const cuda_args *args, cudaStream_t stream)
         fill_columns<<<(unsigned)blocks_for(c.threads, THREADS), THREADS, 0, stream>>>(
             c, (float *)args->outputs[0].data, (float *)args->outputs[1].data);
     }
+    return cuda_launch_status();
 }

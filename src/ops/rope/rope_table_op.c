@@ -35,7 +35,7 @@ static void reference(const node *n, const double *const *inputs, double *const 
 
 /* In double: an angle of thousands of radians has no digits to lose. The frequencies are taken
  * once per column, not once per element. */
-static void run(const kernel_args *args) {
+static dyno_status run(const kernel_args *args) {
     const shape *s = &args->outputs[0].shape;
     float *cosine = args->outputs[0].data, *sine = args->outputs[1].data;
     for (int64_t j = 0; j < s->dim[1]; j++) {
@@ -46,13 +46,14 @@ static void run(const kernel_args *args) {
             sine[t * s->dim[1] + j] = (float)sin((double)t * frequency);
         }
     }
+    return DYNO_OK;
 }
 
 static op_cost cost(const node *n) { return op_cost_streaming(n, 4); }
 
-static const kernel rope_table_f64 = {.name = "rope_table_f64", .backend = BACKEND_CPU, .run = run};
+static const kernel rope_table_f64 = {.name = "rope_table_f64", .target = TARGET_CPU, .run = run};
 
-static const kernel rope_table_cuda = {.name = "rope_table_cuda", .backend = BACKEND_CUDA};
+static const kernel rope_table_cuda = {.name = "rope_table_cuda", .target = TARGET_CUDA};
 
 const op op_rope_table = {.name = "rope_table",
                           .summary = "cos and sin of RoPE's angles",

@@ -191,7 +191,8 @@ static void launch_type(const cuda_args *args, int rows_per_block, cudaStream_t 
         launch<T, 1>(args, rows_per_block, stream);
 }
 
-extern "C" void dyno_scatter_add_cuda(const cuda_args *args, cudaStream_t stream) {
+extern "C" dyno_status dyno_scatter_add_cuda(const cuda_args *args) {
+    cudaStream_t stream = args->context->stream;
     /* So few blocks that they do not read ids most of the time, and so many that they fill a GPU.
      */
     enum { FEWEST_ROWS = 8, BLOCKS = 2048 };
@@ -211,4 +212,5 @@ extern "C" void dyno_scatter_add_cuda(const cuda_args *args, cudaStream_t stream
         launch_type<float>(args, (int)rows_per_block, stream);
         break;
     }
+    return cuda_launch_status();
 }

@@ -62,8 +62,9 @@ static void run_rows(void *context, int64_t begin, int64_t end) {
     }
 }
 
-static void run(const kernel_args *args) {
+static dyno_status run(const kernel_args *args) {
     threads_for(args->outputs[0].shape.dim[0], 64, run_rows, (void *)args);
+    return DYNO_OK;
 }
 
 static const char *reject_layout(const kernel_args *args) {
@@ -84,10 +85,10 @@ static const char *reject_cuda(const kernel_args *args) {
 }
 
 static const kernel scatter_add_by_rows = {
-    .name = "scatter_add_by_rows", .backend = BACKEND_CPU, .reject = reject, .run = run};
+    .name = "scatter_add_by_rows", .target = TARGET_CPU, .reject = reject, .run = run};
 
 static const kernel scatter_add_cuda = {
-    .name = "scatter_add_cuda", .backend = BACKEND_CUDA, .reject = reject_cuda};
+    .name = "scatter_add_cuda", .target = TARGET_CUDA, .reject = reject_cuda};
 
 const op op_scatter_add = {
     .name = "scatter_add",

@@ -21,7 +21,7 @@ static const char *reject(const kernel_args *args) {
 }
 
 static const kernel select_kernel = {
-    .name = "select_f32", .backend = BACKEND_CPU, .reject = reject, .run = select_run};
+    .name = "select_f32", .target = TARGET_CPU, .reject = reject, .run = select_run};
 static const kernel *const select_kernels[] = {&select_kernel, NULL};
 
 ELEMENTWISE_DESCRIBE(select, 3, "a ? b : c, a being bool", 1, elementwise_infer_select, gradient,

@@ -98,7 +98,7 @@ static bool view(const node *n, int output, const tensor *input, tensor *out, in
 }
 
 /* Lets a test, or a caller that wants dense memory, have the pieces as copies. */
-static void copy(const kernel_args *args) {
+static dyno_status copy(const kernel_args *args) {
     int64_t axis = attribute_integer(args->attributes, "axis"), start = 0;
     for (int i = 0; i < args->output_count; i++) {
         tensor piece = args->inputs[0];
@@ -107,11 +107,12 @@ static void copy(const kernel_args *args) {
         start += piece.shape.dim[axis];
         copy_tensor(&piece, &args->outputs[i]);
     }
+    return DYNO_OK;
 }
 
 static op_cost cost(const node *n) { return op_cost_streaming(n, 0); }
 
-static const kernel split_copy = {.name = "split_copy", .backend = BACKEND_CPU, .run = copy};
+static const kernel split_copy = {.name = "split_copy", .target = TARGET_CPU, .run = copy};
 
 const op op_split = {.name = "split",
                      .summary = "pieces along a dimension; views",

@@ -54,21 +54,20 @@ static bool view(const node *n, int output, const tensor *input, tensor *out, in
 }
 
 /* Lets a test, or a caller that wants dense memory, run the transpose as a copy. */
-static void copy(const kernel_args *args) {
+static dyno_status copy(const kernel_args *args) {
     tensor transposed =
         tensor_view_transpose(&args->inputs[0], attribute_list(args->attributes, "order")->dim);
     kernel_args dense = *args;
     dense.inputs = &transposed;
-    copy_run(&dense);
+    return copy_run(&dense);
 }
 
 static op_cost cost(const node *n) { return op_cost_streaming(n, 0); }
 
-static const kernel transpose_copy = {
-    .name = "transpose_copy", .backend = BACKEND_CPU, .run = copy};
+static const kernel transpose_copy = {.name = "transpose_copy", .target = TARGET_CPU, .run = copy};
 
 static const kernel transpose_cuda = {
-    .name = "transpose_cuda", .backend = BACKEND_CUDA, .writes_strided = true};
+    .name = "transpose_cuda", .target = TARGET_CUDA, .writes_strided = true};
 
 const op op_transpose = {.name = "transpose",
                          .summary = "dimensions in another order; a view",

@@ -130,7 +130,7 @@ static dyno_status enqueue_all(capture *c) {
         cudaStream_t stream = stream_of(c, p->launches[i].stream);
         RETURN_IF_FAILED(wait_for_edges(c, i, &next_edge));
         cuda_observe_captured(c->r, i);
-        program_enqueue(c->r, i, &c->args[i], stream);
+        RETURN_IF_FAILED(program_enqueue(c->r, i, &c->args[i], stream));
         cuda_observe_captured(c->r, -1);
         if (c->is_done[i])
             RETURN_IF_FAILED(
@@ -165,7 +165,7 @@ static dyno_status record_graph(capture *c, cudaGraph_t *graph) {
     char message[512];
     snprintf(message, sizeof message, "%s", status == DYNO_OK ? "" : dyno_error_message());
     cudaError_t ended = cudaStreamEndCapture(d->stream, graph);
-    if (status == DYNO_OK && d->failure != DYNO_OK) { /* of a launch */
+    if (status == DYNO_OK && d->failure != DYNO_OK) { /* of an event */
         status = d->failure;
         snprintf(message, sizeof message, "%.500s", d->failure_message);
     }
@@ -213,9 +213,10 @@ dyno_status cuda_program_capture(program *r, const kernel_args *args, const int 
     RETURN_IF_FAILED(count_streams(&c));
     int64_t before = cuda_device_free_bytes(), libraries = d->footprint.libraries;
     cudaGraph_t graph = NULL;
-    program_rehearse(r, args);
     find_edges(&c);
     dyno_status status = make_events(&c);
+    if (status == DYNO_OK)
+        status = program_rehearse(r, args);
     if (status == DYNO_OK) {
         status = record_graph(&c, &graph);
         /* A library may do at its first use what a capture forbids. It has been used now. */

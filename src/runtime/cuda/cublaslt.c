@@ -35,7 +35,7 @@ dyno_status cublaslt_status(cublasStatus_t status, const char *what) {
         status == CUBLAS_STATUS_ALLOC_FAILED ? DYNO_OUT_OF_MEMORY
         : status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_ARCH_MISMATCH
             ? DYNO_UNSUPPORTED
-            : DYNO_IO;
+            : DYNO_DEVICE_FAILED;
     return dyno_fail(code, "%s: cuBLASLt says %s", what,
                      is_loaded ? functions.status_string(status) : "nothing");
 }

@@ -5,6 +5,7 @@
 #include <stddef.h>
 
 #include "ops/kernel.h"
+#include "runtime/cuda/cuda_status.h"
 
 #define SAME_PLACE(a, b, field)                                                                    \
     static_assert(offsetof(a, field) == offsetof(b, field), #a " and " #b " differ in " #field)
@@ -24,7 +25,15 @@ SAME_PLACE(cuda_args, kernel_args, inputs);
 SAME_PLACE(cuda_args, kernel_args, outputs);
 SAME_PLACE(cuda_args, kernel_args, attributes);
 SAME_PLACE(cuda_args, kernel_args, workspace);
+SAME_PLACE(cuda_args, kernel_args, target);
+SAME_PLACE(cuda_args, kernel_args, offset_bits);
+SAME_PLACE(cuda_args, kernel_args, context);
 static_assert(sizeof(cuda_args) == sizeof(kernel_args), "cuda_args and kernel_args differ in size");
+
+SAME_PLACE(cuda_context, launch_context, device);
+SAME_PLACE(cuda_context, launch_context, stream);
+static_assert(sizeof(cuda_context) == sizeof(launch_context),
+              "cuda_context and launch_context differ in size");
 
 SAME_PLACE(cuda_tile, kernel_tile, queries);
 SAME_PLACE(cuda_tile, kernel_tile, keys);
@@ -41,6 +50,8 @@ SAME_DTYPE(I32);
 SAME_DTYPE(U16);
 SAME_DTYPE(U8);
 SAME_DTYPE(BOOL);
+
+dyno_status cuda_launch_status(void) { return cuda_status(cudaGetLastError(), "launching"); }
 
 int64_t cuda_elements(const cuda_tensor *t) {
     int64_t count = 1;

@@ -8,6 +8,8 @@
 #include <cuda_runtime.h>
 #include <stdint.h>
 
+#include "base/status.h"
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -37,6 +39,12 @@ typedef struct cuda_tensor {
     int64_t stride[CUDA_MAX_RANK];
 } cuda_tensor;
 
+/* launch_context, field by field. */
+typedef struct cuda_context {
+    struct device *device;
+    cudaStream_t stream;
+} cuda_context;
+
 /* kernel_args, field by field. */
 typedef struct cuda_args {
     int input_count, output_count;
@@ -44,6 +52,9 @@ typedef struct cuda_args {
     const cuda_tensor *outputs;
     const struct attributes *attributes;
     void *workspace;
+    const struct target *target;
+    uint64_t offset_bits;
+    const cuda_context *context;
 } cuda_args;
 
 int64_t cuda_elements(const cuda_tensor *t);
@@ -61,9 +72,13 @@ typedef struct cuda_tile {
  * Looks at layouts only. */
 typedef int cuda_list_tiles(const cuda_args *args, cuda_tile *out);
 
-/* What a kernel of BACKEND_CUDA is in the module: called "dyno_" and the kernel's name; enqueues on
- * the stream and returns. Never synchronizes, never allocates: a step is captured into a graph. */
-typedef void cuda_run(const cuda_args *args, cudaStream_t stream);
+/* What a kernel of TARGET_CUDA is in the module: called "dyno_" and the kernel's name; enqueues on
+ * the context's stream and returns. Never synchronizes, never allocates: a step is captured into a
+ * graph. */
+typedef dyno_status cuda_run(const cuda_args *args);
+
+/* Of the launches since it was last asked: DYNO_OK, or why one could not be enqueued. */
+dyno_status cuda_launch_status(void);
 
 #ifdef __cplusplus
 }

@@ -44,11 +44,8 @@ typedef struct cuda_device {
     char failure_message[1024];
 } cuda_device;
 
-/* Every function of device_functions begins with it: makes the device this thread's, for CUDA and
- * for cuda_device_current. */
+/* Every function of device_functions begins with it: makes the device this thread's, for CUDA. */
 cuda_device *cuda_device_use(device *d);
-/* The device last used by this thread. */
-cuda_device *cuda_device_current(void);
 
 /* Keeps a failure for finish, unless there is one already. */
 void cuda_device_note(cuda_device *d, dyno_status code, const char *format, ...) PRINTF_LIKE(3, 4);
@@ -89,10 +86,10 @@ cudaEvent_t cuda_mark_event(cuda_device *d, int slot);
 int cuda_kernel_tiles(device *d, const kernel *k, const kernel_args *args, kernel_tile *out);
 dyno_status cuda_program_create(device *d, const plan *p, program **out);
 void cuda_program_destroy(program *r);
-void cuda_program_launch(program *r, int index, const kernel_args *args);
+dyno_status cuda_program_launch(program *r, int index, const kernel_args *args);
 dyno_status cuda_program_capture(program *r, const kernel_args *args, const int *mark_after,
                                  int mark_count);
-void cuda_program_replay(program *r);
+dyno_status cuda_program_replay(program *r);
 
 /* ---- products.c ---- */
 /* Loads cuBLASLt, if it is not. */

@@ -16,7 +16,7 @@ static dyno_status code_of(cudaError_t error) {
     case cudaErrorCompatNotSupportedOnDevice:
         return DYNO_UNSUPPORTED;
     default:
-        return DYNO_IO;
+        return DYNO_DEVICE_FAILED;
     }
 }
 

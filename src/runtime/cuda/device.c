@@ -18,15 +18,11 @@ enum { OLDEST_MAJOR = 8 };                /* Ampere: bf16 products, async copies
 
 /* ---- the device in use ---- */
 
-static _Thread_local cuda_device *in_use;
-
 cuda_device *cuda_device_use(device *d) {
-    in_use = (cuda_device *)d;
-    cudaSetDevice(in_use->ordinal); /* a comparison when it is set already */
-    return in_use;
+    cuda_device *c = (cuda_device *)d;
+    cudaSetDevice(c->ordinal); /* a comparison when it is set already */
+    return c;
 }
-
-cuda_device *cuda_device_current(void) { return in_use; }
 
 void cuda_device_note(cuda_device *d, dyno_status code, const char *format, ...) {
     if (d->failure != DYNO_OK)
@@ -161,7 +157,6 @@ static void close_device(device *d) {
     free(c->marks);
     free(c->side_streams);
     free(c);
-    in_use = NULL;
 }
 
 static dyno_status choose_granularity(cuda_device *d) {
@@ -216,7 +211,7 @@ static dyno_status open_device(int ordinal, device **out) {
                          ordinal, info.name, info.major, info.minor, OLDEST_MAJOR);
     cuda_device *d = memory_allocate(1, sizeof *d);
     d->base.functions = &cuda_device_functions;
-    d->base.backend = BACKEND_CUDA;
+    d->base.target = cuda_target(&info);
     d->ordinal = ordinal;
     d->major = info.major;
     d->minor = info.minor;

@@ -1,4 +1,4 @@
-/* kernel_list.h - the kernels of BACKEND_CUDA that the module has, by the names that plans know
+/* kernel_list.h - the kernels of TARGET_CUDA that the module has, by the names that plans know
  * them under; each is a function "dyno_" and the name (cuda_call.h). */
 #ifndef RUNTIME_CUDA_KERNEL_LIST_H
 #define RUNTIME_CUDA_KERNEL_LIST_H

@@ -12,7 +12,7 @@
 enum { REPEATS = 7, SIDE = 8192 };
 #define COPY_BYTES ((int64_t)1 << 30)
 
-typedef void timed_work(const void *context, cudaStream_t stream);
+typedef dyno_status timed_work(const void *context, const cuda_context *where);
 
 static int compare_floats(const void *a, const void *b) {
     float x = *(const float *)a, y = *(const float *)b;
@@ -24,11 +24,11 @@ static dyno_status time_work(cuda_device *d, timed_work *work, const void *conte
                              float *median_ms) {
     float ms[REPEATS] = {0};
     *median_ms = 0;
+    cuda_context where = {.device = &d->base, .stream = d->stream};
     cudaEvent_t begin = cuda_mark_event(d, 0), end = cuda_mark_event(d, 1);
     for (int i = -1; i < REPEATS && begin && end; i++) {
         cuda_device_check(d, cudaEventRecord(begin, d->stream), "recording an event");
-        work(context, d->stream);
-        cuda_device_check(d, cudaGetLastError(), "measuring"); /* else nothing is what is timed */
+        RETURN_IF_FAILED(work(context, &where));
         cuda_device_check(d, cudaEventRecord(end, d->stream), "recording an event");
         cuda_device_check(d, cudaStreamSynchronize(d->stream), "measuring");
         if (i >= 0)
@@ -43,19 +43,21 @@ static dyno_status time_work(cuda_device *d, timed_work *work, const void *conte
     return DYNO_OK;
 }
 
-static void copy_by_kernel(const void *context, cudaStream_t stream) {
+static dyno_status copy_by_kernel(const void *context, const cuda_context *where) {
     char *memory = *(char *const *)context;
-    cuda_copy_blocks(memory + COPY_BYTES, memory, COPY_BYTES, stream);
+    cuda_copy_blocks(memory + COPY_BYTES, memory, COPY_BYTES, where->stream);
+    return cuda_launch_status();
 }
 
-static void copy_by_driver(const void *context, cudaStream_t stream) {
+static dyno_status copy_by_driver(const void *context, const cuda_context *where) {
     char *memory = *(char *const *)context;
-    (void)cudaMemcpyAsync(memory + COPY_BYTES, memory, (size_t)COPY_BYTES, cudaMemcpyDeviceToDevice,
-                          stream);
+    return cuda_status(cudaMemcpyAsync(memory + COPY_BYTES, memory, (size_t)COPY_BYTES,
+                                       cudaMemcpyDeviceToDevice, where->stream),
+                       "copying");
 }
 
-static void multiply(const void *context, cudaStream_t stream) {
-    cuda_product_run(context, stream);
+static dyno_status multiply(const void *context, const cuda_context *where) {
+    return cuda_product_run(context, where);
 }
 
 static dyno_status measure_copies(cuda_device *d, char *memory, cuda_rates *out) {

@@ -82,7 +82,7 @@ static void unmap(cuda_device *d, CUdeviceptr base, int64_t from, int64_t to) {
     int64_t granule = d->base.granularity;
     for (int64_t at = from; at < to; at += granule)
         if (cuda_driver()->memory_unmap(base + (CUdeviceptr)at, (size_t)granule) != CUDA_SUCCESS)
-            cuda_device_note(d, DYNO_IO, "giving memory back to the GPU failed");
+            cuda_device_note(d, DYNO_DEVICE_FAILED, "giving memory back to the GPU failed");
 }
 
 static CUresult allow_access(const cuda_device *d, CUdeviceptr at, int64_t bytes) {
@@ -152,7 +152,7 @@ static void free_range(cuda_device *d, void *base, int64_t bytes, int64_t have) 
     unmap(d, (CUdeviceptr)(uintptr_t)base, 0, have);
     size_t size = (size_t)reserved_bytes(d, bytes);
     if (cuda_driver()->address_free((CUdeviceptr)(uintptr_t)base, size) != CUDA_SUCCESS)
-        cuda_device_note(d, DYNO_IO, "giving addresses back to the GPU failed");
+        cuda_device_note(d, DYNO_DEVICE_FAILED, "giving addresses back to the GPU failed");
 }
 
 void cuda_memory_release(device *d, void *base, int64_t bytes, int64_t have) {

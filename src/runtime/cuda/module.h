@@ -4,6 +4,8 @@
 #ifndef RUNTIME_CUDA_MODULE_H
 #define RUNTIME_CUDA_MODULE_H
 
+#include <stdio.h>
+
 #include "runtime/device.h"
 
 /* The version is compared beside it. The sizes catch a module that was built before device.h,
@@ -32,6 +34,18 @@ typedef struct cuda_device_info {
     int64_t l2_bytes;
     int driver_version, runtime_version; /* 13000: CUDA 13.0 */
 } cuda_device_info;
+
+/* The target that a GPU is; its name is "cuda". */
+static inline target cuda_target(const cuda_device_info *info) {
+    target made = {.name = "cuda",
+                   .kind = TARGET_CUDA,
+                   .capability = 10 * info->major + info->minor,
+                   .cores = info->multiprocessors,
+                   .l2_bytes = info->l2_bytes,
+                   .memory_bytes = info->memory_bytes};
+    snprintf(made.description, sizeof made.description, "%s", info->name);
+    return made;
+}
 
 /* Rates measured on the device, of copies and products of sizes that fill it. */
 typedef struct cuda_rates {

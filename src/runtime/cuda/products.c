@@ -216,8 +216,8 @@ static cublasStatus_t multiply_all(const products *made, const product_plan *cho
     return status;
 }
 
-void cuda_product_run(const cuda_product *p, cudaStream_t stream) {
-    cuda_device *d = cuda_device_current();
+dyno_status cuda_product_run(const cuda_product *p, const cuda_context *where) {
+    cuda_device *d = (cuda_device *)where->device;
     product_batches b;
     problem key;
     dyno_status failure = products_prepare(d);
@@ -229,11 +229,12 @@ void cuda_product_run(const cuda_product *p, cudaStream_t stream) {
         if (failure != DYNO_OK)
             failure = dyno_fail(failure, "%s", chosen->reason);
         else if (!d->is_rehearsing)
-            failure =
-                cublaslt_status(multiply_all(d->products, chosen, &b, p, stream), "multiplying");
+            failure = cublaslt_status(multiply_all(d->products, chosen, &b, p, where->stream),
+                                      "multiplying");
     }
-    if (failure != DYNO_OK)
-        cuda_device_note(d, failure, "a product of %lld x %lld x %lld, %lld batches: %s",
-                         (long long)p->m, (long long)p->n, (long long)p->k,
-                         (long long)(p->outer_batches * p->inner_batches), dyno_error_message());
+    if (failure == DYNO_OK)
+        return DYNO_OK;
+    return dyno_fail_within(failure, "a product of %lld x %lld x %lld, %lld batches",
+                            (long long)p->m, (long long)p->n, (long long)p->k,
+                            (long long)(p->outer_batches * p->inner_batches));
 }

@@ -8,9 +8,10 @@
 #ifndef RUNTIME_CUDA_PRODUCTS_H
 #define RUNTIME_CUDA_PRODUCTS_H
 
-#include <cuda_runtime.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include "runtime/cuda/cuda_call.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -34,8 +35,8 @@ typedef struct cuda_product {
     size_t workspace_bytes;
 } cuda_product;
 
-/* Enqueues; failures are sticky and come out at device_functions.finish. */
-void cuda_product_run(const cuda_product *p, cudaStream_t stream);
+/* Enqueues on the context's stream. */
+dyno_status cuda_product_run(const cuda_product *p, const cuda_context *where);
 
 #ifdef __cplusplus
 }

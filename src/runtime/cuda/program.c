@@ -108,10 +108,10 @@ static dyno_status find_generated(program *r) {
 static dyno_status load_generated(program *r) {
     if (!r->p->generated_count)
         return DYNO_OK;
-    nvrtc_target target = {
+    nvrtc_target chip = {
         .toolkit = CUDART_VERSION / 1000, .major = r->device->major, .minor = r->device->minor};
     nvrtc_code code;
-    RETURN_IF_FAILED(nvrtc_compile(r->p->source, &target, &code));
+    RETURN_IF_FAILED(nvrtc_compile(r->p->source, &chip, &code));
     dyno_status status = cuda_status_of_driver(cuda_driver()->module_load(&r->module, code.bytes),
                                                "loading generated kernels");
     nvrtc_code_release(&code);
@@ -130,8 +130,8 @@ static bool begins_early(const cuda_device *d) {
            driver >= FIRST_DRIVER && !(chosen && strcmp(chosen, "0") == 0);
 }
 
-static void launch_generated(program *r, const plan_launch *l, const kernel_args *args,
-                             cudaStream_t stream) {
+static dyno_status launch_generated(program *r, const plan_launch *l, const kernel_args *args,
+                                    cudaStream_t stream) {
     enum { MOST_ON_STACK = 64 };
     void *few[2 * MOST_ON_STACK], **pointers = few;
     int count = args->input_count + args->output_count;
@@ -159,10 +159,7 @@ static void launch_generated(program *r, const plan_launch *l, const kernel_args
     CUresult result = cuda_driver()->launch(&config, r->generated[l->generated], pointers, NULL);
     if (pointers != few)
         free(pointers);
-    dyno_status status = cuda_status_of_driver(result, "launching a generated kernel");
-    if (status != DYNO_OK)
-        cuda_device_note(r->device, status, "%s ('%s' in scope '%s')", dyno_error_message(),
-                         g->symbol, r->p->scopes[l->scope]);
+    return cuda_status_of_driver(result, "launching a generated kernel");
 }
 
 /* ---- programs ---- */
@@ -197,44 +194,46 @@ void cuda_program_destroy(program *r) {
     if (r->graph)
         cuda_device_check(d, cudaGraphExecDestroy(r->graph), "destroying a graph");
     if (r->module && cuda_driver()->module_unload(r->module) != CUDA_SUCCESS)
-        cuda_device_note(d, DYNO_IO, "unloading generated kernels failed");
+        cuda_device_note(d, DYNO_DEVICE_FAILED, "unloading generated kernels failed");
     d->footprint.programs -= r->device_bytes;
     free(r->generated);
     free(r->runs);
     free(r);
 }
 
-void program_enqueue(program *r, int index, const kernel_args *args, cudaStream_t stream) {
+/* Code is loaded at its first launch: that may be where memory runs out. */
+dyno_status program_enqueue(program *r, int index, const kernel_args *args, cudaStream_t stream) {
     const plan_launch *l = &r->p->launches[index];
-    if (l->generated >= 0) {
-        launch_generated(r, l, args, stream);
-        return;
-    }
-    r->runs[index]((const cuda_args *)args, stream);
-    /* Code is loaded at its first launch: that may be where memory runs out. */
-    dyno_status status = cuda_status(cudaGetLastError(), "launching");
-    if (status != DYNO_OK)
-        cuda_device_note(r->device, status, "'%s' in scope '%s': %s", l->kernel_name,
-                         r->p->scopes[l->scope], dyno_error_message());
+    launch_context context = {.device = &r->device->base, .stream = stream};
+    kernel_args here = *args;
+    here.context = &context;
+    dyno_status status = l->generated >= 0 ? launch_generated(r, l, &here, stream)
+                                           : r->runs[index]((const cuda_args *)&here);
+    if (status == DYNO_OK)
+        return DYNO_OK;
+    return dyno_fail_within(status, "'%s' in scope '%s'", l->kernel_name, r->p->scopes[l->scope]);
 }
 
-void program_rehearse(program *r, const kernel_args *args) {
+dyno_status program_rehearse(program *r, const kernel_args *args) {
     cuda_device *d = r->device;
+    dyno_status status = DYNO_OK;
     d->is_rehearsing = true;
-    for (int i = 0; i < r->p->launch_count; i++)
+    for (int i = 0; i < r->p->launch_count && status == DYNO_OK; i++)
         if (r->runs[i] == dyno_matmul_cublas)
-            program_enqueue(r, i, &args[i], d->stream);
+            status = program_enqueue(r, i, &args[i], d->stream);
     d->is_rehearsing = false;
+    return status;
 }
 
-void cuda_program_launch(program *r, int index, const kernel_args *args) {
+dyno_status cuda_program_launch(program *r, int index, const kernel_args *args) {
     cuda_device *d = cuda_device_use(&r->device->base);
     cuda_observe_launch_begin(r, index);
-    program_enqueue(r, index, args, d->stream);
+    dyno_status status = program_enqueue(r, index, args, d->stream);
     cuda_observe_launch_end(r);
+    return status;
 }
 
-void cuda_program_replay(program *r) {
+dyno_status cuda_program_replay(program *r) {
     cuda_device *d = cuda_device_use(&r->device->base);
-    cuda_device_check(d, cudaGraphLaunch(r->graph, d->stream), "replaying a step");
+    return cuda_status(cudaGraphLaunch(r->graph, d->stream), "replaying a step");
 }

@@ -18,10 +18,11 @@ struct program {
     int64_t device_bytes;  /* of code and graph, as the device's free memory tells */
 };
 
-/* Enqueues launch `index`; failures are noted. */
-void program_enqueue(program *r, int index, const kernel_args *args, cudaStream_t stream);
+/* Enqueues launch `index`. */
+NODISCARD dyno_status program_enqueue(program *r, int index, const kernel_args *args,
+                                      cudaStream_t stream);
 
 /* Has the plan's products tuned before it is captured; runs nothing of it. */
-void program_rehearse(program *r, const kernel_args *args);
+NODISCARD dyno_status program_rehearse(program *r, const kernel_args *args);
 
 #endif

@@ -45,12 +45,12 @@ static graph *draw_graph(uint64_t seed, const drawn_space *spaces, int count, bo
 }
 
 /* Takes the graph. Each node a group of its own, or fused. */
-static plan *plan_of(graph *g, backend target, bool each) {
-    assert_int_equal(each ? fuse_each(g) : fuse_groups(g, target), DYNO_OK);
+static plan *plan_of(graph *g, target_kind on, bool each) {
+    assert_int_equal(each ? fuse_each(g) : fuse_groups(g, target_usual(on)), DYNO_OK);
     if (graph_verify(g) != DYNO_OK)
         fail_msg("%s", dyno_error_message());
     plan *p;
-    if (lower_graph(g, target, &p) != DYNO_OK)
+    if (lower_graph(g, target_usual(on), &p) != DYNO_OK)
         fail_msg("%s", dyno_error_message());
     if (!each)
         memory_plan_apply(p);
@@ -77,11 +77,11 @@ static bool expect_same_numbers(uint64_t seed, const drawn_space *spaces, int co
                                 bool has_low_types, bool sums_blocks) {
     bool loads_ahead = false;
     graph *g = draw_graph(seed, spaces, count, has_low_types, sums_blocks);
-    plan *exact = plan_of(g, BACKEND_CPU, false);
+    plan *exact = plan_of(g, TARGET_CPU, false);
     emulated_plan *cpu = emulated_plan_create(exact);
     for (int each = 0; each < 2 && !(each && sums_blocks); each++) {
         g = draw_graph(seed, spaces, count, has_low_types, sums_blocks);
-        plan *p = plan_of(g, BACKEND_CUDA, each);
+        plan *p = plan_of(g, TARGET_CUDA, each);
         emulated_plan *gpu = emulated_plan_create(p);
         fill_leaves(exact, cpu, gpu, seed);
         emulated_plan_run(cpu);
@@ -101,7 +101,7 @@ static void kernels_touch_nothing_before_earlier_launches_have_ended(void **stat
     (void)state;
     static const drawn_space spaces[] = {{{3, 5}, 8}, {{2, 9}, 31}, {{5, 2}, 768}, {{1, 2}, 2560}};
     for (int each = 0; each < 2; each++) {
-        plan *p = plan_of(draw_graph(3, spaces, 4, true, false), BACKEND_CUDA, each);
+        plan *p = plan_of(draw_graph(3, spaces, 4, true, false), TARGET_CUDA, each);
         assert_non_null(strstr(p->source, "griddepcontrol.wait"));
         int kernels = 0;
         for (const char *at = p->source; (at = strstr(at, "__global__")); kernels++) {
@@ -172,8 +172,8 @@ static void long_lines_give_what_the_cpu_gives(void **state) {
         int rows = sizes[i][0], columns = sizes[i][1];
         text made = {0};
         text_format(&made, source, rows, columns, rows, columns, rows, columns);
-        plan *exact = plan_of(graph_from_text(made.data), BACKEND_CPU, false);
-        plan *p = plan_of(graph_from_text(made.data), BACKEND_CUDA, false);
+        plan *exact = plan_of(graph_from_text(made.data), TARGET_CPU, false);
+        plan *p = plan_of(graph_from_text(made.data), TARGET_CUDA, false);
         emulated_plan *cpu = emulated_plan_create(exact), *gpu = emulated_plan_create(p);
         fill_leaves(exact, cpu, gpu, 1);
         emulated_plan_run(cpu);
@@ -224,7 +224,7 @@ static void more_elements_than_32_bits_count_are_all_reached(void **state) {
         "output %7 \"z\"\n";
     for (int has_maximum = 0; has_maximum < 2; has_maximum++) {
         graph *g = graph_from_text(has_maximum ? with_maximum : source);
-        plan *p = plan_of(g, BACKEND_CUDA, false);
+        plan *p = plan_of(g, TARGET_CUDA, false);
         assert_int_equal(p->launch_count, 1);
         emulated_plan *gpu = emulated_plan_create_kernels(p);
         const plan_launch *l = &p->launches[0];

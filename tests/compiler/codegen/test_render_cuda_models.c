@@ -23,11 +23,11 @@ static void skip_without_a_compiler(void) {
 }
 
 static plan *model_plan(const model_config *config, int64_t batch, int64_t context, step_pass pass,
-                        step_mode mode, precision low, backend target) {
+                        step_mode mode, precision low, target_kind on) {
     step_options options = small_model_step(config, batch, context, pass);
     options.pipeline.mode = mode;
     options.pipeline.precision = low;
-    options.pipeline.target = target;
+    options.pipeline.target = target_usual(on);
     plan *p;
     if (step_plan_create(&options, &p) != DYNO_OK)
         fail_msg("%s", dyno_error_message());
@@ -70,9 +70,8 @@ static void models_step_as_on_the_cpu(void **state) {
     for (int i = 0; i < 3; i++) {
         draw d = draw_create(70 + (uint64_t)i, 1);
         model_config config = small_model_draw(&d);
-        plan *exact =
-            model_plan(&config, 2, 9, STEP_FULL, STEP_COMPILED, cases[i].low, BACKEND_CPU);
-        plan *p = model_plan(&config, 2, 9, STEP_FULL, cases[i].mode, cases[i].low, BACKEND_CUDA);
+        plan *exact = model_plan(&config, 2, 9, STEP_FULL, STEP_COMPILED, cases[i].low, TARGET_CPU);
+        plan *p = model_plan(&config, 2, 9, STEP_FULL, cases[i].mode, cases[i].low, TARGET_CUDA);
         emulated_plan *cpu = emulated_plan_create(exact), *gpu = emulated_plan_create(p);
         fill_model(exact, cpu, gpu, &config, (uint64_t)i);
         emulated_plan_run(cpu);
@@ -110,7 +109,7 @@ static void models_compile_without_a_warning_and_without_spills(void **state) {
                 assert_int_equal(model_config_from_preset(presets[i], &config), DYNO_OK);
                 config.layers = 2;
                 plan *p = model_plan(&config, 4, low ? 512 : 128, STEP_FULL, (step_mode)mode,
-                                     low ? PRECISION_BF16 : PRECISION_FP32, BACKEND_CUDA);
+                                     low ? PRECISION_BF16 : PRECISION_FP32, TARGET_CUDA);
                 expect_compiles(p);
                 plan_destroy(p);
             }
@@ -123,7 +122,7 @@ static void odd_models_compile_without_a_warning(void **state) {
         model_config config = small_model_draw(&d);
         plan *p = model_plan(&config, 1 + draw_below(&d, 4), 1 + draw_below(&d, 40), STEP_FULL,
                              (step_mode)(seed % 2), seed < 2 ? PRECISION_FP16 : PRECISION_BF16,
-                             BACKEND_CUDA);
+                             TARGET_CUDA);
         expect_compiles(p);
         plan_destroy(p);
     }

@@ -16,7 +16,7 @@
 static plan *lower(const char *source) {
     graph *g = graph_from_text(source);
     plan *p;
-    if (lower_graph(g, BACKEND_CPU, &p) != DYNO_OK)
+    if (lower_graph(g, target_usual(TARGET_CPU), &p) != DYNO_OK)
         fail_msg("%s", dyno_error_message());
     graph_destroy(g); /* the plan keeps no reference to it */
     return p;
@@ -205,10 +205,10 @@ static void launches_carry_the_cost_of_their_ops(void **state) {
     plan_destroy(p);
 }
 
-static void expect_unsupported(const char *source, backend target, const char *part) {
+static void expect_unsupported(const char *source, target_kind on, const char *part) {
     graph *g = graph_from_text(source);
     plan *p;
-    expect_failure(lower_graph(g, target, &p), DYNO_UNSUPPORTED, part);
+    expect_failure(lower_graph(g, target_usual(on), &p), DYNO_UNSUPPORTED, part);
     assert_null(p);
     graph_destroy(g);
 }
@@ -219,22 +219,21 @@ static void an_op_that_no_kernel_runs_is_named_with_every_kernels_reason(void **
                                   "input %0 f64[2,2] \"a\"\n"
                                   "%1 f64[2,2] activation = matmul %0 %0 {transpose_a=0, "
                                   "transpose_b=0} @forward layers.1.head\n";
-    expect_unsupported(product, BACKEND_CPU,
-                       "no cpu kernel runs matmul in scope 'layers.1.head' (");
-    expect_unsupported(product, BACKEND_CPU, "matmul_onednn: ");
-    expect_unsupported(product, BACKEND_CPU, "; matmul_blocked: computes in f32 only; ");
-    expect_unsupported(product, BACKEND_CUDA,
+    expect_unsupported(product, TARGET_CPU, "no cpu kernel runs matmul in scope 'layers.1.head' (");
+    expect_unsupported(product, TARGET_CPU, "matmul_onednn: ");
+    expect_unsupported(product, TARGET_CPU, "; matmul_blocked: computes in f32 only; ");
+    expect_unsupported(product, TARGET_CUDA,
                        "no cuda kernel runs matmul in scope 'layers.1.head' (matmul_cublas: ");
     expect_unsupported("graph g\n"
                        "input %0 f32[4] \"x\"\n"
                        "%1 f32[4] activation = exp %0 @forward layers.1.head\n",
-                       BACKEND_CUDA,
+                       TARGET_CUDA,
                        "no cuda kernel runs exp in scope 'layers.1.head' (it has none)");
     expect_unsupported("graph g\n"
                        "input %0 f32[1] \"x\"\n"
                        "%1 f32[9] activation = broadcast %0 {shape=[9]} @optimizer\n"
                        "%2 f32[] activation = global_norm %1 @optimizer clip\n",
-                       BACKEND_CPU, "(global_norm_f32: inputs must be dense)");
+                       TARGET_CPU, "(global_norm_f32: inputs must be dense)");
 }
 
 /* Three weights; for the last one there is no work left beside which it could run. */

@@ -31,7 +31,7 @@
 
 static plan *lower(graph *g) {
     plan *p;
-    if (lower_graph_placed(g, BACKEND_CPU, &p) != DYNO_OK)
+    if (lower_graph_placed(g, target_usual(TARGET_CPU), &p) != DYNO_OK)
         fail_msg("%s", dyno_error_message());
     return p;
 }
@@ -338,10 +338,10 @@ static void placed_graphs_compute_what_others_do(void **state) {
     for (uint64_t seed = 0; seed < 60; seed++) {
         graph *g = draw_graph(seed);
         plan *plain, *placed;
-        if (lower_graph(g, BACKEND_CPU, &plain) != DYNO_OK)
+        if (lower_graph(g, target_usual(TARGET_CPU), &plain) != DYNO_OK)
             fail_msg("seed %d: %s", (int)seed, dyno_error_message());
         if (seed % 4 == 0) /* the others as launches of their own: no compiler to wait for */
-            assert_int_equal(fuse_groups(g, BACKEND_CPU), DYNO_OK);
+            assert_int_equal(fuse_groups(g, target_usual(TARGET_CPU)), DYNO_OK);
         placed = lower(g);
         memory_plan_apply(placed);
         for (int i = 0; i < plain->launch_count; i++)

@@ -74,23 +74,23 @@
     "scale=0.5} @forward a.flash\n"                                                                \
     "output %5 \"o\"\n"
 
-static void expect_fold(const char *source, backend target, const char *wanted) {
+static void expect_fold(const char *source, target_kind on, const char *wanted) {
     graph *g = graph_from_text(source);
-    assert_int_equal(fold_rope(g, target), DYNO_OK);
+    assert_int_equal(fold_rope(g, target_usual(on)), DYNO_OK);
     expect_graph_text(g, wanted);
     graph_destroy(g);
 }
 
-static void expect_no_fold(const char *source) { expect_fold(source, BACKEND_CPU, source); }
+static void expect_no_fold(const char *source) { expect_fold(source, TARGET_CPU, source); }
 
 static void heads_rotated_together_are_rotated_by_attention(void **state) {
     (void)state;
-    expect_fold(MERGED("0", "6") ATTENTION("%7 %8 %9") OUTPUT, BACKEND_CPU, MERGED_FOLDED);
+    expect_fold(MERGED("0", "6") ATTENTION("%7 %8 %9") OUTPUT, TARGET_CPU, MERGED_FOLDED);
 }
 
 static void queries_and_keys_rotated_apart_are_rotated_by_attention(void **state) {
     (void)state;
-    expect_fold(APART("0", "%3 %4"), BACKEND_CPU, APART_FOLDED);
+    expect_fold(APART("0", "%3 %4"), TARGET_CPU, APART_FOLDED);
 }
 
 static void kernels_that_cannot_rotate_keep_the_rope(void **state) {
@@ -98,7 +98,7 @@ static void kernels_that_cannot_rotate_keep_the_rope(void **state) {
     static const char *const sources[] = {MERGED("0", "6") ATTENTION("%7 %8 %9") OUTPUT,
                                           APART("0", "%3 %4")};
     for (int i = 0; i < 2; i++)
-        expect_fold(sources[i], BACKEND_CUDA, sources[i]);
+        expect_fold(sources[i], TARGET_CUDA, sources[i]);
 }
 
 static void what_others_read_stays_rotated(void **state) {
@@ -143,7 +143,7 @@ static void other_rotations_stay(void **state) {
 
 static void casts_for_the_rotation_go_with_it(void **state) {
     (void)state;
-    expect_fold(LOW("bf16"), BACKEND_CPU,
+    expect_fold(LOW("bf16"), TARGET_CPU,
                 "graph g\n"
                 "input %0 bf16[2,4,3,8] \"q\"\n"
                 "input %1 bf16[2,2,3,8] \"k\"\n"
@@ -175,7 +175,7 @@ static void a_folded_model_has_the_same_gradients(void **state) {
         transformer_options size = small_model_draw_size(&d);
         graph *plain = build_model(&config, &size, PRECISION_FP32);
         graph *folded = build_model(&config, &size, PRECISION_FP32);
-        assert_int_equal(fold_rope(folded, BACKEND_CPU), DYNO_OK);
+        assert_int_equal(fold_rope(folded, target_usual(TARGET_CPU)), DYNO_OK);
         assert_int_equal(graph_count_ops(plain, &op_rope), config.layers);
         assert_int_equal(graph_count_ops(folded, &op_rope), 0);
         expect_same_gradients(plain, folded, config.vocab, round);
@@ -190,7 +190,7 @@ static void no_model_has_a_rotation_left_in_any_precision(void **state) {
             model_config config = small_model_draw(&d);
             transformer_options size = {.batch = 2, .context = 5};
             graph *g = build_model(&config, &size, (precision)p);
-            assert_int_equal(fold_rope(g, BACKEND_CPU), DYNO_OK);
+            assert_int_equal(fold_rope(g, target_usual(TARGET_CPU)), DYNO_OK);
             assert_int_equal(graph_verify(g), DYNO_OK);
             assert_int_equal(graph_count_ops(g, &op_rope), 0);
             for (int i = 0; i < g->node_count; i++)

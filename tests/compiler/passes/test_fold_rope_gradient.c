@@ -57,22 +57,22 @@
     GRADIENT(TYPE, S, " %6 %7", ", turned=1")                                                      \
     TRANSPOSES(TYPE, S) CONCAT(TYPE, S, "%13 %12 %11") "output %14 \"dx\"\n"
 
-static void expect_fold(const char *source, backend target, const char *wanted) {
+static void expect_fold(const char *source, target_kind on, const char *wanted) {
     graph *g = graph_from_text(source);
-    expect_ok(fold_rope_gradient(g, target));
+    expect_ok(fold_rope_gradient(g, target_usual(on)));
     expect_graph_text(g, wanted);
     graph_destroy(g);
 }
 
-static void expect_no_fold(const char *source) { expect_fold(source, BACKEND_CPU, source); }
+static void expect_no_fold(const char *source) { expect_fold(source, TARGET_CPU, source); }
 
 static void queries_and_keys_are_rotated_back_by_the_gradient(void **state) {
     (void)state;
-    expect_fold(PLAIN("f32", "8", "4", "%13 %12 %11", "1", "6"), BACKEND_CPU,
+    expect_fold(PLAIN("f32", "8", "4", "%13 %12 %11", "1", "6"), TARGET_CPU,
                 FOLDED("f32", "8", "4"));
-    expect_fold(PLAIN("bf16", "64", "32", "%13 %12 %11", "1", "6"), BACKEND_CUDA,
+    expect_fold(PLAIN("bf16", "64", "32", "%13 %12 %11", "1", "6"), TARGET_CUDA,
                 FOLDED("bf16", "64", "32"));
-    expect_fold(PLAIN("f16", "80", "40", "%13 %12 %11", "1", "6"), BACKEND_CUDA,
+    expect_fold(PLAIN("f16", "80", "40", "%13 %12 %11", "1", "6"), TARGET_CUDA,
                 FOLDED("f16", "80", "40"));
 }
 
@@ -82,7 +82,7 @@ static void kernels_that_cannot_rotate_keep_the_rope(void **state) {
                                           PLAIN("bf16", "40", "20", "%13 %12 %11", "1", "6"),
                                           PLAIN("f16", "256", "128", "%13 %12 %11", "1", "6")};
     for (int i = 0; i < 3; i++)
-        expect_fold(sources[i], BACKEND_CUDA, sources[i]);
+        expect_fold(sources[i], TARGET_CUDA, sources[i]);
 }
 
 static void other_rotations_stay(void **state) {
@@ -154,7 +154,7 @@ static void a_folded_model_has_the_same_gradients(void **state) {
         model_config config = small_model_draw(&d);
         transformer_options size = small_model_draw_size(&d);
         graph *plain = build_model(&config, &size), *folded = build_model(&config, &size);
-        expect_ok(fold_rope_gradient(folded, BACKEND_CPU));
+        expect_ok(fold_rope_gradient(folded, target_usual(TARGET_CPU)));
         assert_int_equal(graph_count_ops(plain, &op_rope), 2 * config.layers);
         assert_int_equal(graph_count_ops(folded, &op_rope), config.layers);
         expect_same_outputs(plain, folded, config.vocab, round);
@@ -168,7 +168,7 @@ static int count_rotations(precision math, int64_t head_dim) {
     step_options options = small_model_step(&config, 2, 5, STEP_FULL);
     options.pipeline.mode = STEP_COMPILED;
     options.pipeline.precision = math;
-    options.pipeline.target = BACKEND_CUDA;
+    options.pipeline.target = target_usual(TARGET_CUDA);
     plan *p;
     expect_ok(step_plan_create(&options, &p));
     int count = 0;

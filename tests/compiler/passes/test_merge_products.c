@@ -193,7 +193,7 @@ static void a_compiled_step_copies_nothing(void **state) {
     assert_int_equal(model_config_from_preset("small", &config), DYNO_OK);
     for (int kind = 0; kind < PRECISION_COUNT; kind++)
         for (int way = 0; way < ATTENTION_WAY_COUNT; way++) {
-            if (precision_check((precision)kind, BACKEND_CPU) != DYNO_OK)
+            if (precision_check((precision)kind, target_usual(TARGET_CPU)) != DYNO_OK)
                 continue;
             step_options options = small_model_step(&config, 4, 128, STEP_FULL);
             options.pipeline.mode = STEP_COMPILED;

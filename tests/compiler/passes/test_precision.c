@@ -344,12 +344,12 @@ static void tables_of_angles_stay_f32(void **state) {
 
 static void tf32_is_refused_where_there_is_none(void **state) {
     (void)state;
-    expect_failure(precision_check(PRECISION_TF32, BACKEND_CPU), DYNO_UNSUPPORTED,
+    expect_failure(precision_check(PRECISION_TF32, target_usual(TARGET_CPU)), DYNO_UNSUPPORTED,
                    "use --precision fp32 or bf16");
-    assert_int_equal(precision_check(PRECISION_TF32, BACKEND_CUDA), DYNO_OK);
+    assert_int_equal(precision_check(PRECISION_TF32, target_usual(TARGET_CUDA)), DYNO_OK);
     for (int p = PRECISION_FP32; p <= PRECISION_FP16; p++)
-        for (int b = 0; b < BACKEND_COUNT; b++)
-            assert_int_equal(precision_check((precision)p, (backend)b), DYNO_OK);
+        for (int b = 0; b < TARGET_KIND_COUNT; b++)
+            assert_int_equal(precision_check((precision)p, target_usual((target_kind)b)), DYNO_OK);
 }
 
 /* b is also read in f32, so it stays whole; f16 has no rest that would fit. */

@@ -178,13 +178,13 @@ static void predicted_memory_is_what_a_step_takes(void **state) {
         }
 }
 
-static plan *plan_of_small(step_mode mode, precision kind, backend target, const char *level) {
+static plan *plan_of_small(step_mode mode, precision kind, target_kind on, const char *level) {
     step_options options = {.batch = 4,
                             .context = 512,
                             .pipeline = {.pass = STEP_FULL,
                                          .mode = mode,
                                          .precision = kind,
-                                         .target = target,
+                                         .target = target_usual(on),
                                          .optimizer = step_default_optimizer()}};
     assert_int_equal(model_config_from_preset("small", &options.config), DYNO_OK);
     assert_int_equal(recompute_parse(level, &options.pipeline.recompute), DYNO_OK);
@@ -201,13 +201,13 @@ static void each_mlp_saves_its_hidden_units_for_one_product(void **state) {
     } cases[] = {{"mlp:11", 1}, {"mlp:3", 4}};
     const double product = 2.0 * 2048 * 768 * 6144;
     for (int i = 0; i < 8; i++) {
-        backend target = i & 1 ? BACKEND_CUDA : BACKEND_CPU;
+        target_kind on = i & 1 ? TARGET_CUDA : TARGET_CPU;
         precision kind = i & 2 ? PRECISION_BF16 : PRECISION_FP32;
         step_mode mode = i & 4 ? STEP_COMPILED : STEP_EAGER;
         int64_t hidden = 2048 * 6144 * (kind == PRECISION_BF16 ? 2 : 4);
-        plan *plain = plan_of_small(mode, kind, target, "none");
+        plan *plain = plan_of_small(mode, kind, on, "none");
         for (int c = 0; c < 2; c++) {
-            plan *p = plan_of_small(mode, kind, target, cases[c].level);
+            plan *p = plan_of_small(mode, kind, on, cases[c].level);
             int64_t saved =
                 memory_account_plan(plain).peak_bytes - memory_account_plan(p).peak_bytes;
             double more =

@@ -44,7 +44,7 @@
 static void without_a_backward_only_losses_are_computed(void **state) {
     (void)state;
     graph *g = graph_from_text(FORWARD);
-    assert_int_equal(swap_loss_head(g, BACKEND_CPU), DYNO_OK);
+    assert_int_equal(swap_loss_head(g, target_usual(TARGET_CPU)), DYNO_OK);
     expect_graph_text(g, LEAVES
                       "%4 f32[2,3] activation = multiply %0 %3 @forward body\n"
                       "%5 f32[2] activation = loss_head_forward %4 %2 %1 {chunk=2} @forward head\n"
@@ -65,7 +65,7 @@ static graph *differentiate(const char *source, precision p) {
 static void the_gradients_come_with_the_losses(void **state) {
     (void)state;
     graph *g = differentiate(FORWARD, PRECISION_FP32);
-    assert_int_equal(swap_loss_head(g, BACKEND_CPU), DYNO_OK);
+    assert_int_equal(swap_loss_head(g, target_usual(TARGET_CPU)), DYNO_OK);
     expect_graph_text(g, LEAVES "%4 f32[2,3] activation = multiply %0 %3 @forward body\n"
                                 "%5 f32[] activation = fill {number=1.0, type=1} @forward loss\n"
                                 "%6 f32[1] activation = reshape %5 {shape=[1]} @forward loss\n"
@@ -105,7 +105,7 @@ static void the_low_types_casts_are_part_of_the_pattern(void **state) {
             assert_int_equal(fold_casts(g, true), DYNO_OK);
         if (way & 2)
             assert_int_equal(low_copies_bind(g), DYNO_OK);
-        assert_int_equal(swap_loss_head(g, BACKEND_CPU), DYNO_OK);
+        assert_int_equal(swap_loss_head(g, target_usual(TARGET_CPU)), DYNO_OK);
         assert_int_equal(count_ops(g, &op_loss_head), 1);
         assert_int_equal(count_ops(g, &op_matmul), 0);
         assert_int_equal(count_ops(g, &op_cross_entropy_gradient), 0);
@@ -121,18 +121,18 @@ static void the_low_types_casts_are_part_of_the_pattern(void **state) {
 static void the_weights_gradient_keeps_its_type_where_nothing_is_added_up(void **state) {
     (void)state;
     for (int full = 0; full < 2; full++)
-        for (int target = BACKEND_CPU; target <= BACKEND_CUDA; target++) {
+        for (int kind = TARGET_CPU; kind <= TARGET_CUDA; kind++) {
             graph *g = graph_from_text(FORWARD);
             assert_int_equal(precision_apply(g, PRECISION_BF16), DYNO_OK);
             assert_int_equal(autodiff_append_backward(g, false), DYNO_OK);
             assert_int_equal(mark_saved_activations(g), DYNO_OK);
             assert_int_equal(fold_casts(g, full), DYNO_OK);
-            assert_int_equal(swap_loss_head(g, (backend)target), DYNO_OK);
+            assert_int_equal(swap_loss_head(g, target_usual((target_kind)kind)), DYNO_OK);
             const node *head = NULL;
             for (int i = 0; i < g->node_count; i++)
                 head = g->nodes[i]->op == &op_loss_head ? g->nodes[i] : head;
             assert_non_null(head);
-            bool is_low = target == BACKEND_CUDA && !full;
+            bool is_low = kind == TARGET_CUDA && !full;
             assert_int_equal(head->outputs[2]->type, is_low ? DTYPE_BF16 : DTYPE_F32);
             assert_int_equal(head->outputs[2]->role, ROLE_GRADIENT);
             expect_valid(g);
@@ -144,7 +144,7 @@ static void expect_no_swap(const char *source, bool is_differentiated) {
     graph *g = is_differentiated ? differentiate(source, PRECISION_FP32) : graph_from_text(source);
     text before = {0};
     graph_print(g, &before);
-    assert_int_equal(swap_loss_head(g, BACKEND_CPU), DYNO_OK);
+    assert_int_equal(swap_loss_head(g, target_usual(TARGET_CPU)), DYNO_OK);
     expect_graph_text(g, text_string(&before));
     text_release(&before);
     graph_destroy(g);
@@ -191,7 +191,7 @@ static void a_swapped_model_has_the_same_gradients(void **state) {
             assert_int_equal(autodiff_append_backward(g, true), DYNO_OK);
             assert_int_equal(mark_saved_activations(g), DYNO_OK);
             if (swapped)
-                assert_int_equal(swap_loss_head(g, BACKEND_CPU), DYNO_OK);
+                assert_int_equal(swap_loss_head(g, target_usual(TARGET_CPU)), DYNO_OK);
             assert_int_equal(count_ops(g, &op_loss_head), swapped);
             expect_valid(g);
             leaves[swapped] = calloc((size_t)g->value_count, sizeof(double *));

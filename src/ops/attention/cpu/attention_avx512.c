@@ -220,7 +220,7 @@ static size_t workspace_bytes(const kernel_args *args) {
     return keeps_keys(args) ? (size_t)shape_elements(k) * sizeof(float) : 0;
 }
 
-static void run(const kernel_args *args) {
+static dyno_status run(const kernel_args *args) {
     work w = {.args = args, .p = attention_describe(args)};
     kernel_tile tile = kernel_tile_taken(args, list_tiles);
     w.k = args->inputs[ATTENTION_K];
@@ -233,12 +233,13 @@ static void run(const kernel_args *args) {
     w.panels = tile.queries / PANEL;
     w.query_tiles = (w.p.queries + w.panels * PANEL - 1) / (w.panels * PANEL);
     threads_for_each(w.p.batch * w.p.heads * w.query_tiles, attend_units, &w);
+    return DYNO_OK;
 }
 
 #endif
 
 const kernel attention_avx512 = {.name = "attention_avx512",
-                                 .backend = BACKEND_CPU,
+                                 .target = TARGET_CPU,
                                  .reject = attention_reject_avx512,
 #if defined(__x86_64__)
                                  .workspace_bytes = workspace_bytes,

@@ -322,7 +322,7 @@ LANES_TARGET static void finish_panels(void *context, int64_t begin, int64_t end
     }
 }
 
-static void run(const kernel_args *args) {
+static dyno_status run(const kernel_args *args) {
     work w = describe(args);
     int64_t heads = w.p.batch * w.p.heads;
     w.q = args->inputs[ATTENTION_Q];
@@ -333,12 +333,13 @@ static void run(const kernel_args *args) {
     threads_for(heads * w.p.queries, 64, mean_rows, &w);
     threads_for_each(w.pieces * w.p.batch * w.p.kv_heads, take_pieces, &w);
     threads_for(heads * w.panels, 1, finish_panels, &w);
+    return DYNO_OK;
 }
 
 #endif
 
 const kernel attention_gradient_avx512 = {.name = "attention_gradient_avx512",
-                                          .backend = BACKEND_CPU,
+                                          .target = TARGET_CPU,
                                           .reject = attention_reject_avx512,
 #if defined(__x86_64__)
                                           .workspace_bytes = workspace_bytes,

@@ -426,8 +426,14 @@ static void run(const kernel_args *args, const gemm_engine *engine) {
     threads_for_each(w.p.batch * w.p.heads * w.query_tiles, attend_units, &w);
 }
 
-static void run_amx(const kernel_args *args) { run(args, &gemm_amx); }
-static void run_dot(const kernel_args *args) { run(args, &gemm_avx512_bf16); }
+static dyno_status run_amx(const kernel_args *args) {
+    run(args, &gemm_amx);
+    return DYNO_OK;
+}
+static dyno_status run_dot(const kernel_args *args) {
+    run(args, &gemm_avx512_bf16);
+    return DYNO_OK;
+}
 #define RUN_BY(FUNCTION)                                                                           \
     .workspace_bytes = workspace_bytes, .run = FUNCTION, .tiles = list_tiles, .is_tiled = true,
 #else
@@ -435,10 +441,10 @@ static void run_dot(const kernel_args *args) { run(args, &gemm_avx512_bf16); }
 #endif
 
 const kernel attention_bf16_amx = {.name = "attention_bf16_amx",
-                                   .backend = BACKEND_CPU,
+                                   .target = TARGET_CPU,
                                    .reject = attention_reject_amx,
                                    RUN_BY(run_amx).writes_strided = true};
 const kernel attention_bf16_dot = {.name = "attention_bf16_dot",
-                                   .backend = BACKEND_CPU,
+                                   .target = TARGET_CPU,
                                    .reject = attention_reject_dot,
                                    RUN_BY(run_dot).writes_strided = true};

@@ -182,13 +182,14 @@ static int list_tiles(const kernel_args *args, kernel_tile *out) {
     return attention_list_tiles(queries, 2, keys, 3, out);
 }
 
-static void run(const kernel_args *args) {
+static dyno_status run(const kernel_args *args) {
     work w = prepare(args);
     threads_for_each(w.p.batch * w.p.heads * w.query_tiles, attend_units, &w);
+    return DYNO_OK;
 }
 
 const kernel attention_tiled = {.name = "attention_tiled",
-                                .backend = BACKEND_CPU,
+                                .target = TARGET_CPU,
                                 .reject = attention_reject_layout,
                                 .run = run,
                                 .tiles = list_tiles,
@@ -307,14 +308,15 @@ static void key_units(void *context, int64_t begin, int64_t end) {
     }
 }
 
-static void run_gradient(const kernel_args *args) {
+static dyno_status run_gradient(const kernel_args *args) {
     work w = prepare(args);
     threads_for_each(w.p.batch * w.p.heads * w.query_tiles, query_units, &w);
     threads_for_each(w.p.batch * w.p.kv_heads * w.key_tiles, key_units, &w);
+    return DYNO_OK;
 }
 
 const kernel attention_gradient_tiled = {.name = "attention_gradient_tiled",
-                                         .backend = BACKEND_CPU,
+                                         .target = TARGET_CPU,
                                          .reject = attention_reject_layout,
                                          .run = run_gradient,
                                          .tiles = list_tiles,

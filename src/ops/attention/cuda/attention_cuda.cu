@@ -152,13 +152,16 @@ extern "C" int dyno_attention_gradient_cuda_tiles(const cuda_args *args, cuda_ti
     return of_any ? count : count + attention_backward_mma_tiles(&call, out + count);
 }
 
-extern "C" void dyno_attention_cuda(const cuda_args *args, cudaStream_t stream) {
+extern "C" dyno_status dyno_attention_cuda(const cuda_args *args) {
+    cudaStream_t stream = args->context->stream;
     attention_call call = describe_forward(args);
     if (forward_is_for_mma(&call) || !attention_forward_hopper(&call, stream))
         attention_forward_mma(&call, stream);
+    return cuda_launch_status();
 }
 
-extern "C" void dyno_attention_gradient_cuda(const cuda_args *args, cudaStream_t stream) {
+extern "C" dyno_status dyno_attention_gradient_cuda(const cuda_args *args) {
+    cudaStream_t stream = args->context->stream;
     attention_call call = describe_backward(args);
     bool is_once =
         attention_way == ATTENTION_BEST
@@ -167,13 +170,14 @@ extern "C" void dyno_attention_gradient_cuda(const cuda_args *args, cudaStream_t
             : attention_way == ATTENTION_ONCE;
     bool is_for_mma = backward_is_for_mma(&call);
     if (!is_for_mma && is_once && attention_backward_hopper_once(&call, stream))
-        return;
+        return cuda_launch_status();
     if (!is_for_mma && attention_backward_hopper(&call, stream))
-        return;
+        return cuda_launch_status();
     attention_backward_means(&call, stream);
     attention_backward_mma(&call, stream);
     if (call.turn.cosine)
         attention_backward_turn(&call, stream);
+    return cuda_launch_status();
 }
 
 /* ---- f32; of gradients one tile for each head size ---- */
@@ -184,13 +188,17 @@ extern "C" int dyno_attention_cuda_f32_tiles(const cuda_args *args, cuda_tile *o
 }
 extern "C" int dyno_attention_gradient_cuda_f32_tiles(const cuda_args *, cuda_tile *) { return 0; }
 
-extern "C" void dyno_attention_cuda_f32(const cuda_args *args, cudaStream_t stream) {
+extern "C" dyno_status dyno_attention_cuda_f32(const cuda_args *args) {
+    cudaStream_t stream = args->context->stream;
     attention_call call = describe_forward(args);
     attention_forward_f32(&call, stream);
+    return cuda_launch_status();
 }
 
-extern "C" void dyno_attention_gradient_cuda_f32(const cuda_args *args, cudaStream_t stream) {
+extern "C" dyno_status dyno_attention_gradient_cuda_f32(const cuda_args *args) {
+    cudaStream_t stream = args->context->stream;
     attention_call call = describe_backward(args);
     attention_backward_means(&call, stream);
     attention_backward_f32(&call, stream);
+    return cuda_launch_status();
 }
