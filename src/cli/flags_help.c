@@ -26,7 +26,7 @@ static const char *placeholder_of(const flag_spec *spec) {
     case FLAG_CHOICE_LIST:
         return "LIST";
     case FLAG_CHOICE:
-        return spec->choices;
+        return flag_choices(spec);
     }
     return "";
 }
@@ -62,10 +62,11 @@ static void append_explanation(text *out, const flag_spec *spec) {
     text_append(out, spec->help);
     bool has_limits = spec->minimum != 0 || spec->maximum != 0;
     bool has_real_limits = spec->real_minimum < spec->real_maximum;
-    bool lists_choices = spec->choices && (spec->placeholder || spec->kind == FLAG_CHOICE_LIST);
+    bool lists_choices =
+        flag_choices(spec) && (spec->placeholder || spec->kind == FLAG_CHOICE_LIST);
     const char *separator = " (";
     if (lists_choices) {
-        text_format(out, "%s%s", separator, spec->choices);
+        text_format(out, "%s%s", separator, flag_choices(spec));
         separator = "; ";
     }
     if (has_limits) {
