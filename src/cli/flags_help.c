@@ -36,11 +36,19 @@ static void append_spaces(text *out, int count) {
         text_append(out, " ");
 }
 
+/* A word, or as many choices of a long list "a|b|c" as fit into `room`. */
+static int word_length(const char *word, int room) {
+    int length = (int)strcspn(word, " "), choices = length;
+    while (choices > room || (choices < length && choices > 0 && word[choices - 1] != '|'))
+        choices--;
+    return choices > 0 ? choices : length;
+}
+
 /* Words of `string`, wrapped; the first line starts at the cursor, which is at `indent`. */
 static void append_wrapped(text *out, const char *string, int indent) {
     int column = indent;
     for (const char *p = string; *p;) {
-        int length = (int)strcspn(p, " ");
+        int length = word_length(p, LINE - indent);
         if (column > indent && column + 1 + length > LINE) {
             text_append(out, "\n");
             append_spaces(out, indent);

@@ -1,5 +1,7 @@
 #include "plan/plan_text.h"
 
+#include <string.h>
+
 static void print_buffer(const plan *p, int index, text *out) {
     const plan_buffer *b = &p->buffers[index];
     text_format(out, "%s b%d %s[%s]", role_name(b->role), index, dtype_name(b->type),
@@ -55,6 +57,9 @@ void plan_print(const plan *p, text *out) {
     for (int i = 0; i < p->launch_count; i++)
         print_launch(p, i, out);
     for (int i = 0; i < p->name_count; i++) {
+        const char *of_buffer = p->buffers[p->names[i].operand.buffer].name;
+        if (of_buffer && strcmp(of_buffer, p->names[i].name) == 0)
+            continue;
         text_format(out, "name \"%s\"", p->names[i].name);
         print_operand(p, &p->names[i].operand, out);
         text_append(out, "\n");

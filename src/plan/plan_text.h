@@ -8,7 +8,7 @@
  *   1: b3 b4+256:f32[8,32]:[64,1] = split (copy_cpu) b2 {axis=1} @forward layers.0 stream 1 work b5
  *   name "loss" b9
  *
- * Buffers say the launches they live from and to, and their offset in the arena; an operand that is
+ * Names are those that are not their buffers'. Buffers say the launches they live from and to, and their offset in the arena; an operand that is
  * not its buffer's whole value, dense, says its offset in bytes, its type, shape and strides. */
 #ifndef PLAN_PLAN_TEXT_H
 #define PLAN_PLAN_TEXT_H
