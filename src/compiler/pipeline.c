@@ -158,7 +158,7 @@ static dyno_status run_recompute(compilation *c) {
 
 static dyno_status run_optimizer(compilation *c) {
     optimizer_options how = c->options->optimizer;
-    how.by_block = how.by_block || (c->options->mode == STEP_COMPILED && !how.one_launch);
+    how.by_block = how.by_block || c->options->mode == STEP_COMPILED;
     return optimizer_append_adamw(c->g, &how);
 }
 
