@@ -121,8 +121,7 @@ static dyno_status run_fold_casts(compilation *c) {
 static dyno_status run_low_copies(compilation *c) { return low_copies_bind(c->g); }
 
 static dyno_status run_split_weights(compilation *c) {
-    if (!c->options->keep_whole_weights)
-        low_copies_split(c->g);
+    low_copies_split(c->g);
     return DYNO_OK;
 }
 

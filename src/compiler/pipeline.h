@@ -63,7 +63,6 @@ typedef struct pipeline_options {
     precision precision;
     recompute_options recompute;
     gradients_type gradients;
-    bool keep_whole_weights; /* compiled bf16: f32 beside the low copy, not split (low_copies.h) */
     backend target;
     bool is_unfused; /* compiled, on a CPU: every node a kernel that is there already */
     tile_options tiles;
