@@ -305,9 +305,9 @@ static dyno_status check_names(const walk *w) {
 
 /* ---- streams ----
  *
- * `side` is a launch on stream 1, and `behind` those that follow it up to the next one on stream 1
- * run beside it. It is compared with each of them through its buffers: no other buffer can have its
- * bytes, for its own are alive that long. */
+ * A launch on stream 1, `side`, runs beside those that follow it up to the next one on stream 1. It
+ * is compared with each of them through its buffers: no other buffer can have its bytes, for its own
+ * are alive that long. */
 
 static dyno_status check_kept(const plan *p, int side, int next, int buffer) {
     if (p->buffers[buffer].last_used >= next)
@@ -355,7 +355,8 @@ static dyno_status check_side_launch(const plan *p, int side, int next, int *use
 }
 
 static dyno_status check_streams(const plan *p) {
-    int *use = memory_allocate((size_t)p->buffer_count, sizeof *use); /* by buffer: who, above 0 */
+    /* By buffer: the launch on stream 1 that was looked at last and uses it, or NOBODY. */
+    int *use = memory_allocate((size_t)p->buffer_count, sizeof *use);
     dyno_status status = DYNO_OK;
     int next = p->launch_count;
     for (int i = 0; i < p->buffer_count; i++)
