@@ -163,6 +163,10 @@ static dyno_status add_integer_item(const flag_spec *spec, flag_value *value, ch
 
 /* Choices */
 
+const char *flag_choices(const flag_spec *spec) {
+    return spec->list_choices ? spec->list_choices() : spec->choices;
+}
+
 /* The choices as an array of copies; *count tells how many. */
 static const char **split_choices(arena *strings, const char *choices, int *count) {
     const char **names = NULL;
@@ -179,7 +183,7 @@ static const char **split_choices(arena *strings, const char *choices, int *coun
 
 static dyno_status check_choice(arena *strings, const flag_spec *spec, const char *given) {
     int count;
-    const char **names = split_choices(strings, spec->choices, &count);
+    const char **names = split_choices(strings, flag_choices(spec), &count);
     bool is_known = false;
     for (int i = 0; i < count; i++)
         is_known = is_known || strcmp(names[i], given) == 0;
@@ -187,8 +191,8 @@ static dyno_status check_choice(arena *strings, const flag_spec *spec, const cha
     if (!is_known) {
         const char *nearest = text_nearest(given, names, count);
         status = dyno_fail(DYNO_INVALID, "--%s: '%s' is not one of %s%s%s%s", spec->name, given,
-                           spec->choices, nearest ? "; did you mean '" : "", nearest ? nearest : "",
-                           nearest ? "'?" : "");
+                           flag_choices(spec), nearest ? "; did you mean '" : "",
+                           nearest ? nearest : "", nearest ? "'?" : "");
     }
     free(names);
     return status;

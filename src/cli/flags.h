@@ -42,7 +42,10 @@ typedef struct flag_spec {
     int64_t minimum, maximum;          /* integers and each of a list; both 0: no limit */
     double real_minimum, real_maximum; /* reals; both 0: no limit */
     const char *choices;               /* "table|md|csv" */
+    const char *(*list_choices)(void); /* gives them, where they are not known before the run */
 } flag_spec;
+
+const char *flag_choices(const flag_spec *spec); /* NULL: it has none */
 
 typedef struct flags_example {
     const char *command; /* after "dyno " */

@@ -26,7 +26,7 @@ static const char *placeholder_of(const flag_spec *spec) {
     case FLAG_CHOICE_LIST:
         return "LIST";
     case FLAG_CHOICE:
-        return spec->choices;
+        return flag_choices(spec);
     }
     return "";
 }
@@ -36,11 +36,19 @@ static void append_spaces(text *out, int count) {
         text_append(out, " ");
 }
 
+/* A word, or as many choices of a long list "a|b|c" as fit into `room`. */
+static int word_length(const char *word, int room) {
+    int length = (int)strcspn(word, " "), choices = length;
+    while (choices > room || (choices < length && choices > 0 && word[choices - 1] != '|'))
+        choices--;
+    return choices > 0 ? choices : length;
+}
+
 /* Words of `string`, wrapped; the first line starts at the cursor, which is at `indent`. */
 static void append_wrapped(text *out, const char *string, int indent) {
     int column = indent;
     for (const char *p = string; *p;) {
-        int length = (int)strcspn(p, " ");
+        int length = word_length(p, LINE - indent);
         if (column > indent && column + 1 + length > LINE) {
             text_append(out, "\n");
             append_spaces(out, indent);
@@ -62,10 +70,11 @@ static void append_explanation(text *out, const flag_spec *spec) {
     text_append(out, spec->help);
     bool has_limits = spec->minimum != 0 || spec->maximum != 0;
     bool has_real_limits = spec->real_minimum < spec->real_maximum;
-    bool lists_choices = spec->choices && (spec->placeholder || spec->kind == FLAG_CHOICE_LIST);
+    bool lists_choices =
+        flag_choices(spec) && (spec->placeholder || spec->kind == FLAG_CHOICE_LIST);
     const char *separator = " (";
     if (lists_choices) {
-        text_format(out, "%s%s", separator, spec->choices);
+        text_format(out, "%s%s", separator, flag_choices(spec));
         separator = "; ";
     }
     if (has_limits) {

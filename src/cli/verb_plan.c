@@ -13,6 +13,16 @@
 #include "report/view.h"
 #include "train/step_plan.h"
 
+/* "build|merge-products|..." */
+static const char *pass_choices(void) {
+    static text names;
+    if (names.length)
+        return text_string(&names);
+    for (int i = 0; pipeline_pass_name(i); i++)
+        text_format(&names, "%s%s", i ? "|" : "", pipeline_pass_name(i));
+    return text_string(&names);
+}
+
 static const flag_spec FLAGS[] = {
     MODEL_FLAGS,
     BATCH_FLAG,
@@ -30,8 +40,8 @@ static const flag_spec FLAGS[] = {
     {"map", NULL, FLAG_SWITCH, NULL,
      .help = "only a map of the memory needed, models down and contexts across"},
     {"dump-after", "PASS", FLAG_CHOICE, NULL,
-     .help = "prints the graph after this pass of the compiler instead (one cell)",
-     .choices = PIPELINE_PASS_CHOICES},
+     .help = "prints the graph, or the plan, after this pass of the compiler instead (one cell)",
+     .list_choices = pass_choices},
     {"source", NULL, FLAG_SWITCH, NULL,
      .help = "prints the generated kernels instead, each with the ops it contains (one cell)"},
     {"out", "DIR", FLAG_TEXT, NULL, .help = "keeps it all in DIR/run.json"},

@@ -1,4 +1,7 @@
-/* pipeline.c - one line per pass. Reading pipeline_compile is reading the architecture. */
+/* pipeline.c - one line per pass. Reading the table is reading the architecture.
+ *
+ * Passes rewrite the graph until `lower` makes a plan of it, then the plan; the verifier of what
+ * there is runs after each. */
 #include "compiler/pipeline.h"
 
 #include <string.h>
@@ -13,15 +16,21 @@
 #include "compiler/passes/fold_rope.h"
 #include "compiler/passes/fold_rope_gradient.h"
 #include "compiler/passes/fuse.h"
+#include "compiler/passes/gather_sums.h"
 #include "compiler/passes/low_copies.h"
 #include "compiler/passes/mark_saved.h"
 #include "compiler/passes/merge_products.h"
 #include "compiler/passes/rematerialize.h"
+#include "compiler/passes/repeat_sums.h"
+#include "compiler/passes/schedule_groups.h"
+#include "compiler/passes/split_sums.h"
 #include "compiler/passes/swap_attention.h"
 #include "compiler/passes/swap_loss_head.h"
 #include "graph/graph_text.h"
 #include "graph/verify.h"
 #include "plan/memory_plan.h"
+#include "plan/plan_text.h"
+#include "plan/plan_verify.h"
 
 static const char *const pass_names[STEP_PASS_COUNT] = {"forward", "forward+backward", "step"};
 
@@ -72,143 +81,217 @@ dyno_status attention_way_parse(const char *name, attention_way *way) {
     return DYNO_OK;
 }
 
-static dyno_status run_build(graph *g, const pipeline_options *options) {
-    (void)options; /* the model has built the forward; this is where it is first looked at */
-    return graph_status(g);
+/* ---- the passes, with what of the options they heed ---- */
+
+/* What is being compiled: a graph, and from `lower` on a plan. */
+typedef struct compilation {
+    graph *g;
+    plan *p;
+    const pipeline_options *options;
+} compilation;
+
+static dyno_status run_build(compilation *c) {
+    return graph_status(c->g); /* the model has built the forward; here it is first looked at */
 }
 
-static dyno_status run_merge_products(graph *g, const pipeline_options *options) {
-    if (options->mode != STEP_COMPILED)
-        return DYNO_OK;
-    return merge_products(g, options->attention == ATTENTION_FLASH);
+static dyno_status run_merge_products(compilation *c) {
+    return merge_products(c->g, c->options->attention == ATTENTION_FLASH);
 }
 
-static dyno_status run_precision(graph *g, const pipeline_options *options) {
-    RETURN_IF_FAILED(precision_check(options->precision, options->target));
-    return precision_apply(g, options->precision);
+static dyno_status run_precision(compilation *c) {
+    RETURN_IF_FAILED(precision_check(c->options->precision, c->options->target));
+    return precision_apply(c->g, c->options->precision);
 }
 
-static dyno_status run_attention(graph *g, const pipeline_options *options) {
-    bool is_swapped = options->mode == STEP_COMPILED && options->attention == ATTENTION_FLASH;
-    return is_swapped ? swap_attention(g) : DYNO_OK;
+static dyno_status run_attention(compilation *c) {
+    return c->options->attention == ATTENTION_FLASH ? swap_attention(c->g) : DYNO_OK;
 }
 
-static dyno_status run_rope(graph *g, const pipeline_options *options) {
-    return options->mode == STEP_COMPILED ? fold_rope(g, options->target) : DYNO_OK;
+static dyno_status run_rope(compilation *c) { return fold_rope(c->g, c->options->target); }
+
+static dyno_status run_autodiff(compilation *c) {
+    bool keeps_gradients = c->options->keep_gradients || c->options->pass == STEP_BACKWARD;
+    RETURN_IF_FAILED(autodiff_append_backward(c->g, keeps_gradients));
+    return mark_saved_activations(c->g);
 }
 
-static dyno_status run_autodiff(graph *g, const pipeline_options *options) {
-    if (options->pass == STEP_FORWARD)
-        return DYNO_OK;
-    RETURN_IF_FAILED(
-        autodiff_append_backward(g, options->keep_gradients || options->pass == STEP_BACKWARD));
-    return mark_saved_activations(g);
+static dyno_status run_fold_casts(compilation *c) {
+    return fold_casts(c->g, c->options->gradients == GRADIENTS_F32);
 }
 
-static dyno_status run_casts(graph *g, const pipeline_options *options) {
-    if (options->mode != STEP_COMPILED)
-        return DYNO_OK;
-    RETURN_IF_FAILED(fold_casts(g, options->gradients == GRADIENTS_F32));
-    RETURN_IF_FAILED(low_copies_bind(g));
-    if (!options->keep_whole_weights)
-        low_copies_split(g);
+static dyno_status run_low_copies(compilation *c) { return low_copies_bind(c->g); }
+
+static dyno_status run_split_weights(compilation *c) {
+    low_copies_split(c->g);
     return DYNO_OK;
 }
 
-static dyno_status run_rope_gradient(graph *g, const pipeline_options *options) {
-    return options->mode == STEP_COMPILED ? fold_rope_gradient(g, options->target) : DYNO_OK;
+static dyno_status run_rope_gradient(compilation *c) {
+    return fold_rope_gradient(c->g, c->options->target);
 }
 
-static dyno_status run_loss_head(graph *g, const pipeline_options *options) {
-    if (options->mode == STEP_COMPILED)
-        RETURN_IF_FAILED(swap_loss_head(g, options->target));
-    precision_allow_tf32(g, options->precision); /* from here on only copies of products come */
+static dyno_status run_loss_head(compilation *c) {
+    return swap_loss_head(c->g, c->options->target);
+}
+
+static dyno_status run_tf32(compilation *c) {
+    precision_allow_tf32(c->g, c->options->precision);
     return DYNO_OK;
 }
 
-static dyno_status run_rematerialize(graph *g, const pipeline_options *options) {
-    if (options->pass == STEP_FORWARD)
-        return DYNO_OK;
+static dyno_status run_rematerialize(compilation *c) {
     /* A block that runs again starts from its own input. */
     enum { BLOCKS = 2 };
-    bool is_mlp = options->recompute.mode == RECOMPUTE_MLP;
+    const recompute_options *recompute = &c->options->recompute;
+    bool is_mlp = recompute->mode == RECOMPUTE_MLP;
     rematerialize_options how = {
-        .is_everywhere = options->mode == STEP_COMPILED,
-        .blocks = is_mlp || options->recompute.mode == RECOMPUTE_NONE ? BLOCKS : 1,
-        .mlp_every = is_mlp ? options->recompute.every : 0,
+        .is_everywhere = c->options->mode == STEP_COMPILED,
+        .blocks = is_mlp || recompute->mode == RECOMPUTE_NONE ? BLOCKS : 1,
+        .mlp_every = is_mlp ? recompute->every : 0,
     };
-    return how.is_everywhere || is_mlp ? rematerialize_apply(g, &how) : DYNO_OK;
+    return how.is_everywhere || is_mlp ? rematerialize_apply(c->g, &how) : DYNO_OK;
 }
 
-static dyno_status run_recompute(graph *g, const pipeline_options *options) {
-    if (options->pass == STEP_FORWARD)
-        return DYNO_OK;
-    return recompute_apply(g, &options->recompute);
+static dyno_status run_recompute(compilation *c) {
+    return recompute_apply(c->g, &c->options->recompute);
 }
 
-static dyno_status run_optimizer(graph *g, const pipeline_options *options) {
-    if (options->pass != STEP_FULL)
-        return DYNO_OK;
-    optimizer_options how = options->optimizer;
-    how.by_block = how.by_block || (options->mode == STEP_COMPILED && !how.one_launch);
-    return optimizer_append_adamw(g, &how);
+static dyno_status run_optimizer(compilation *c) {
+    optimizer_options how = c->options->optimizer;
+    how.by_block = how.by_block || c->options->mode == STEP_COMPILED;
+    return optimizer_append_adamw(c->g, &how);
 }
 
-static dyno_status run_simplify(graph *g, const pipeline_options *options) {
-    if (options->mode != STEP_COMPILED)
-        return DYNO_OK;
-    RETURN_IF_FAILED(common_subexpressions_merge(g));
-    return dead_code_drop(g);
+static dyno_status run_common_subexpressions(compilation *c) {
+    return common_subexpressions_merge(c->g);
 }
 
-static dyno_status run_fuse(graph *g, const pipeline_options *options) {
-    if (options->mode == STEP_COMPILED && !options->is_unfused)
-        return fuse_groups(g, options->target);
-    return renderer_of(options->target)->takes_each_node ? fuse_each(g) : DYNO_OK;
+static dyno_status run_dead_code(compilation *c) { return dead_code_drop(c->g); }
+
+static bool is_fused(const pipeline_options *options) {
+    return options->mode == STEP_COMPILED && !options->is_unfused;
 }
 
-dyno_status pipeline_compile(graph *g, const pipeline_options *given, plan **out) {
-    pipeline_options with = *given;
-    const pipeline_options *options = &with;
+static dyno_status run_split_sums(compilation *c) { return split_sums(c->g, c->options->target); }
+
+static dyno_status run_gather_sums(compilation *c) {
+    gather_sums(c->g);
+    return graph_status(c->g);
+}
+
+static dyno_status run_fuse(compilation *c) {
+    if (is_fused(c->options))
+        return fuse_groups(c->g, c->options->target);
+    return renderer_of(c->options->target)->takes_each_node ? fuse_each(c->g) : DYNO_OK;
+}
+
+static dyno_status run_repeat_sums(compilation *c) {
+    repeat_sums(c->g);
+    return graph_status(c->g);
+}
+
+static dyno_status run_schedule(compilation *c) { return schedule_groups(c->g); }
+
+static dyno_status run_lower(compilation *c) {
+    bool is_placed = c->options->mode == STEP_COMPILED;
+    return (is_placed ? lower_graph_placed : lower_graph)(c->g, c->options->target, &c->p);
+}
+
+static dyno_status run_streams(compilation *c) {
+    if (target_is_cuda(c->options->target))
+        lower_streams(c->p);
+    return DYNO_OK;
+}
+
+static dyno_status run_tiles(compilation *c) { return choose_tiles(c->p, &c->options->tiles); }
+
+static dyno_status run_memory(compilation *c) {
+    memory_plan_apply(c->p);
+    return DYNO_OK;
+}
+
+/* ---- the list ---- */
+
+/* Which steps a pass is for; a combination wants all of them. */
+enum {
+    EVERY = 0,
+    COMPILED = 1,
+    FUSED = 2,
+    BACKWARD = 4, /* steps that have one */
+    UPDATE = 8    /* steps that end with the optimizer */
+};
+
+static const struct {
+    const char *name;
+    int steps;
+    dyno_status (*run)(compilation *c);
+} passes[] = {
+    /* on the graph */
+    {"build", EVERY, run_build},                      /* the model's forward, as it came */
+    {"merge-products", COMPILED, run_merge_products}, /* one product for q, k and v */
+    {"precision", EVERY, run_precision},              /* casts by a policy per op */
+    {"attention", COMPILED, run_attention},           /* one op, the scores never exist together */
+    {"rope", COMPILED, run_rope},                     /* attention rotates, where its kernels can */
+    {"autodiff", BACKWARD, run_autodiff},             /* gradients of every parameter */
+    {"fold-casts", COMPILED, run_fold_casts},         /* casts that need no launch */
+    {"low-copies", COMPILED, run_low_copies},         /* of weights, kept across steps */
+    {"split-weights", COMPILED, run_split_weights},   /* bf16: the low copy is half of the weight */
+    {"rope-gradient", COMPILED, run_rope_gradient},   /* at least attention's gradient rotates */
+    {"loss-head", COMPILED, run_loss_head},           /* in chunks of tokens */
+    {"tf32", EVERY, run_tf32},                        /* behind it come only copies of products */
+    {"rematerialize", BACKWARD, run_rematerialize},   /* element-wise work again; MLPs, if asked */
+    {"recompute", BACKWARD, run_recompute},           /* activation checkpointing */
+    {"optimizer", UPDATE, run_optimizer},             /* clipping and AdamW */
+    {"common-subexpressions", COMPILED, run_common_subexpressions},
+    {"dead-code", COMPILED, run_dead_code},
+    {"split-sums", FUSED, run_split_sums},   /* column sums in two, the first fused with others */
+    {"gather-sums", FUSED, run_gather_sums}, /* the second halves, several in one launch */
+    {"fuse", EVERY, run_fuse},               /* groups of nodes that become one kernel each */
+    {"repeat-sums", FUSED, run_repeat_sums}, /* sums added twice rather than written and read */
+    {"schedule", FUSED, run_schedule},       /* an order in which groups are whole */
+    /* from the graph to a plan */
+    {"lower", EVERY, run_lower}, /* launches, their kernels, and buffers */
+    /* on the plan */
+    {"streams", EVERY, run_streams},  /* GPU: updates beside the backward */
+    {"tiles", EVERY, run_tiles},      /* of attention's kernels */
+    {"memory", COMPILED, run_memory}, /* an offset in one arena for each buffer */
+};
+enum { PASS_COUNT = sizeof passes / sizeof *passes };
+
+const char *pipeline_pass_name(int index) { return index < PASS_COUNT ? passes[index].name : NULL; }
+
+static int steps_of(const pipeline_options *options) {
+    return (options->mode == STEP_COMPILED ? COMPILED : 0) | (is_fused(options) ? FUSED : 0) |
+           (options->pass != STEP_FORWARD ? BACKWARD : 0) |
+           (options->pass == STEP_FULL ? UPDATE : 0);
+}
+
+static dyno_status run_pass(compilation *c, int index) {
+    if ((passes[index].steps & ~steps_of(c->options)) == 0) {
+        RETURN_IF_FAILED(passes[index].run(c));
+        dyno_status status = c->p ? plan_verify(c->p) : graph_verify(c->g);
+        if (status != DYNO_OK)
+            return dyno_fail_within(status, "after the pass '%s'", passes[index].name);
+    }
+    if (c->options->dump_after && strcmp(c->options->dump_after, passes[index].name) == 0) {
+        if (c->p)
+            plan_print(c->p, c->options->dump);
+        else
+            graph_print(c->g, c->options->dump);
+    }
+    return DYNO_OK;
+}
+
+dyno_status pipeline_compile(graph *g, const pipeline_options *options, plan **out) {
+    pipeline_options with = *options;
     if (!with.target)
         with.target = target_this_cpu();
-    static const struct {
-        const char *name;
-        dyno_status (*run)(graph *g, const pipeline_options *options);
-    } passes[] = {
-        {"build", run_build},                   /* the model's forward, as it came */
-        {"merge-products", run_merge_products}, /* compiled: one product for q, k and v */
-        {"precision", run_precision},           /* casts by a policy per op */
-        {"attention", run_attention}, /* compiled: one op, the scores never exist together */
-        {"rope", run_rope},           /* compiled: attention rotates, where its kernels can */
-        {"autodiff", run_autodiff},   /* gradients of every parameter */
-        {"casts", run_casts},         /* compiled: folded; weights' low copies kept across steps */
-        {"rope-gradient", run_rope_gradient}, /* compiled: at least its gradient rotates */
-        {"loss-head", run_loss_head}, /* compiled: in chunks, all logits never exist together */
-        {"rematerialize",
-         run_rematerialize},          /* compiled: element-wise work again; MLPs, if asked */
-        {"recompute", run_recompute}, /* activation checkpointing */
-        {"optimizer", run_optimizer}, /* clipping and AdamW */
-        {"simplify", run_simplify},   /* compiled: common subexpressions, dead code */
-        {"fuse", run_fuse},           /* groups of nodes that become one kernel each */
-    };
-    *out = NULL;
-    for (size_t i = 0; i < sizeof passes / sizeof *passes; i++) {
-        RETURN_IF_FAILED(passes[i].run(g, options));
-        dyno_status status = graph_verify(g);
-        if (status != DYNO_OK)
-            return dyno_fail_within(status, "after the pass '%s'", passes[i].name);
-        if (options->dump_after && strcmp(options->dump_after, passes[i].name) == 0)
-            graph_print(g, options->dump);
-    }
-    bool is_eager = options->mode == STEP_EAGER;
-    RETURN_IF_FAILED((is_eager ? lower_graph : lower_graph_placed)(g, options->target, out));
-    dyno_status status = choose_tiles(*out, &options->tiles);
-    if (status != DYNO_OK) {
-        plan_destroy(*out);
-        *out = NULL;
-    } else if (!is_eager) {
-        memory_plan_apply(*out);
-    }
+    compilation c = {.g = g, .options = &with};
+    dyno_status status = DYNO_OK;
+    for (int i = 0; i < PASS_COUNT && status == DYNO_OK; i++)
+        status = run_pass(&c, i);
+    *out = status == DYNO_OK ? c.p : NULL;
+    if (status != DYNO_OK)
+        plan_destroy(c.p);
     return status;
 }

@@ -63,22 +63,20 @@ typedef struct pipeline_options {
     precision precision;
     recompute_options recompute;
     gradients_type gradients;
-    bool keep_whole_weights; /* compiled bf16: f32 beside the low copy, not split (low_copies.h) */
-    const target *target;    /* NULL: this machine's CPU */
-    bool is_unfused;         /* compiled, on a CPU: every node a kernel that is there already */
+    const target *target; /* NULL: this machine's CPU */
+    bool is_unfused;      /* compiled, on a CPU: every node a kernel that is there already */
     tile_options tiles;
     bool keep_gradients; /* as outputs "g.P"; always so when the pass ends with the backward */
     optimizer_options optimizer;
     const char *dump_after; /* name of a pass, or NULL */
-    text *dump;             /* where the graph is printed then */
+    text *dump;             /* where the graph, or the plan, is printed then */
 } pipeline_options;
 
-/* The passes' names, "build|autodiff|...", for flags. */
-#define PIPELINE_PASS_CHOICES                                                                      \
-    "build|merge-products|precision|attention|rope|autodiff|casts|rope-gradient|loss-head|"        \
-    "rematerialize|recompute|optimizer|simplify|fuse"
+/* The names of the passes in their order; NULL behind the last. */
+const char *pipeline_pass_name(int index);
 
-/* Runs the passes on `g`, which holds the forward pass, with the verifier between them. */
+/* Runs the passes on `g`, which holds the forward pass, with the verifier between them. On failure
+ * *out is NULL. */
 NODISCARD dyno_status pipeline_compile(graph *g, const pipeline_options *options, plan **out);
 
 #endif

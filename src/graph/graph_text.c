@@ -14,27 +14,6 @@ static void print_type(const value *v, int number, text *out) {
     text_format(out, "%%%d %s[%s]", number, dtype_name(v->type), shape_format(&v->shape).text);
 }
 
-static void print_attributes(const attributes *list, text *out) {
-    if (list->count == 0)
-        return;
-    text_append(out, " {");
-    for (int i = 0; i < list->count; i++) {
-        const attribute *a = &list->items[i];
-        text_format(out, "%s%s=", i ? ", " : "", a->name);
-        if (a->kind == ATTRIBUTE_INTEGER) {
-            text_format(out, "%lld", (long long)a->integer);
-        } else if (a->kind == ATTRIBUTE_LIST) {
-            text_format(out, "[%s]", shape_format(&a->list).text);
-        } else {
-            char number[40];
-            snprintf(number, sizeof number, "%.17g", a->real);
-            /* A real is told from an integer by its looks. */
-            text_format(out, "%s%s", number, strpbrk(number, ".en") ? "" : ".0");
-        }
-    }
-    text_append(out, "}");
-}
-
 void graph_print(const graph *g, text *out) {
     int *number = memory_allocate((size_t)g->value_count, sizeof *number), next = 0;
     text_format(out, "graph %s\n", g->name);
@@ -62,7 +41,7 @@ void graph_print(const graph *g, text *out) {
         text_format(out, " = %s", n->op->name);
         for (int j = 0; j < n->input_count; j++)
             text_format(out, " %%%d", number[n->inputs[j]->id]);
-        print_attributes(&n->attributes, out);
+        attributes_print(&n->attributes, out);
         text_format(out, " @%s", phase_name(n->phase));
         if (n->scope)
             text_format(out, " %s", g->scopes[n->scope]);

@@ -17,51 +17,12 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "plan/operand.h"
 
 /* ---- in place ----
  *
  * An output takes over the buffer of an input that dies at the same launch. The two become one
  * buffer, born with the first and alive until the last use of the second. */
-
-static bool same_layout(const tensor *a, const tensor *b) {
-    if (!shape_equal(&a->shape, &b->shape))
-        return false;
-    for (int i = 0; i < a->shape.rank; i++)
-        if (a->shape.dim[i] != 1 && a->stride[i] != b->stride[i])
-            return false;
-    return true;
-}
-
-/* Whether element by element they would be the same bytes, if their buffers were one. */
-static bool same_elements(const plan_operand *a, const plan_operand *b) {
-    tensor x = a->layout, y = b->layout;
-    tensor_collapse(&x, 1);
-    tensor_collapse(&y, 1);
-    return a->offset == b->offset && dtype_bytes(x.type) == dtype_bytes(y.type) &&
-           same_layout(&x, &y);
-}
-
-/* Whether they would share no byte, as far as is easily seen: pieces of the columns of rows that
- * lie alike. */
-static bool are_apart(const plan_operand *a, const plan_operand *b) {
-    if (a->offset > b->offset)
-        return are_apart(b, a);
-    tensor x = a->layout, y = b->layout;
-    tensor_collapse(&x, 1);
-    tensor_collapse(&y, 1);
-    int last = x.shape.rank - 1;
-    int64_t bytes = dtype_bytes(x.type), gap = b->offset - a->offset;
-    if (y.shape.rank != x.shape.rank || bytes != dtype_bytes(y.type) || x.stride[last] != 1 ||
-        y.stride[last] != 1 || gap < x.shape.dim[last] * bytes)
-        return false;
-    int64_t room = INT64_MAX; /* to the next row */
-    for (int i = 0; i < last; i++) {
-        if (x.shape.dim[i] != y.shape.dim[i] || x.stride[i] != y.stride[i])
-            return false;
-        room = x.stride[i] * bytes < room ? x.stride[i] * bytes : room;
-    }
-    return gap + y.shape.dim[last] * bytes <= room;
-}
 
 /* Whether the buffer of output `o` of launch `index` may become that of input `i`: it dies here,
  * and wherever the launch would write over something it reads, the kernel allows it. */
@@ -76,10 +37,11 @@ static bool can_overwrite(const plan *p, int index, int o, int i) {
         if (l->outputs[k].buffer == in->buffer)
             return false;
         for (int j = 0; j < l->input_count && l->outputs[k].buffer == out->buffer; j++) {
-            if (l->inputs[j].buffer != in->buffer || are_apart(&l->inputs[j], &l->outputs[k]))
+            if (l->inputs[j].buffer != in->buffer ||
+                plan_operands_are_apart(&l->inputs[j], &l->outputs[k]))
                 continue;
             bool is_allowed = j < 64 && l->overwrites[k] >> j & 1;
-            if (!is_allowed || !same_elements(&l->inputs[j], &l->outputs[k]))
+            if (!is_allowed || !plan_operands_coincide(&l->inputs[j], &l->outputs[k]))
                 return false;
         }
     }

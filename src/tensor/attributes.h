@@ -4,6 +4,8 @@
 
 #include "tensor/shape.h"
 
+struct text; /* base/text.h */
+
 /* An attribute is an integer, a real, or a list of integers. */
 typedef enum attribute_kind { ATTRIBUTE_INTEGER, ATTRIBUTE_REAL, ATTRIBUTE_LIST } attribute_kind;
 
@@ -25,6 +27,9 @@ int64_t attribute_integer(const attributes *list, const char *name);
 double attribute_real(const attributes *list, const char *name);
 const shape *attribute_list(const attributes *list, const char *name);
 const attribute *attribute_find(const attributes *list, const char *name);
+
+/* " {axes=[1], s=0.5}"; nothing when there are none. */
+void attributes_print(const attributes *list, struct text *out);
 
 #define ATTR_INTEGER(key, v) ((attribute){.name = key, .kind = ATTRIBUTE_INTEGER, .integer = (v)})
 #define ATTR_REAL(key, v) ((attribute){.name = key, .kind = ATTRIBUTE_REAL, .real = (v)})

@@ -10,7 +10,7 @@
 typedef struct trainer trainer;
 
 /* Plans the step and takes the memory for weights and state, all zero, on the device, which it
- * borrows; the options' target must be the device's backend. Fails with DYNO_OUT_OF_MEMORY, saying
+ * borrows; the options' target must be the device's. Fails with DYNO_OUT_OF_MEMORY, saying
  * what is needed and what there is, before anything is allocated when it cannot fit
  * `memory_limit`. On failure *out is NULL. */
 NODISCARD dyno_status trainer_create(device *d, const step_options *options, int64_t memory_limit,

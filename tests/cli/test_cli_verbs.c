@@ -113,6 +113,8 @@ static void a_plan_tells_what_fits(void **state) {
     dyno_expect(0, "\"recompute\": \"mlp:3\"",
                 "plan --model small --recompute mlp:3 --format json");
     dyno_expect(0, "@backward", "plan " SMALL "--dump-after autodiff");
+    dyno_expect(0, ", static, arena ", "plan " SMALL "--mode compiled --dump-after memory");
+    dyno_expect(2, "'forward' is not one of build|", "plan " SMALL "--dump-after forward");
     dyno_expect(2, "2 are asked for; give one --model", "plan --model small,xl --dump-after build");
 }
 

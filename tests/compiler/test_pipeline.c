@@ -92,6 +92,31 @@ static void the_graph_is_dumped_after_the_pass_asked_for(void **state) {
     }
 }
 
+static bool is_dumped(const char *pass, const char *wanted, pipeline_options options) {
+    text dump = {0};
+    options.dump_after = pass;
+    options.dump = &dump;
+    plan_destroy(compile(options));
+    bool is_found = strstr(text_string(&dump), wanted) != NULL;
+    text_release(&dump);
+    return is_found;
+}
+
+/* Also where a pass has nothing to do: then it shows what it was given. */
+static void every_pass_can_be_dumped_by_its_name(void **state) {
+    (void)state;
+    bool is_plan = false;
+    for (int mode = 0; mode < STEP_MODE_COUNT; mode++, is_plan = false)
+        for (int i = 0; pipeline_pass_name(i); i++) {
+            is_plan = is_plan || strcmp(pipeline_pass_name(i), "lower") == 0;
+            assert_true(is_dumped(pipeline_pass_name(i), is_plan ? "plan g" : "graph g",
+                                  (pipeline_options){.pass = STEP_FULL, .mode = (step_mode)mode}));
+        }
+    pipeline_options compiled = {.pass = STEP_FULL, .mode = STEP_COMPILED};
+    assert_false(is_dumped("tiles", ", static, arena ", compiled));
+    assert_true(is_dumped("memory", ", static, arena ", compiled));
+}
+
 static void a_graph_that_breaks_a_rule_is_refused_with_the_pass(void **state) {
     (void)state;
     graph *g = graph_from_text(forward);
@@ -127,6 +152,7 @@ int main(void) {
         cmocka_unit_test(gradients_are_kept_where_the_step_ends_with_them_or_when_asked),
         cmocka_unit_test(only_what_a_later_phase_reads_is_saved),
         cmocka_unit_test(the_graph_is_dumped_after_the_pass_asked_for),
+        cmocka_unit_test(every_pass_can_be_dumped_by_its_name),
         cmocka_unit_test(a_graph_that_breaks_a_rule_is_refused_with_the_pass),
         cmocka_unit_test(passes_are_known_by_name),
     };

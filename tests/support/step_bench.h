@@ -15,7 +15,7 @@ typedef struct step_bench {
 
 /* Takes the plan. The same seed gives the same weights and ids. */
 step_bench step_bench_create(const model_config *config, plan *p, uint64_t seed, bool is_recording);
-/* The same on a device, whose backend becomes the plan's target. */
+/* The same on a device, whose target becomes the plan's. */
 step_bench step_bench_create_on(device *d, const step_options *options, uint64_t seed);
 /* Executor and storage go; pool and plan stay. */
 void step_bench_stop(step_bench *b);

@@ -252,7 +252,7 @@ static cuda_geometry rows_geometry(const fused_kernel *k) {
     cuda_geometry g = {.rows_a_lane = 1, .groups = 1, .blocks_at_once = 1};
     share_row(k->columns, &g);
     if (sums_columns(k)) {
-        g.blocks_at_once = g.lanes * 2 <= MOST_LANES ? 2 : 1; /* fuse_rows_per_block makes two */
+        g.blocks_at_once = g.lanes * 2 <= MOST_LANES ? 2 : 1; /* split_sums makes two */
         share_column_sums(k, &g);
     } else {
         if (g.lanes <= 32)

@@ -215,6 +215,15 @@ static dyno_status lower_concat(lowering *l, const node *n) {
     return DYNO_OK;
 }
 
+/* An op in place writes over its input by definition; only so many inputs have a bit. */
+static void promise_in_place(const node *n, plan_launch *launch) {
+    for (int i = 0; i < n->output_count; i++) {
+        int taken = op_inplace_input(n, i);
+        if (taken >= 0 && taken < 64)
+            launch->overwrites[i] |= (uint64_t)1 << taken;
+    }
+}
+
 static dyno_status lower_node(lowering *l, const node *n) {
     if (n->op->view && lowering_place_view(l, n))
         return DYNO_OK;
@@ -233,6 +242,8 @@ static dyno_status lower_node(lowering *l, const node *n) {
             lowering_adopt_role(l, v);
     }
     dyno_status status = launch_node(l, n, in, n->input_count, out);
+    if (status == DYNO_OK)
+        promise_in_place(n, &l->p->launches[l->p->launch_count - 1]);
     free(in);
     free(out);
     return status;
@@ -344,8 +355,6 @@ static dyno_status lower_all(const graph *g, const target *chip, bool is_placed,
             arena_format(l.p->memory, "%s%s", renderer_of(chip)->prelude(), text_string(&l.source));
     if (status == DYNO_OK) {
         name_values(&l);
-        if (target_is_cuda(chip))
-            lower_streams(l.p);
         plan_finish(l.p);
         *out = l.p;
     } else {

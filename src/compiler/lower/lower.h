@@ -14,4 +14,8 @@ NODISCARD dyno_status lower_graph(const graph *g, const target *chip, plan **out
 /* The same, with values made straight where a concat or a reshape wants them (lower_place.h). */
 NODISCARD dyno_status lower_graph_placed(const graph *g, const target *chip, plan **out);
 
+/* Puts updates of weights that stand in front of other work on stream 1 (plan_launch.stream), and
+ * keeps what they use alive as long as that asks for. Before the memory is planned. */
+void lower_streams(plan *p);
+
 #endif

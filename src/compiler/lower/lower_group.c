@@ -15,13 +15,6 @@
 #include "ops/op_list.h"
 #include "ops/reduction.h"
 
-/* The value behind all views. */
-static const value *root_of(const value *v) {
-    while (v->producer && v->producer->op->view)
-        v = v->producer->inputs[0];
-    return v;
-}
-
 void lower_find_escapes(lowering *l) {
     const graph *g = l->g;
     l->escapes = memory_allocate((size_t)g->value_count, sizeof *l->escapes);
@@ -31,7 +24,7 @@ void lower_find_escapes(lowering *l) {
         if (n->op->view)
             continue;
         for (int j = 0; j < n->input_count; j++) {
-            const value *root = root_of(n->inputs[j]);
+            const value *root = fusion_root_of(n->inputs[j]);
             is_read[root->id] = true;
             if (root->producer && root->producer->group != n->group)
                 l->escapes[root->id] = true;
@@ -45,13 +38,13 @@ void lower_find_escapes(lowering *l) {
     for (int i = 0; i < g->value_count; i++) {
         const value *v = g->values[i];
         if (v->is_output || v->role == ROLE_GRADIENT)
-            l->escapes[root_of(v)->id] = true;
+            l->escapes[fusion_root_of(v)->id] = true;
     }
 }
 
 bool lower_is_inlined_constant(const lowering *l, const node *n) {
     if (n->op->view && !n->outputs[0]->is_output)
-        n = root_of(n->outputs[0])->producer;
+        n = fusion_root_of(n->outputs[0])->producer;
     if (!n || n->op != &op_fill || n->outputs[0]->is_output)
         return false;
     for (int i = 0; i < l->g->node_count; i++) {
@@ -59,7 +52,7 @@ bool lower_is_inlined_constant(const lowering *l, const node *n) {
         if (user->op->view || user->group)
             continue;
         for (int j = 0; j < user->input_count; j++)
-            if (root_of(user->inputs[j]) == n->outputs[0])
+            if (fusion_root_of(user->inputs[j]) == n->outputs[0])
                 return false;
     }
     return true;
@@ -139,7 +132,7 @@ static int add_operand(group_builder *b, const value *v) {
 }
 
 static fused_read describe_read(group_builder *b, const node *n, int index) {
-    const value *root = root_of(n->inputs[index]);
+    const value *root = fusion_root_of(n->inputs[index]);
     if (root->producer && root->producer->op == &op_fill)
         return (fused_read){.source = FUSED_LITERAL,
                             .literal = attribute_real(&root->producer->attributes, "number")};
@@ -294,7 +287,7 @@ dyno_status lower_group(lowering *l, int begin, int end) {
     for (int i = begin; i < end; i++) {
         const node *n = g->nodes[i];
         if (!n->group) { /* a view: of something outside it is placed now */
-            const node *from = root_of(n->inputs[0])->producer;
+            const node *from = fusion_root_of(n->inputs[0])->producer;
             if (!from || from->group != g->nodes[begin]->group)
                 lowering_place_view(l, n);
             continue;
@@ -327,7 +320,7 @@ dyno_status lower_group(lowering *l, int begin, int end) {
         const node *n = g->nodes[i];
         if (n->group)
             continue;
-        const value *root = root_of(n->inputs[0]);
+        const value *root = fusion_root_of(n->inputs[0]);
         if (root->producer && root->producer->group == g->nodes[begin]->group &&
             l->escapes[root->id])
             lowering_place_view(l, n);

@@ -3,7 +3,7 @@
  * Such an update waits for memory, the products of the next block for arithmetic: together they
  * take less than one after the other. What makes it safe is that nobody reads what it writes before
  * the step is over, and that what it reads stays until the next update begins. */
-#include "compiler/lower/lowering.h"
+#include "compiler/lower/lower.h"
 
 /* An update writes persistent buffers and nothing else. */
 static bool is_update(const plan *p, const plan_launch *l) {
@@ -38,4 +38,5 @@ void lower_streams(plan *p) {
             keep_until(p, l->workspace, next);
         next = i;
     }
+    plan_finish(p);
 }

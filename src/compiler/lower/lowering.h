@@ -40,10 +40,6 @@ bool lowering_place_view(lowering *l, const node *n);
  * g->nodes[begin .. end). */
 NODISCARD dyno_status lower_group(lowering *l, int begin, int end);
 
-/* Puts updates of weights that stand in front of other work on stream 1 (plan_launch.stream). For
- * the finished list of launches, before plan_finish. */
-void lower_streams(plan *p);
-
 /* Fills l->escapes. */
 void lower_find_escapes(lowering *l);
 

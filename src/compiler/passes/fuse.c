@@ -8,17 +8,12 @@
 #include "compiler/passes/fuse.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/memory.h"
 #include "compiler/codegen/fused_kernel.h"
 #include "compiler/passes/fusion_space.h"
-#include "compiler/passes/gather_sums.h"
 #include "compiler/passes/reemit.h"
-#include "compiler/passes/repeat_sums.h"
 #include "graph/op.h"
-#include "ops/reshape/reshape.h"
-#include "ops/sum/sum.h"
 
 /* Row buffers of a kernel with several stages live on the stack, and sums of columns in a GPU's
  * registers. */
@@ -50,74 +45,6 @@ typedef struct fuser {
     int *visited, *visited_group; /* node id, group -> mark of the walk that saw it */
     int mark;
 } fuser;
-
-int64_t fuse_rows_per_block(int64_t rows, const target *chip) {
-    /* As many blocks, where there are rows enough, as threads need to find work: a few for each
-     * core, two for each of a GPU's multiprocessors. */
-    bool is_gpu = target_is_cuda(chip);
-    int64_t block = is_gpu ? 256 : 64, blocks = is_gpu ? 256 : 16;
-    while (block > 1 && (rows % block != 0 || rows / block < blocks))
-        block /= 2;
-    return block;
-}
-
-/* ---- splitting column sums ---- */
-
-static bool is_column_sum(const node *n) {
-    if (strcmp(n->op->name, "sum") != 0)
-        return false;
-    const shape *axes = attribute_list(&n->attributes, "axes"), *in = &n->inputs[0]->shape;
-    if (in->rank < 2 || axes->rank != in->rank - 1)
-        return false;
-    for (int i = 0; i < axes->rank; i++)
-        if (axes->dim[i] != i)
-            return false;
-    return true;
-}
-
-/* sum over all rows -> sum over the rows of each block, then over blocks. The new nodes are added
- * at the end and moved before the old one, which keeps its place as the last of them. */
-static void split_column_sum(graph *g, node *n, const target *chip) {
-    shape in = n->inputs[0]->shape;
-    int64_t columns = in.dim[in.rank - 1], rows = shape_elements(&in) / columns;
-    int64_t block = fuse_rows_per_block(rows, chip);
-    if (block == 1 || block == rows)
-        return;
-    shape blocks = SHAPE(rows / block, block, columns), flat = SHAPE(rows / block, columns);
-    shape middle = SHAPE(1), first = SHAPE(0);
-    g->current_scope = n->scope;
-    g->current_phase = n->phase;
-    value *partial = build_sum(g, build_reshape(g, n->inputs[0], &blocks), &middle);
-    value *total = build_sum(g, build_reshape(g, partial, &flat), &first);
-    value *shaped = build_reshape(g, total, &n->outputs[0]->shape);
-    /* The old result becomes the new one, under its old identity. */
-    value *old = n->outputs[0];
-    node *last = shaped->producer;
-    last->outputs[0] = old;
-    old->producer = last;
-    n->outputs[0] = shaped;
-    shaped->producer = n;
-}
-
-static void split_column_sums(graph *g, const target *chip) {
-    int before = g->node_count;
-    node **order = memory_allocate((size_t)before * 6, sizeof *order);
-    int count = 0;
-    for (int i = 0; i < before; i++) {
-        node *n = g->nodes[i];
-        int from = g->node_count;
-        if (is_column_sum(n))
-            split_column_sum(g, n, chip);
-        if (g->node_count == from)
-            order[count++] = n; /* else dropped: nobody reads it any more */
-        for (int j = from; j < g->node_count; j++)
-            order[count++] = g->nodes[j];
-    }
-    graph_set_order(g, order, count);
-    free(order);
-}
-
-/* ---- grouping ---- */
 
 static bool fits(fusion_space node_space, fusion_space group_space) {
     return node_space.rows == group_space.rows &&
@@ -180,13 +107,6 @@ static bool joins(const fuser *f, const node *n, int index, fusion_space wide, i
                                         : !is_row || wide.columns == 1;
 }
 
-/* The node behind all views, whatever they do. */
-static const node *root_producer(const value *v) {
-    while (v->producer && v->producer->op->view)
-        v = v->producer->inputs[0];
-    return v->producer;
-}
-
 static bool can_merge(fuser *f, int early, int late) {
     if (f->members[early] + f->members[late] > MOST_MEMBERS ||
         f->first[late] - f->last[early] > MOST_DISTANCE)
@@ -201,7 +121,7 @@ static bool can_merge(fuser *f, int early, int late) {
             int other = side ? early : late, group;
             for (int j = 0; j < n->input_count; j++) {
                 /* A member read in another order must have been written to memory before. */
-                const node *p = root_producer(n->inputs[j]);
+                const node *p = fusion_root_of(n->inputs[j])->producer;
                 if (p && p->group == other && !joins(f, n, j, wide, &group))
                     return false;
             }
@@ -284,114 +204,7 @@ static void place_node(fuser *f, int at) {
 
 /* Groups of one node that is no different from its eager kernel still gain: they vectorise for
  * their exact shape and store low types. So every fusable node keeps its group. */
-static int renumber(graph *g) {
-    int *number = memory_allocate((size_t)g->node_count + 2, sizeof *number), count = 0;
-    for (int i = 0; i < g->node_count; i++) {
-        int old = g->nodes[i]->group;
-        if (!old)
-            continue;
-        if (!number[old])
-            number[old] = ++count;
-        g->nodes[i]->group = number[old];
-    }
-    free(number);
-    return count;
-}
-
-/* Emits everything `n` depends on, group by group: a group goes out whole, after all that any
- * member reads from outside. */
-typedef struct scheduler {
-    graph *g;
-    node **order;
-    int count;
-    char *done;          /* by node id */
-    node ***group_nodes; /* group -> members in order */
-    int *group_size;
-} scheduler;
-
-static void schedule_node(scheduler *s, node *n);
-
-static void schedule_inputs(scheduler *s, node *n, int group) {
-    for (int i = 0; i < n->input_count; i++) {
-        node *p = n->inputs[i]->producer;
-        if (!p || s->done[p->id] || (group && p->group == group))
-            continue;
-        const node *root = root_producer(n->inputs[i]);
-        if (group && root && root->group == group)
-            continue; /* a view inside the group */
-        schedule_node(s, p);
-    }
-}
-
-static void emit(scheduler *s, node *n) {
-    if (s->done[n->id])
-        return;
-    s->done[n->id] = 1;
-    s->order[s->count++] = n;
-}
-
-/* Views in front of a member, innermost first. */
-static void emit_views(scheduler *s, node *n) {
-    for (int i = 0; i < n->input_count; i++) {
-        node *p = n->inputs[i]->producer;
-        if (p && p->op->view && !s->done[p->id]) {
-            emit_views(s, p);
-            emit(s, p);
-        }
-    }
-}
-
-static void schedule_node(scheduler *s, node *n) {
-    if (s->done[n->id])
-        return;
-    if (!n->group) {
-        schedule_inputs(s, n, 0);
-        emit(s, n);
-        return;
-    }
-    int group = n->group;
-    for (int i = 0; i < s->group_size[group]; i++)
-        schedule_inputs(s, s->group_nodes[group][i], group);
-    for (int i = 0; i < s->group_size[group]; i++) {
-        emit_views(s, s->group_nodes[group][i]);
-        emit(s, s->group_nodes[group][i]);
-    }
-}
-
-static void schedule(graph *g, int groups) {
-    size_t nodes = (size_t)g->node_count;
-    scheduler s = {.g = g,
-                   .order = memory_allocate(nodes, sizeof(node *)),
-                   .done = memory_allocate(nodes, 1),
-                   .group_nodes = memory_allocate((size_t)groups + 1, sizeof(node **)),
-                   .group_size = memory_allocate((size_t)groups + 1, sizeof(int))};
-    node **pool = memory_allocate(nodes, sizeof(node *));
-    for (int i = 0; i < g->node_count; i++)
-        s.group_size[g->nodes[i]->group]++;
-    node **next = pool;
-    for (int i = 1; i <= groups; i++) {
-        s.group_nodes[i] = next;
-        next += s.group_size[i];
-        s.group_size[i] = 0;
-    }
-    for (int i = 0; i < g->node_count; i++) {
-        node *n = g->nodes[i];
-        if (n->group)
-            s.group_nodes[n->group][s.group_size[n->group]++] = n;
-    }
-    for (int i = 0; i < g->node_count; i++)
-        schedule_node(&s, g->nodes[i]);
-    graph_set_order(g, s.order, s.count);
-    free(pool);
-    free(s.order);
-    free(s.done);
-    free(s.group_nodes);
-    free(s.group_size);
-}
-
 dyno_status fuse_groups(graph *g, const target *chip) {
-    split_column_sums(g, chip);
-    gather_sums(g);
     size_t nodes = (size_t)g->node_count;
     fuser f = {.g = g,
                .target = chip,
@@ -416,8 +229,6 @@ dyno_status fuse_groups(graph *g, const target *chip) {
     }
     for (int i = 0; i < g->node_count; i++)
         place_node(&f, i);
-    repeat_sums(g);
-    schedule(g, renumber(g));
     free(f.position);
     free(f.launches);
     free(f.first);

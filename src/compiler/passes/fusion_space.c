@@ -48,6 +48,12 @@ fusion_space fusion_space_of(const node *n) {
     return space_of_shape(reduces ? &n->inputs[0]->shape : &n->outputs[0]->shape);
 }
 
+const value *fusion_root_of(const value *v) {
+    while (v->producer && v->producer->op->view)
+        v = v->producer->inputs[0];
+    return v;
+}
+
 bool fusion_is_row_value(const value *v, fusion_space s) {
     fusion_space own = space_of_shape(&v->shape);
     return own.columns == 1 && own.rows == s.rows && s.columns != 1;

@@ -40,6 +40,9 @@ typedef struct fusion_read {
  * own kind as FUSION_OF_ROW. */
 fusion_read fusion_read_of(const node *n, int index, fusion_space s);
 
+/* The value behind all views, whatever they do. */
+const value *fusion_root_of(const value *v);
+
 /* Whether the value is one number a row in that space. */
 bool fusion_is_row_value(const value *v, fusion_space s);
 

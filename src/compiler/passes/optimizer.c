@@ -284,7 +284,7 @@ static dyno_status append(graph *g, const optimizer_options *options, adamw_para
                           int count) {
     for (int i = 0; i < count; i++)
         parameters[i].low_copy = low_copy_find(g, parameters[i].weight);
-    RETURN_IF_FAILED(check(g, parameters, count, options->one_launch || options->by_block));
+    RETURN_IF_FAILED(check(g, parameters, count, options->by_block));
     value *loss_scale = graph_find_value(g, "loss_scale");
     int node_count = g->node_count;
     update_scalars with = {
@@ -299,7 +299,7 @@ static dyno_status append(graph *g, const optimizer_options *options, adamw_para
         add_moments(g, &parameters[i]);
     if (options->by_block && !needs_all_at_once(parameters, count, options->clip_norm, loss_scale))
         update_by_block(g, parameters, count, &with, node_count);
-    else if (options->one_launch || options->by_block)
+    else if (options->by_block)
         update_together(g, parameters, count, &with);
     else
         update_each(g, parameters, count, &with);

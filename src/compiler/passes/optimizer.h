@@ -8,11 +8,11 @@
 typedef struct optimizer_options {
     adamw_options adamw;
     double clip_norm; /* gradients' global norm is held to this; 0: not clipped */
-    bool one_launch;  /* all parameters in one node; it also keeps low copies (low_copies.h) */
     /* One node for each block of the model, and for what lies outside of blocks, in the middle of
      * the backward: as soon as its gradients are there and its weights are read by nobody any
-     * more, so that the gradients' memory is free again. The same as one_launch where something
-     * needs all gradients at once: clipping, a scaled loss, gradients that are outputs. */
+     * more, so that the gradients' memory is free again. One node for all where something needs all
+     * gradients at once: clipping, a scaled loss, gradients that are outputs. Such nodes also keep
+     * low copies (low_copies.h). */
     bool by_block;
 } optimizer_options;
 

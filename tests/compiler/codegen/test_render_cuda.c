@@ -20,6 +20,7 @@
 #include "plan/memory_plan.h"
 #include "support/emulated_plan.h"
 #include "support/fusable_graph.h"
+#include "support/fuse_all.h"
 #include "support/graph_pass.h"
 #include "support/numbers.h"
 #include "support/operand.h"
@@ -46,7 +47,7 @@ static graph *draw_graph(uint64_t seed, const drawn_space *spaces, int count, bo
 
 /* Takes the graph. Each node a group of its own, or fused. */
 static plan *plan_of(graph *g, target_kind on, bool each) {
-    assert_int_equal(each ? fuse_each(g) : fuse_groups(g, target_usual(on)), DYNO_OK);
+    assert_int_equal(each ? fuse_each(g) : fuse_all(g, target_usual(on)), DYNO_OK);
     if (graph_verify(g) != DYNO_OK)
         fail_msg("%s", dyno_error_message());
     plan *p;

@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "compiler/lower/lower.h"
-#include "compiler/lower/lowering.h"
 #include "support/graph_pass.h"
 
 static plan *lower(const char *source) {

@@ -13,7 +13,6 @@
 
 #include "compiler/lower/lower.h"
 #include "compiler/passes/dead_code.h"
-#include "compiler/passes/fuse.h"
 #include "ops/add/add.h"
 #include "ops/concat/concat.h"
 #include "ops/matmul/matmul.h"
@@ -25,6 +24,7 @@
 #include "plan/memory_plan.h"
 #include "runtime/executor.h"
 #include "support/draw.h"
+#include "support/fuse_all.h"
 #include "support/graph_pass.h"
 #include "support/numbers.h"
 #include "support/operand.h"
@@ -341,7 +341,7 @@ static void placed_graphs_compute_what_others_do(void **state) {
         if (lower_graph(g, target_usual(TARGET_CPU), &plain) != DYNO_OK)
             fail_msg("seed %d: %s", (int)seed, dyno_error_message());
         if (seed % 4 == 0) /* the others as launches of their own: no compiler to wait for */
-            assert_int_equal(fuse_groups(g, target_usual(TARGET_CPU)), DYNO_OK);
+            assert_int_equal(fuse_all(g, target_usual(TARGET_CPU)), DYNO_OK);
         placed = lower(g);
         memory_plan_apply(placed);
         for (int i = 0; i < plain->launch_count; i++)

@@ -12,8 +12,10 @@
 #include "compiler/passes/common_subexpressions.h"
 #include "compiler/passes/dead_code.h"
 #include "compiler/passes/fuse.h"
+#include "compiler/passes/split_sums.h"
 #include "compiler/pipeline.h"
 #include "model/transformer.h"
+#include "support/fuse_all.h"
 #include "support/graph_pass.h"
 #include "support/small_model.h"
 
@@ -24,7 +26,7 @@ static void expect_after(dyno_status (*pass)(graph *), const char *source, const
     graph_destroy(g);
 }
 
-static dyno_status fuse_for_cpu(graph *g) { return fuse_groups(g, target_usual(TARGET_CPU)); }
+static dyno_status fuse_for_cpu(graph *g) { return fuse_all(g, target_usual(TARGET_CPU)); }
 
 static void an_elementwise_chain_becomes_one_group(void **state) {
     (void)state;
@@ -149,15 +151,15 @@ static void each_node_that_can_be_generated_is_a_group_of_its_own(void **state) 
 
 static void blocks_of_column_sums_depend_on_the_rows_alone(void **state) {
     (void)state;
-    assert_int_equal(fuse_rows_per_block(512, target_usual(TARGET_CPU)), 32);
-    assert_int_equal(fuse_rows_per_block(2048, target_usual(TARGET_CPU)), 64);
-    assert_int_equal(fuse_rows_per_block(7, target_usual(TARGET_CPU)), 1);
-    assert_int_equal(fuse_rows_per_block(512, target_usual(TARGET_CUDA)), 2);
-    assert_int_equal(fuse_rows_per_block(2048, target_usual(TARGET_CUDA)), 8);
-    assert_int_equal(fuse_rows_per_block(7, target_usual(TARGET_CUDA)), 1);
+    assert_int_equal(split_sums_rows_per_block(512, target_usual(TARGET_CPU)), 32);
+    assert_int_equal(split_sums_rows_per_block(2048, target_usual(TARGET_CPU)), 64);
+    assert_int_equal(split_sums_rows_per_block(7, target_usual(TARGET_CPU)), 1);
+    assert_int_equal(split_sums_rows_per_block(512, target_usual(TARGET_CUDA)), 2);
+    assert_int_equal(split_sums_rows_per_block(2048, target_usual(TARGET_CUDA)), 8);
+    assert_int_equal(split_sums_rows_per_block(7, target_usual(TARGET_CUDA)), 1);
     for (int kind = 0; kind < TARGET_KIND_COUNT; kind++)
         for (int64_t rows = 1; rows < 3000; rows++) {
-            int64_t length = fuse_rows_per_block(rows, target_usual((target_kind)kind));
+            int64_t length = split_sums_rows_per_block(rows, target_usual((target_kind)kind));
             assert_true(length >= 1 && rows % length == 0);
         }
 }

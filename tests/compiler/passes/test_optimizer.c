@@ -82,16 +82,18 @@ static void one_launch_updates_every_parameter(void **state) {
     graph *g = graph_from_text(forward);
     optimizer_options options = {
         .adamw = {.beta1 = 0.5, .beta2 = 0.75, .eps = 0.125, .weight_decay = 0.25},
-        .one_launch = true};
+        .clip_norm = 2, /* needs all gradients at once */
+        .by_block = true};
     assert_int_equal(autodiff_append_backward(g, false), DYNO_OK);
     assert_int_equal(mark_saved_activations(g), DYNO_OK);
     assert_int_equal(optimizer_append_adamw(g, &options), DYNO_OK);
     expect_graph_text(
         g, UP_TO_GRADIENTS
-        "%16 f32[] activation = fill {number=1.0, type=1} @optimizer optimizer\n"
-        "%17 f32[2] parameter, %18 f32[2] optimizer-state, %19 f32[2] optimizer-state, "
-        "%20 f32[2] parameter, %21 f32[2] optimizer-state, %22 f32[2] optimizer-state = "
-        "adamw_many %2 %3 %16 %0 %14 %4 %5 %1 %15 %6 %7 "
+        "%16 f32[] activation = global_norm %14 %15 @optimizer optimizer.clip\n"
+        "%17 f32[] activation = clip_coefficient %16 {s=2.0} @optimizer optimizer.clip\n"
+        "%18 f32[2] parameter, %19 f32[2] optimizer-state, %20 f32[2] optimizer-state, "
+        "%21 f32[2] parameter, %22 f32[2] optimizer-state, %23 f32[2] optimizer-state = "
+        "adamw_many %2 %3 %17 %0 %14 %4 %5 %1 %15 %6 %7 "
         "{beta1=0.5, beta2=0.75, eps=0.125, weight_decay=0.25, low_copies=0} "
         "@optimizer optimizer\n"
         "output %10 \"loss\"\n");
