@@ -220,9 +220,7 @@ void reduction_run_f32(const kernel_args *args, reduction kind) {
 
 const char *reduction_reject_cuda(const kernel_args *args) {
     dtype type = args->inputs[0].type;
-    return type == DTYPE_F32 || type == DTYPE_BF16 || type == DTYPE_F16
-               ? NULL
-               : "reduces f32, bf16 and f16 only";
+    return dtype_is_f32_or_low(type) ? NULL : "reduces f32, bf16 and f16 only";
 }
 
 size_t reduction_workspace_cuda(const kernel_args *args) {

@@ -49,23 +49,12 @@ const char *fused_kernel_c_prelude(void) {
            "#define keep_f16(x) store_f16(x)\n\n";
 }
 
-/* In memory and in registers. */
-static const char *stored_type(dtype type) {
-    switch (type) {
-    case DTYPE_BF16:
-    case DTYPE_F16:
-        return "uint16_t";
-    case DTYPE_I32:
-        return "int32_t";
-    case DTYPE_BOOL:
-        return "uint8_t";
-    default:
-        return "float";
-    }
-}
+/* In registers and in memory. */
+static const char *register_type(dtype type) { return dtype_is_float(type) ? "float" : "int32_t"; }
 
-static const char *register_type(dtype type) {
-    return render_is_integer(type) ? "int32_t" : "float";
+static const char *stored_type(dtype type) {
+    int bytes = dtype_bytes(type);
+    return bytes == 1 ? "uint8_t" : bytes == 2 ? "uint16_t" : register_type(type);
 }
 
 /* The value read, as an expression valid inside the loop of `stage` (or between loops). */

@@ -40,7 +40,3 @@ dtype render_read_type(const fused_kernel *k, const fused_read *read) {
            : read->source == FUSED_OPERAND ? k->operands[read->index].type
                                            : DTYPE_F32;
 }
-
-bool render_is_integer(dtype type) {
-    return type == DTYPE_I32 || type == DTYPE_U16 || type == DTYPE_U8 || type == DTYPE_BOOL;
-}

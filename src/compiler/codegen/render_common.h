@@ -15,8 +15,7 @@ void render_number(double number, text *out);
 void render_row_offset(int rank, const int64_t *dim, const int64_t *stride, const char *cast,
                        text *out);
 
-/* The type of what a member reads, and of what it computes with: "int" types hold bools too. */
+/* The type of what a member reads. */
 dtype render_read_type(const fused_kernel *k, const fused_read *read);
-bool render_is_integer(dtype type);
 
 #endif

@@ -96,9 +96,7 @@ static void render_names(const cuda_renderer *r, const fused_member *m, const ch
     }
 }
 
-static bool is_rounded(dtype type) {
-    return type == DTYPE_BF16 || type == DTYPE_F16 || type == DTYPE_BOOL;
-}
+static bool is_rounded(dtype type) { return dtype_is_low(type) || type == DTYPE_BOOL; }
 
 static void open_pair(const cuda_renderer *r, const char *indent) {
     text_format(r->out, "#pragma unroll\n%sfor (int w = 0; w < %d; w++)", indent, r->pair);

@@ -7,15 +7,13 @@
 #include "graph/op.h"
 #include "ops/op_list.h"
 
-static bool is_low(dtype type) { return type == DTYPE_BF16 || type == DTYPE_F16; }
-
 /* What the cast's result is without the cast; NULL when it is needed. */
 static value *result_without(const node *cast) {
     value *in = cast->inputs[0], *out = cast->outputs[0];
     if (in->type == out->type)
         return in;
     const node *before = in->producer;
-    if (before && before->op == &op_cast && in->type == DTYPE_F32 && is_low(out->type) &&
+    if (before && before->op == &op_cast && in->type == DTYPE_F32 && dtype_is_low(out->type) &&
         before->inputs[0]->type == out->type)
         return before->inputs[0];
     return NULL;
@@ -43,7 +41,7 @@ static bool is_looked_at(const graph *g, const value *v) {
 
 static bool is_cast_of_weight_gradient(const graph *g, const node *cast) {
     const value *in = cast->inputs[0], *out = cast->outputs[0];
-    return is_weight_gradient(g, out) && out->type == DTYPE_F32 && is_low(in->type) &&
+    return is_weight_gradient(g, out) && out->type == DTYPE_F32 && dtype_is_low(in->type) &&
            in->producer && in->producer->op == &op_matmul && !in->is_output &&
            rewrite_count_uses(g, in) == 1;
 }
@@ -109,10 +107,10 @@ static dyno_status take_off_casts(value *v, value **without) {
 /* A rotation between a cast from a low type and casts back to it rotates the low type itself: its
  * kernel computes in f32 and rounds once, as the casts would. */
 static dyno_status fold_rotation(graph *g, node *rope) {
-    static const dtype types[] = {DTYPE_BF16, DTYPE_F16};
-    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
-        if (rope->inputs[0]->type != DTYPE_F32 || !comes_from(g, rope->inputs[0], types[i]) ||
-            !is_only_cast_to(g, rope->outputs[0], types[i]))
+    for (int i = 0; i < DTYPE_COUNT; i++) {
+        dtype low = (dtype)i;
+        if (!dtype_is_low(low) || rope->inputs[0]->type != DTYPE_F32 ||
+            !comes_from(g, rope->inputs[0], low) || !is_only_cast_to(g, rope->outputs[0], low))
             continue;
         RETURN_IF_FAILED(take_off_casts(rope->inputs[0], &rope->inputs[0]));
         RETURN_IF_FAILED(rewrite_infer_types(rope));

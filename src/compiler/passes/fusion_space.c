@@ -17,8 +17,7 @@ static bool is_reduction(const node *n) {
 
 /* Types the code generator can load and store. */
 static bool is_generated(dtype type) {
-    return type == DTYPE_F32 || type == DTYPE_BF16 || type == DTYPE_F16 || type == DTYPE_I32 ||
-           type == DTYPE_BOOL;
+    return dtype_is_f32_or_low(type) || type == DTYPE_I32 || type == DTYPE_BOOL;
 }
 
 fusion_kind fusion_kind_of(const node *n) {

@@ -46,7 +46,7 @@ typedef struct policy {
 } policy;
 
 static value *in_type(policy *p, value *v, dtype type, const node *reader) {
-    if (v->type == type || !dtype_is_float(v->type) || v->type == DTYPE_F64)
+    if (v->type == type || !dtype_is_f32_or_low(v->type))
         return v;
     value **made = type == p->low ? &p->in_low[v->id] : &p->in_full[v->id];
     if (!*made) {
@@ -104,7 +104,7 @@ dyno_status precision_apply(graph *g, precision kind) {
         status = retype(&p, g->nodes[i]);
     if (status == DYNO_OK) {
         graph_set_order(g, p.order, p.count);
-        if (kind == PRECISION_FP16)
+        if (dtype_table[p.low].needs_scale)
             graph_add_leaf(g, ROLE_INPUT, DTYPE_F32, &SHAPE_SCALAR, "loss_scale");
     }
     free(p.order);

@@ -395,7 +395,7 @@ static bool has_dense_rows(const tensor *t) {
 
 const char *attention_reject_layout(const kernel_args *args) {
     dtype type = args->inputs[ATTENTION_Q].type;
-    if (type != DTYPE_F32 && type != DTYPE_BF16 && type != DTYPE_F16)
+    if (!dtype_is_f32_or_low(type))
         return "takes f32, bf16 and f16";
     if (args->inputs[ATTENTION_Q].shape.dim[3] > ATTENTION_MAX_HEAD_DIM)
         return "the head size is above 256";
