@@ -18,6 +18,10 @@ void render_number(double number, text *out) {
         text_format(out, "%af", (double)(float)number);
 }
 
+const char *render_identity(op_reduction kind) {
+    return kind == REDUCTION_MAX ? "-INFINITY" : "0.0f";
+}
+
 void render_row_offset(int rank, const int64_t *dim, const int64_t *stride, const char *cast,
                        text *out) {
     int64_t below = 1;

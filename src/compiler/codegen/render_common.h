@@ -10,6 +10,9 @@ void render_heading(const fused_kernel *k, text *out);
 /* A float literal that loses nothing; INFINITY and NAN by name. */
 void render_number(double number, text *out);
 
+/* What joined with a number gives that number. */
+const char *render_identity(op_reduction kind);
+
 /* Where row `r` begins, in elements: an expression; `cast` stands before each factor that depends
  * on r. */
 void render_row_offset(int rank, const int64_t *dim, const int64_t *stride, const char *cast,

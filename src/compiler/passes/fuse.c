@@ -63,7 +63,7 @@ int64_t fuse_rows_per_block(int64_t rows, backend target) {
 /* ---- splitting column sums ---- */
 
 static bool is_column_sum(const node *n) {
-    if (strcmp(n->op->name, "sum") != 0)
+    if (n->op->reduction != REDUCTION_SUM)
         return false;
     const shape *axes = attribute_list(&n->attributes, "axes"), *in = &n->inputs[0]->shape;
     if (in->rank < 2 || axes->rank != in->rank - 1)

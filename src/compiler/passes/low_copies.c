@@ -62,7 +62,7 @@ static value *stand_in(graph *g, value *v, dtype type) {
     if (is_weight(v))
         return find_or_add(g, v, type);
     node *concat = v->producer;
-    if (!concat || concat->op != &op_concat || rewrite_count_uses(g, v) != 1)
+    if (!concat || !concat->op->piece || rewrite_count_uses(g, v) != 1)
         return NULL;
     for (int i = 0; i < concat->input_count; i++)
         if (!is_weight(concat->inputs[i]) || !find_or_add(g, concat->inputs[i], type))

@@ -177,6 +177,7 @@ const op op_rope = {.name = "rope",
                     .gradient = gradient,
                     .cost = cost,
                     .reference = reference,
+                    .absorbs_casts = true,
                     .kernels = (const kernel *const[]){&rope_f32, &rope_low, &rope_cuda, NULL}};
 
 value *build_rope(graph *g, value *x, rope_table table, bool inverse) {
