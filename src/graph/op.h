@@ -93,8 +93,8 @@ struct op {
      * elements from the input's first, comes as 0. */
     bool (*view)(const node *n, int output, const tensor *input, tensor *view, int64_t *offset);
 
-    /* The other way round: the layout that input 0 must have for output 0 to have `output` as a
-     * view; false where there is none. NULL: there never is. */
+    /* The other way round: the layout that input 0 must have for its view to lie as `output`, which
+     * may be *input; false where there is none. NULL: the view cannot be undone. */
     bool (*undo_view)(const node *n, const tensor *output, tensor *input);
     op_view_order view_order;
 
@@ -140,10 +140,10 @@ bool op_takes_inputs(const op *kind, int count);
 int op_output_count(const node *n);
 /* The input whose memory output `output` takes over, or -1. */
 int op_inplace_input(const node *n, int output);
-/* Whether outputs may lie in the memory of that input, which keeps its value. */
+/* Whether an output may lie in the memory of that input without overwriting it. */
 bool op_shares_input(const op *kind, int input);
-/* Whether running a node again costs little next to keeping its result: it does no more than move
- * its operands, once, and depends on nothing else. */
+/* Whether running a node again is cheaper than keeping its result in memory: it passes over its
+ * operands once, element by element, or over none. */
 bool op_is_cheap(const op *kind);
 
 /* Shared cost formula: every operand moved once, `flops_per_output` for each element of
