@@ -14,7 +14,6 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "formats/safetensors.h"
-#include "formats/safetensors_dtype.h"
 
 enum { PREFIX_BYTES = 8 };
 
@@ -53,7 +52,7 @@ static dyno_status read_dtype(const scan *in, const char *name, const json_t *en
         return dyno_fail(DYNO_CORRUPT, "%s: tensor '%s' has no dtype that is a string", in->what,
                          text_quote(name).text);
     for (int i = 0; i < DTYPE_COUNT; i++)
-        if (strcmp(word, safetensors_dtype_names[i]) == 0) {
+        if (strcmp(word, dtype_table[i].safetensors) == 0) {
             *out = (dtype)i;
             return DYNO_OK;
         }
@@ -126,7 +125,7 @@ static dyno_status read_entry(const scan *in, const char *name, const json_t *va
                          "%s: tensor '%s' of shape [%s] in %s is %" PRId64
                          " bytes, its data_offsets span %" PRId64,
                          in->what, text_quote(name).text, shape_format(&entry.shape).text,
-                         safetensors_dtype_names[entry.type], bytes, end - begin);
+                         dtype_table[entry.type].safetensors, bytes, end - begin);
     entry.offset = in->data_offset + begin;
     entry.bytes = bytes;
     *out = entry;

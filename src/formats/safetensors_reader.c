@@ -9,7 +9,6 @@
 #include "base/threads.h"
 #include "formats/input_file.h"
 #include "formats/safetensors.h"
-#include "formats/safetensors_dtype.h"
 
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "safetensors data is little-endian and is used as it is read"
@@ -118,20 +117,7 @@ static void convert_range(void *context, int64_t begin, int64_t end) {
         return;
     }
     float *to = job->destination;
-    const uint16_t *half = job->source;
-    switch (job->from) {
-    case DTYPE_BF16:
-        for (int64_t i = begin; i < end; i++)
-            to[i] = dtype_bf16_to_f32(half[i]);
-        break;
-    case DTYPE_F16:
-        for (int64_t i = begin; i < end; i++)
-            to[i] = dtype_f16_to_f32(half[i]);
-        break;
-    default:
-        for (int64_t i = begin; i < end; i++)
-            to[i] = (float)dtype_load(job->from, job->source, i);
-    }
+    dtype_load_floats(job->from, job->source, begin, end - begin, to + begin);
 }
 
 static dyno_status read_converted(const safetensors_file *file, const safetensors_entry *entry,
@@ -139,7 +125,7 @@ static dyno_status read_converted(const safetensors_file *file, const safetensor
     if (!dtype_is_float(entry->type))
         return dyno_fail(
             DYNO_UNSUPPORTED, "'%s': tensor '%s' has dtype %s, it must be F64, F32, BF16 or F16",
-            file->input.path, text_quote(entry->name).text, safetensors_dtype_names[entry->type]);
+            file->input.path, text_quote(entry->name).text, dtype_table[entry->type].safetensors);
     if (entry->type == to)
         return safetensors_read(file, entry, destination);
     int64_t from_bytes = dtype_bytes(entry->type), elements = entry->bytes / from_bytes;

@@ -10,7 +10,6 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "formats/safetensors.h"
-#include "formats/safetensors_dtype.h"
 
 struct safetensors_writer {
     file_writer *file;
@@ -43,7 +42,7 @@ static dyno_status add_entry(const char *path, const safetensors_tensor *tensor,
     for (int i = 0; i < tensor->shape.rank; i++)
         json_array_append_new(dims, json_integer(tensor->shape.dim[i]));
     json_t *entry =
-        json_pack("{s:s, s:o, s:[I, I]}", "dtype", safetensors_dtype_names[tensor->type], "shape",
+        json_pack("{s:s, s:o, s:[I, I]}", "dtype", dtype_table[tensor->type].safetensors, "shape",
                   dims, "data_offsets", (json_int_t)*offset, (json_int_t)end);
     if (!entry || json_object_set_new(root, tensor->name, entry) != 0)
         return dyno_fail(DYNO_INVALID, "writing '%s': the tensor name '%s' is not valid UTF-8",

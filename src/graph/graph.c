@@ -212,6 +212,12 @@ int op_inplace_input(const node *n, int output) {
     return output < OP_MAX_OUTPUTS ? n->op->inplace[output] - 1 : -1; /* an op of any count */
 }
 
+bool op_shares_input(const op *kind, int input) {
+    return kind->piece || (kind->view && input == 0);
+}
+
+bool op_is_cheap(const op *kind) { return kind->expression || kind->view || kind->is_literal; }
+
 int64_t value_stored_elements(const value *v) {
     int64_t elements = shape_elements(&v->shape);
     while (v->producer && v->producer->op->view) {

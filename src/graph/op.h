@@ -35,6 +35,28 @@ typedef struct value_type {
     shape shape;
 } value_type;
 
+/* What a precision with a low type does to a node's inputs (compiler/passes/precision.h). */
+typedef enum op_precision {
+    OP_PRECISION_FULL,    /* casts them to f32, in which the op computes */
+    OP_PRECISION_PRODUCT, /* casts the factors of products to the low type, the others to f32 */
+    OP_PRECISION_ANY      /* leaves them as they are: views and casts */
+} op_precision;
+
+/* How a view's elements follow one another, against those of input 0. */
+typedef enum op_view_order {
+    OP_VIEW_MOVED,    /* in another order, or not all of them */
+    OP_VIEW_IN_ORDER, /* the same ones, row-major */
+    OP_VIEW_REPEATED  /* in order, along some dimensions several times */
+} op_view_order;
+
+/* How an op joins all elements along its attribute "axes". */
+typedef enum op_reduction {
+    REDUCTION_NONE, /* the op is none */
+    REDUCTION_SUM,
+    REDUCTION_MEAN,
+    REDUCTION_MAX
+} op_reduction;
+
 /* OP_MAX_OUTPUTS is of ops whose number of outputs is fixed. */
 enum { OP_MAX_OUTPUTS = 3, OP_ANY_COUNT = -1 };
 
@@ -71,8 +93,14 @@ struct op {
      * elements from the input's first, comes as 0. */
     bool (*view)(const node *n, int output, const tensor *input, tensor *view, int64_t *offset);
 
-    /* The output may be the inputs' own memory, where they lie as it wants them. */
-    bool shares_inputs;
+    /* The other way round: the layout that input 0 must have for its view to lie as `output`, which
+     * may be *input; false where there is none. NULL: the view cannot be undone. */
+    bool (*undo_view)(const node *n, const tensor *output, tensor *input);
+    op_view_order view_order;
+
+    /* For ops that lay their inputs side by side: the part of output 0's memory that is input
+     * `input`, and its offset in elements. Inputs that lie there are not copied. */
+    tensor (*piece)(const node *n, int input, const tensor *output, int64_t *offset);
 
     /* inplace[i] is 1 + the input whose memory output i takes over; 0: memory of its own. */
     signed char inplace[OP_MAX_OUTPUTS];
@@ -82,6 +110,22 @@ struct op {
 
     /* Element-wise ops: the scalar expression, as C text over a, b, c and the attribute s. */
     const char *expression;
+    /* REDUCTION_NONE for all others. */
+    op_reduction reduction;
+    /* The result is the scalar in the real attribute "number": generated kernels that read it have
+     * it in their source. */
+    bool is_literal;
+
+    op_precision precision;
+    /* OP_PRECISION_PRODUCT: the first so many inputs are factors. The integer attribute "tf32" lets
+     * kernels round f32 factors to tf32. */
+    int factor_count;
+    /* The integer attribute "type" may ask for output 0 in f32 where the factors are of a low type:
+     * sums of products are f32 anyway. */
+    bool can_output_f32;
+    /* Computes in f32 from an input 0 of any float type and rounds the result once to that type:
+     * casts from a low type before it and back behind it change no bit. */
+    bool absorbs_casts;
 
     /* NULL-terminated, fastest first. */
     const struct kernel *const *kernels;
@@ -96,6 +140,11 @@ bool op_takes_inputs(const op *kind, int count);
 int op_output_count(const node *n);
 /* The input whose memory output `output` takes over, or -1. */
 int op_inplace_input(const node *n, int output);
+/* Whether an output may lie in the memory of that input without overwriting it. */
+bool op_shares_input(const op *kind, int input);
+/* Whether running a node again is cheaper than keeping its result in memory: it passes over its
+ * operands once, element by element, or over none. */
+bool op_is_cheap(const op *kind);
 
 /* Shared cost formula: every operand moved once, `flops_per_output` for each element of
  * output 0. A broadcast operand counts as what is stored of it. */

@@ -31,7 +31,7 @@ static int overwritten_at(const history *seen, const value *v) {
     int position = seen->overwritten_at[v->id];
     const node *n = v->producer;
     for (int i = 0; position < 0 && n && i < n->input_count; i++)
-        if (n->op->shares_inputs || (n->op->view && i == 0))
+        if (op_shares_input(n->op, i))
             position = overwritten_at(seen, n->inputs[i]);
     return position;
 }

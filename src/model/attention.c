@@ -139,8 +139,7 @@ dyno_status attention_build(const attention_options *options, graph **out) {
     graph *g = graph_create("attention");
     shape queries = SHAPE(s->batch, s->heads, s->context, s->head_dim);
     shape keys = SHAPE(s->batch, s->kv_heads, s->context, s->head_dim);
-    bool is_low = options->low == DTYPE_BF16 || options->low == DTYPE_F16;
-    dtype type = is_low ? options->low : DTYPE_F32;
+    dtype type = dtype_is_low(options->low) ? options->low : DTYPE_F32;
     value *q = graph_add_leaf(g, ROLE_PARAMETER, type, &queries, "Q");
     value *k = graph_add_leaf(g, ROLE_PARAMETER, type, &keys, "K");
     value *v = graph_add_leaf(g, ROLE_PARAMETER, type, &keys, "V");

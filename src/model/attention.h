@@ -29,7 +29,7 @@ typedef struct attention_options {
     bool is_causal;
     bool has_gradient; /* that reaches O, as the input "dO": for those of Q, K and V */
     bool is_flash; /* the op `attention` instead of small ones: the scores never exist together */
-    dtype low;     /* DTYPE_BF16 or DTYPE_F16: of Q, K, V, O and dO; anything else: they are f32 */
+    dtype low;     /* a low type: of Q, K, V, O and dO; anything else: they are f32 */
 } attention_options;
 
 /* Attention alone. Parameters: "Q" [B, H, T, S], "K" and "V" [B, K, T, S]. Output: "O"

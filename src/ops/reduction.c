@@ -39,7 +39,7 @@ int64_t reduction_length(const node *n) {
     return shape_elements(&n->inputs[0]->shape) / shape_elements(&n->outputs[0]->shape);
 }
 
-void reduction_reference(const node *n, const double *input, double *output, reduction kind) {
+void reduction_reference(const node *n, const double *input, double *output, op_reduction kind) {
     const shape *from = &n->inputs[0]->shape, *to = &n->outputs[0]->shape;
     for (int64_t i = 0; i < shape_elements(to); i++)
         output[i] = kind == REDUCTION_MAX ? -INFINITY : 0;
@@ -112,7 +112,7 @@ typedef struct reduce_context {
     const float *in;
     float *out;
     tensor input, output; /* collapsed; the output has stride 0 where it is reduced */
-    reduction kind;
+    op_reduction kind;
     double scale; /* 1 / length for the mean */
 } reduce_context;
 
@@ -189,7 +189,7 @@ static void reduce_general(void *context, int64_t begin, int64_t end) {
     }
 }
 
-void reduction_run_f32(const kernel_args *args, reduction kind) {
+void reduction_run_f32(const kernel_args *args, op_reduction kind) {
     tensor pair[2] = {args->inputs[0], args->outputs[0]};
     int64_t results = shape_elements(&pair[1].shape);
     int64_t length = shape_elements(&pair[0].shape) / results;
@@ -219,9 +219,7 @@ void reduction_run_f32(const kernel_args *args, reduction kind) {
 
 const char *reduction_reject_cuda(const kernel_args *args) {
     dtype type = args->inputs[0].type;
-    return type == DTYPE_F32 || type == DTYPE_BF16 || type == DTYPE_F16
-               ? NULL
-               : "reduces f32, bf16 and f16 only";
+    return dtype_is_f32_or_low(type) ? NULL : "reduces f32, bf16 and f16 only";
 }
 
 size_t reduction_workspace_cuda(const kernel_args *args) {

@@ -8,12 +8,10 @@
 #include "graph/op.h"
 #include "ops/kernel.h"
 
-typedef enum reduction { REDUCTION_SUM, REDUCTION_MEAN, REDUCTION_MAX } reduction;
-
 dyno_status reduction_infer(const node *n, value_type *outputs);
 op_cost reduction_cost(const node *n);
-void reduction_reference(const node *n, const double *input, double *output, reduction kind);
-void reduction_run_f32(const kernel_args *args, reduction kind);
+void reduction_reference(const node *n, const double *input, double *output, op_reduction kind);
+void reduction_run_f32(const kernel_args *args, op_reduction kind);
 /* Of the kernels for GPUs, which take any axes. */
 const char *reduction_reject_cuda(const kernel_args *args);
 size_t reduction_workspace_cuda(const kernel_args *args);
@@ -47,6 +45,7 @@ int64_t reduction_length(const node *n);
                           .gradient = GRADIENT,                                                    \
                           .cost = reduction_cost,                                                  \
                           .reference = reference,                                                  \
+                          .reduction = KIND,                                                       \
                           .kernels = (const kernel *const[]){&kernel_f32, &kernel_cuda, NULL}};    \
     value *build_##NAME(graph *g, value *a, const shape *axes) {                                   \
         return reduction_build(g, &op_##NAME, a, axes);                                            \

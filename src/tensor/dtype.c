@@ -2,28 +2,29 @@
  * machine and can serve as the reference for the vector ones. */
 #include "tensor/dtype.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
-static const struct {
-    const char *name;
-    int bytes;
-    bool is_float;
-} types[DTYPE_COUNT] = {
-    [DTYPE_F64] = {"f64", 8, true},    [DTYPE_F32] = {"f32", 4, true},
-    [DTYPE_BF16] = {"bf16", 2, true},  [DTYPE_F16] = {"f16", 2, true},
-    [DTYPE_I64] = {"i64", 8, false},   [DTYPE_I32] = {"i32", 4, false},
-    [DTYPE_U16] = {"u16", 2, false},   [DTYPE_U8] = {"u8", 1, false},
-    [DTYPE_BOOL] = {"bool", 1, false},
-};
+#define LARGEST_BF16 0x1.fep127
 
-int dtype_bytes(dtype type) { return types[type].bytes; }
-const char *dtype_name(dtype type) { return types[type].name; }
-bool dtype_is_float(dtype type) { return types[type].is_float; }
+const dtype_traits dtype_table[DTYPE_COUNT] = {
+    [DTYPE_F64] = {"f64", "F64", 8, -DBL_MAX, DBL_MAX, .is_float = true},
+    [DTYPE_F32] = {"f32", "F32", 4, -FLT_MAX, FLT_MAX, .is_float = true},
+    [DTYPE_BF16] = {"bf16", "BF16", 2, -LARGEST_BF16, LARGEST_BF16, .is_float = true,
+                    .is_low = true, .is_f32_upper_half = true},
+    [DTYPE_F16] = {"f16", "F16", 2, -65504, 65504, .is_float = true, .is_low = true,
+                   .needs_scale = true},
+    [DTYPE_I64] = {"i64", "I64", 8, -0x1p63, 0x1.fffffffffffffp62},
+    [DTYPE_I32] = {"i32", "I32", 4, INT32_MIN, INT32_MAX},
+    [DTYPE_U16] = {"u16", "U16", 2, 0, UINT16_MAX},
+    [DTYPE_U8] = {"u8", "U8", 1, 0, UINT8_MAX},
+    [DTYPE_BOOL] = {"bool", "BOOL", 1, 0, 1},
+};
 
 bool dtype_parse(const char *name, dtype *type) {
     for (int i = 0; i < DTYPE_COUNT; i++)
-        if (strcmp(types[i].name, name) == 0) {
+        if (strcmp(dtype_table[i].name, name) == 0) {
             *type = (dtype)i;
             return true;
         }
@@ -112,10 +113,11 @@ static float float_rounded_to_odd(double value) {
     return bits_float(fabs((double)nearest) < fabs(value) ? bits + 1 : bits - 1);
 }
 
-static double saturate(double value, double low, double high) {
-    if (!(value > low)) /* NaN too */
-        return low;
-    return value < high ? value : high;
+static double saturate(dtype type, double value) {
+    const dtype_traits *t = &dtype_table[type];
+    if (!(value > t->least)) /* NaN too */
+        return t->least;
+    return value < t->largest ? value : t->largest;
 }
 
 void dtype_store(dtype type, void *data, int64_t index, double value) {
@@ -133,16 +135,16 @@ void dtype_store(dtype type, void *data, int64_t index, double value) {
         ((uint16_t *)data)[index] = dtype_f32_to_f16(float_rounded_to_odd(value));
         break;
     case DTYPE_I64:
-        ((int64_t *)data)[index] = (int64_t)saturate(value, -0x1p63, 0x1.fffffffffffffp62);
+        ((int64_t *)data)[index] = (int64_t)saturate(type, value);
         break;
     case DTYPE_I32:
-        ((int32_t *)data)[index] = (int32_t)saturate(value, INT32_MIN, INT32_MAX);
+        ((int32_t *)data)[index] = (int32_t)saturate(type, value);
         break;
     case DTYPE_U16:
-        ((uint16_t *)data)[index] = (uint16_t)saturate(value, 0, UINT16_MAX);
+        ((uint16_t *)data)[index] = (uint16_t)saturate(type, value);
         break;
     case DTYPE_U8:
-        ((uint8_t *)data)[index] = (uint8_t)saturate(value, 0, UINT8_MAX);
+        ((uint8_t *)data)[index] = (uint8_t)saturate(type, value);
         break;
     case DTYPE_BOOL:
         ((uint8_t *)data)[index] = value != 0;
@@ -150,4 +152,17 @@ void dtype_store(dtype type, void *data, int64_t index, double value) {
     case DTYPE_COUNT:
         break;
     }
+}
+
+void dtype_load_floats(dtype type, const void *data, int64_t index, int64_t count, float *to) {
+    const uint16_t *half = (const uint16_t *)data + index;
+    if (type == DTYPE_BF16)
+        for (int64_t i = 0; i < count; i++)
+            to[i] = dtype_bf16_to_f32(half[i]);
+    else if (type == DTYPE_F16)
+        for (int64_t i = 0; i < count; i++)
+            to[i] = dtype_f16_to_f32(half[i]);
+    else
+        for (int64_t i = 0; i < count; i++)
+            to[i] = (float)dtype_load(type, data, index + i);
 }

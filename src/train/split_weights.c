@@ -46,8 +46,8 @@ static void join_range(void *context, int64_t begin, int64_t end) {
 
 static void split_range(void *context, int64_t begin, int64_t end) {
     const halves *h = context;
-    if (h->low == DTYPE_F16) {
-        convert_f32_to_low(DTYPE_F16, end - begin, h->whole + begin, h->high + begin);
+    if (!dtype_table[h->low].is_f32_upper_half) {
+        convert_f32_to_low(h->low, end - begin, h->whole + begin, h->high + begin);
         return;
     }
     for (int64_t i = begin; i < end; i++) {

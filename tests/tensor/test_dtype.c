@@ -180,6 +180,75 @@ static void names_are_parsed_back(void **state) {
     assert_true(dtype_is_float(DTYPE_BF16) && !dtype_is_float(DTYPE_I32));
 }
 
+static double held(dtype type, double value) {
+    uint64_t element = 0;
+    dtype_store(type, &element, 0, value);
+    return dtype_load(type, &element, 0);
+}
+
+static void least_and_largest_are_the_last_numbers_a_type_holds(void **state) {
+    (void)state;
+    for (int i = 0; i < DTYPE_COUNT; i++) {
+        const dtype_traits *t = &dtype_table[i];
+        assert_true(held((dtype)i, t->least) == t->least);
+        assert_true(held((dtype)i, t->largest) == t->largest);
+        double beyond = nextafter(t->largest, INFINITY), double_largest = t->largest * 2;
+        if (t->is_float)
+            assert_true(isinf(held((dtype)i, double_largest)) && t->least == -t->largest);
+        else
+            assert_true(held((dtype)i, beyond) == t->largest);
+    }
+}
+
+static void low_types_are_floats_narrower_than_f32(void **state) {
+    (void)state;
+    for (int i = 0; i < DTYPE_COUNT; i++) {
+        dtype type = (dtype)i;
+        bool is_narrow = dtype_is_float(type) && dtype_bytes(type) < dtype_bytes(DTYPE_F32);
+        assert_int_equal(dtype_is_low(type), is_narrow);
+        assert_int_equal(dtype_is_f32_or_low(type), is_narrow || type == DTYPE_F32);
+    }
+}
+
+static void a_type_needs_a_scale_when_its_range_is_less_than_that_of_f32(void **state) {
+    (void)state;
+    for (int i = 0; i < DTYPE_COUNT; i++)
+        assert_int_equal(dtype_table[i].needs_scale,
+                         dtype_is_low((dtype)i) && held((dtype)i, FLT_MIN) == 0);
+}
+
+static void an_upper_half_is_the_first_bits_of_an_f32(void **state) {
+    (void)state;
+    const float numbers[] = {1, -1.5f, 0x1p-100f, 192, INFINITY};
+    for (int i = 0; i < DTYPE_COUNT; i++) {
+        bool is_upper = dtype_is_low((dtype)i);
+        for (size_t j = 0; j < sizeof numbers / sizeof *numbers; j++) {
+            uint32_t bits;
+            uint16_t half = 0;
+            memcpy(&bits, &numbers[j], sizeof bits);
+            if (is_upper)
+                dtype_store((dtype)i, &half, 0, numbers[j]);
+            is_upper = is_upper && half == bits >> 16;
+        }
+        assert_int_equal(dtype_table[i].is_f32_upper_half, is_upper);
+    }
+}
+
+static void floats_are_loaded_in_runs_as_one_by_one(void **state) {
+    (void)state;
+    enum { COUNT = 7, FROM = 2 };
+    const double numbers[COUNT] = {0, 1, 3, 100, 2, 0, 55};
+    for (int i = 0; i < DTYPE_COUNT; i++) {
+        uint64_t elements[COUNT] = {0};
+        float loaded[COUNT - FROM];
+        for (int j = 0; j < COUNT; j++)
+            dtype_store((dtype)i, elements, j, numbers[j]);
+        dtype_load_floats((dtype)i, elements, FROM, COUNT - FROM, loaded);
+        for (int j = FROM; j < COUNT; j++)
+            assert_true(loaded[j - FROM] == (float)dtype_load((dtype)i, elements, j));
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_pattern_means_what_ieee_says),
@@ -190,6 +259,11 @@ int main(void) {
         cmocka_unit_test(integers_lose_their_fraction_and_saturate),
         cmocka_unit_test(elements_lie_side_by_side),
         cmocka_unit_test(names_are_parsed_back),
+        cmocka_unit_test(least_and_largest_are_the_last_numbers_a_type_holds),
+        cmocka_unit_test(low_types_are_floats_narrower_than_f32),
+        cmocka_unit_test(a_type_needs_a_scale_when_its_range_is_less_than_that_of_f32),
+        cmocka_unit_test(an_upper_half_is_the_first_bits_of_an_f32),
+        cmocka_unit_test(floats_are_loaded_in_runs_as_one_by_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

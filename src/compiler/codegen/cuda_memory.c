@@ -4,18 +4,12 @@
 
 enum { NARROW_LIMIT = INT32_MAX }; /* elements that 32-bit places can count */
 
-const char *cuda_stored_type(dtype type) {
-    switch (dtype_bytes(type)) {
-    case 1:
-        return "unsigned char";
-    case 2:
-        return "unsigned short";
-    default:
-        return type == DTYPE_I32 ? "int" : "float";
-    }
-}
+const char *cuda_register_type(dtype type) { return dtype_is_float(type) ? "float" : "int"; }
 
-const char *cuda_register_type(dtype type) { return render_is_integer(type) ? "int" : "float"; }
+const char *cuda_stored_type(dtype type) {
+    int bytes = dtype_bytes(type);
+    return bytes == 1 ? "unsigned char" : bytes == 2 ? "unsigned short" : cuda_register_type(type);
+}
 
 const char *cuda_index_type(int64_t elements) {
     return elements < NARROW_LIMIT ? "unsigned" : "unsigned long long";

@@ -17,6 +17,7 @@
 #include "base/target.h"
 #include "base/text.h"
 #include "compiler/passes/fusion_space.h"
+#include "graph/op.h"
 #include "tensor/tensor.h"
 
 enum { FUSED_MAX_READS = 3 };
@@ -34,7 +35,7 @@ typedef struct fused_member {
     fusion_kind kind;
     const char *expression; /* element-wise: over a, b, c and s */
     double s;
-    int reduction; /* FUSION_ROW_REDUCE: enum reduction of ops/reduction.h */
+    op_reduction reduction;
     dtype type;
     bool is_row;  /* one number a row */
     int stage;    /* the loop it is computed in; of a row's number: the loop it must precede */

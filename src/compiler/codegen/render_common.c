@@ -18,6 +18,10 @@ void render_number(double number, text *out) {
         text_format(out, "%af", (double)(float)number);
 }
 
+const char *render_identity(op_reduction kind) {
+    return kind == REDUCTION_MAX ? "-INFINITY" : "0.0f";
+}
+
 void render_row_offset(int rank, const int64_t *dim, const int64_t *stride, const char *cast,
                        text *out) {
     int64_t below = 1;
@@ -39,8 +43,4 @@ dtype render_read_type(const fused_kernel *k, const fused_read *read) {
     return read->source == FUSED_MEMBER    ? k->members[read->index].type
            : read->source == FUSED_OPERAND ? k->operands[read->index].type
                                            : DTYPE_F32;
-}
-
-bool render_is_integer(dtype type) {
-    return type == DTYPE_I32 || type == DTYPE_U16 || type == DTYPE_U8 || type == DTYPE_BOOL;
 }

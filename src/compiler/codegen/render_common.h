@@ -10,13 +10,15 @@ void render_heading(const fused_kernel *k, text *out);
 /* A float literal that loses nothing; INFINITY and NAN by name. */
 void render_number(double number, text *out);
 
+/* What joined with a number gives that number. */
+const char *render_identity(op_reduction kind);
+
 /* Where row `r` begins, in elements: an expression; `cast` stands before each factor that depends
  * on r. */
 void render_row_offset(int rank, const int64_t *dim, const int64_t *stride, const char *cast,
                        text *out);
 
-/* The type of what a member reads, and of what it computes with: "int" types hold bools too. */
+/* The type of what a member reads. */
 dtype render_read_type(const fused_kernel *k, const fused_read *read);
-bool render_is_integer(dtype type);
 
 #endif

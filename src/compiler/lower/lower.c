@@ -179,7 +179,7 @@ static bool lies_at(const plan_operand *operand, int buffer, int64_t offset, con
 static plan_operand place_of_piece(const node *n, int index, const plan_operand *whole) {
     int64_t offset;
     plan_operand place = {.buffer = whole->buffer};
-    place.layout = lower_piece_of(n, index, &whole->layout, &offset);
+    place.layout = n->op->piece(n, index, &whole->layout, &offset);
     place.offset = whole->offset + offset * dtype_bytes(whole->layout.type);
     return place;
 }
@@ -227,7 +227,7 @@ static void promise_in_place(const node *n, plan_launch *launch) {
 static dyno_status lower_node(lowering *l, const node *n) {
     if (n->op->view && lowering_place_view(l, n))
         return DYNO_OK;
-    if (n->op == &op_concat)
+    if (n->op->piece)
         return lower_concat(l, n);
     plan_operand *in = memory_allocate((size_t)n->input_count, sizeof *in);
     plan_operand *out = memory_allocate((size_t)n->output_count, sizeof *out);

@@ -12,8 +12,6 @@
 #include "compiler/codegen/fused_kernel.h"
 #include "compiler/lower/lowering.h"
 #include "graph/op.h"
-#include "ops/op_list.h"
-#include "ops/reduction.h"
 
 void lower_find_escapes(lowering *l) {
     const graph *g = l->g;
@@ -45,7 +43,7 @@ void lower_find_escapes(lowering *l) {
 bool lower_is_inlined_constant(const lowering *l, const node *n) {
     if (n->op->view && !n->outputs[0]->is_output)
         n = fusion_root_of(n->outputs[0])->producer;
-    if (!n || n->op != &op_fill || n->outputs[0]->is_output)
+    if (!n || !n->op->is_literal || n->outputs[0]->is_output)
         return false;
     for (int i = 0; i < l->g->node_count; i++) {
         const node *user = l->g->nodes[i];
@@ -133,7 +131,7 @@ static int add_operand(group_builder *b, const value *v) {
 
 static fused_read describe_read(group_builder *b, const node *n, int index) {
     const value *root = fusion_root_of(n->inputs[index]);
-    if (root->producer && root->producer->op == &op_fill)
+    if (root->producer && root->producer->op->is_literal)
         return (fused_read){.source = FUSED_LITERAL,
                             .literal = attribute_real(&root->producer->attributes, "number")};
     fusion_read read = fusion_read_of(n, index, b->space);
@@ -141,10 +139,6 @@ static fused_read describe_read(group_builder *b, const node *n, int index) {
     if (member >= 0)
         return (fused_read){.source = FUSED_MEMBER, .index = member};
     return (fused_read){.source = FUSED_OPERAND, .index = add_operand(b, n->inputs[index])};
-}
-
-static int reduction_of(const node *n) {
-    return n->op == &op_max ? REDUCTION_MAX : n->op == &op_mean ? REDUCTION_MEAN : REDUCTION_SUM;
 }
 
 static void describe_members(group_builder *b) {
@@ -156,7 +150,7 @@ static void describe_members(group_builder *b) {
                             .kind = fusion_kind_of(n),
                             .expression = n->op->expression,
                             .s = s && s->kind == ATTRIBUTE_REAL ? s->real : 0,
-                            .reduction = reduction_of(n),
+                            .reduction = n->op->reduction,
                             .type = n->outputs[0]->type,
                             .output = -1,
                             .read_count = n->input_count};

@@ -13,7 +13,6 @@
 #include "compiler/lower/lowering.h"
 #include "compiler/passes/fusion_space.h"
 #include "graph/op.h"
-#include "ops/op_list.h"
 
 typedef struct placer {
     const graph *g;
@@ -26,16 +25,6 @@ typedef struct placer {
     bool *is_moved;
 } placer;
 
-tensor lower_piece_of(const node *concat, int index, const tensor *whole, int64_t *offset) {
-    int64_t axis = attribute_integer(&concat->attributes, "axis");
-    tensor piece = *whole;
-    piece.shape = concat->inputs[index]->shape;
-    *offset = 0;
-    for (int i = 0; i < index; i++)
-        *offset += concat->inputs[i]->shape.dim[axis] * whole->stride[axis];
-    return piece;
-}
-
 static void count_readers(placer *p) {
     for (int i = 0; i < p->g->node_count; i++) {
         const node *n = p->g->nodes[i];
@@ -45,23 +34,6 @@ static void count_readers(placer *p) {
                 p->readers[n->inputs[j]->id]++;
         }
     }
-}
-
-/* The strides the view's input must have for its output to have `layout`. */
-static bool undo_view(const node *view, tensor *layout) {
-    const shape *from = &view->inputs[0]->shape;
-    if (view->op == &op_reshape)
-        return tensor_view_reshape(layout, from, layout);
-    if (view->op == &op_transpose) {
-        const int64_t *order = attribute_list(&view->attributes, "order")->dim;
-        tensor undone = *layout;
-        undone.shape = *from;
-        for (int i = 0; i < from->rank; i++)
-            undone.stride[order[i]] = layout->stride[i];
-        *layout = undone;
-        return true;
-    }
-    return view->op == &op_detach;
 }
 
 /* Whether a kernel of the target runs `n`, a launch of its own, on operands that lie so. */
@@ -89,7 +61,7 @@ static bool can_make(const placer *p, const value *v) {
     const node *n = v->producer;
     int last = layout->shape.rank - 1;
     if (last < 0 || (layout->stride[last] != 1 && layout->shape.dim[last] != 1) ||
-        op_inplace_input(n, v->output_index) >= 0 || n->op == &op_concat)
+        op_inplace_input(n, v->output_index) >= 0 || n->op->piece)
         return false;
     if (n->group)
         return fusion_kind_of(n) != FUSION_BLOCK_REDUCE || tensor_is_contiguous(layout);
@@ -136,7 +108,7 @@ static bool readers_agree(placer *p, const value *root) {
             if (takes_over(n, j))
                 return false;
         }
-        if (!reads || n->group || n->op == &op_concat)
+        if (!reads || n->group || n->op->piece)
             continue;
         if (n->op->view ? !follow_view(p, n) : !has_kernel(p, n, p->trial))
             return false;
@@ -151,11 +123,12 @@ static const value *find_root(const placer *p, const value *v, bool must_be_priv
     for (;;) {
         if (is_seen_outside(v) || (must_be_private && p->readers[v->id] != 1))
             return NULL;
-        if (!v->producer || !v->producer->op->view)
-            return v->producer && !p->placements[v->id].owner ? v : NULL;
-        if (!undo_view(v->producer, layout))
+        const node *n = v->producer;
+        if (!n || !n->op->view)
+            return n && !p->placements[v->id].owner ? v : NULL;
+        if (!n->op->undo_view || !n->op->undo_view(n, layout, layout))
             return NULL;
-        v = v->producer->inputs[0];
+        v = n->inputs[0];
     }
 }
 
@@ -163,7 +136,7 @@ static const value *find_root(const placer *p, const value *v, bool must_be_priv
  * must have no other readers: the whole would live as long as any of them needs the piece. */
 static void claim(placer *p, const value *v, const value *owner, tensor layout, int64_t offset) {
     size_t values = (size_t)p->g->value_count;
-    bool is_piece = owner->producer->op == &op_concat;
+    bool is_piece = owner->producer->op->piece != NULL;
     const value *root = find_root(p, v, is_piece, &layout);
     if (!root)
         return;
@@ -180,22 +153,19 @@ static void claim(placer *p, const value *v, const value *owner, tensor layout, 
 static void visit_view(placer *p, const node *n) {
     for (int i = 0; i < n->output_count; i++) {
         const value *out = n->outputs[i];
-        tensor view;
+        tensor view, wanted;
         int64_t offset = 0;
-        if (n->op->view(n, i, &p->layout[n->inputs[0]->id], &view, &offset)) {
+        if (n->op->view(n, i, &p->layout[n->inputs[0]->id], &view, &offset))
             p->layout[out->id] = view;
-        } else if (n->op == &op_reshape) {
-            tensor wanted;
-            if (tensor_view_reshape(&p->layout[out->id], &n->inputs[0]->shape, &wanted))
-                claim(p, n->inputs[0], out, wanted, 0);
-        }
+        else if (n->op->undo_view && n->op->undo_view(n, &p->layout[out->id], &wanted))
+            claim(p, n->inputs[0], out, wanted, 0);
     }
 }
 
 static void visit_concat(placer *p, const node *n) {
     for (int i = 0; i < n->input_count; i++) {
         int64_t offset;
-        tensor piece = lower_piece_of(n, i, &p->layout[n->outputs[0]->id], &offset);
+        tensor piece = n->op->piece(n, i, &p->layout[n->outputs[0]->id], &offset);
         claim(p, n->inputs[i], n->outputs[0], piece, offset);
     }
 }
@@ -216,7 +186,7 @@ placement *lower_plan_placements(const graph *g, const target *chip) {
         const node *n = g->nodes[i];
         if (n->op->view)
             visit_view(&p, n);
-        else if (n->op == &op_concat)
+        else if (n->op->piece)
             visit_concat(&p, n);
     }
     free(p.layout);

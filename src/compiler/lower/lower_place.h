@@ -19,7 +19,4 @@ typedef struct placement {
 /* By value id (free). */
 placement *lower_plan_placements(const graph *g, const target *chip);
 
-/* Where piece `index` of a concat lies in its result. */
-tensor lower_piece_of(const node *concat, int index, const tensor *whole, int64_t *offset);
-
 #endif

@@ -34,7 +34,7 @@ static bool *find_needs(const graph *g) {
 /* Gradients of a value in a low type are added in f32. The rules take it: casts and products
  * bring what comes from above into the type they need. */
 static value *in_full(graph *g, value *v) {
-    return v->type == DTYPE_BF16 || v->type == DTYPE_F16 ? build_cast(g, v, DTYPE_F32) : v;
+    return dtype_is_low(v->type) ? build_cast(g, v, DTYPE_F32) : v;
 }
 
 static void back_through(graph *g, const node *n, const bool *needs, value **gradient) {

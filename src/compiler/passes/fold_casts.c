@@ -7,15 +7,13 @@
 #include "graph/op.h"
 #include "ops/op_list.h"
 
-static bool is_low(dtype type) { return type == DTYPE_BF16 || type == DTYPE_F16; }
-
 /* What the cast's result is without the cast; NULL when it is needed. */
 static value *result_without(const node *cast) {
     value *in = cast->inputs[0], *out = cast->outputs[0];
     if (in->type == out->type)
         return in;
     const node *before = in->producer;
-    if (before && before->op == &op_cast && in->type == DTYPE_F32 && is_low(out->type) &&
+    if (before && before->op == &op_cast && in->type == DTYPE_F32 && dtype_is_low(out->type) &&
         before->inputs[0]->type == out->type)
         return before->inputs[0];
     return NULL;
@@ -43,8 +41,8 @@ static bool is_looked_at(const graph *g, const value *v) {
 
 static bool is_cast_of_weight_gradient(const graph *g, const node *cast) {
     const value *in = cast->inputs[0], *out = cast->outputs[0];
-    return is_weight_gradient(g, out) && out->type == DTYPE_F32 && is_low(in->type) &&
-           in->producer && in->producer->op == &op_matmul && !in->is_output &&
+    return is_weight_gradient(g, out) && out->type == DTYPE_F32 && dtype_is_low(in->type) &&
+           in->producer && in->producer->op->can_output_f32 && !in->is_output &&
            rewrite_count_uses(g, in) == 1;
 }
 
@@ -78,7 +76,7 @@ static dyno_status retype_views(graph *g, const value *v) {
     return DYNO_OK;
 }
 
-static bool moves_elements(const node *n) { return n->op->view || n->op == &op_concat; }
+static bool moves_elements(const node *n) { return n->op->view || n->op->piece; }
 
 /* Whether the value is cast from `low`, or moved together from values that are, all for one
  * reader. */
@@ -106,17 +104,16 @@ static dyno_status take_off_casts(value *v, value **without) {
     return rewrite_infer_types(n);
 }
 
-/* A rotation between a cast from a low type and casts back to it rotates the low type itself: its
- * kernel computes in f32 and rounds once, as the casts would. */
-static dyno_status fold_rotation(graph *g, node *rope) {
-    static const dtype types[] = {DTYPE_BF16, DTYPE_F16};
-    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
-        if (rope->inputs[0]->type != DTYPE_F32 || !comes_from(g, rope->inputs[0], types[i]) ||
-            !is_only_cast_to(g, rope->outputs[0], types[i]))
+/* A node between a cast from a low type and casts back to it computes in the low type itself. */
+static dyno_status absorb_casts(graph *g, node *n) {
+    for (int i = 0; i < DTYPE_COUNT; i++) {
+        dtype low = (dtype)i;
+        if (!dtype_is_low(low) || n->inputs[0]->type != DTYPE_F32 ||
+            !comes_from(g, n->inputs[0], low) || !is_only_cast_to(g, n->outputs[0], low))
             continue;
-        RETURN_IF_FAILED(take_off_casts(rope->inputs[0], &rope->inputs[0]));
-        RETURN_IF_FAILED(rewrite_infer_types(rope));
-        RETURN_IF_FAILED(retype_views(g, rope->outputs[0]));
+        RETURN_IF_FAILED(take_off_casts(n->inputs[0], &n->inputs[0]));
+        RETURN_IF_FAILED(rewrite_infer_types(n));
+        RETURN_IF_FAILED(retype_views(g, n->outputs[0]));
     }
     return DYNO_OK;
 }
@@ -141,8 +138,8 @@ static void drop_unused_casts(graph *g) {
 dyno_status fold_casts(graph *g, bool are_gradients_full) {
     for (int i = 0; i < g->node_count; i++) {
         node *n = g->nodes[i];
-        if (n->op == &op_rope)
-            RETURN_IF_FAILED(fold_rotation(g, n));
+        if (n->op->absorbs_casts)
+            RETURN_IF_FAILED(absorb_casts(g, n));
         if (n->op != &op_cast)
             continue;
         value *out = n->outputs[0], *instead = result_without(n);

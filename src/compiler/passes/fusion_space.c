@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "graph/op.h"
-#include "ops/op_list.h"
 
 /* The last dimension and the product of the others; a scalar is 1 x 1. */
 static fusion_space space_of_shape(const shape *s) {
@@ -11,27 +10,22 @@ static fusion_space space_of_shape(const shape *s) {
     return (fusion_space){shape_elements(s) / columns, columns};
 }
 
-static bool is_reduction(const node *n) {
-    return n->op == &op_sum || n->op == &op_mean || n->op == &op_max;
-}
-
 /* Types the code generator can load and store. */
 static bool is_generated(dtype type) {
-    return type == DTYPE_F32 || type == DTYPE_BF16 || type == DTYPE_F16 || type == DTYPE_I32 ||
-           type == DTYPE_BOOL;
+    return dtype_is_f32_or_low(type) || type == DTYPE_I32 || type == DTYPE_BOOL;
 }
 
 fusion_kind fusion_kind_of(const node *n) {
     if (n->op->view)
         return FUSION_VIEW;
-    if (is_reduction(n) && n->inputs[0]->type != DTYPE_F64) {
+    if (n->op->reduction && n->inputs[0]->type != DTYPE_F64) {
         const shape *axes = attribute_list(&n->attributes, "axes"), *in = &n->inputs[0]->shape;
         if (axes->rank == 1 && axes->dim[0] == in->rank - 1)
             /* A row of one element is its own sum; nothing to fuse, and rows and their numbers
              * would look alike. */
             return in->dim[in->rank - 1] > 1 ? FUSION_ROW_REDUCE : FUSION_NONE;
-        if (n->op == &op_sum && in->rank == 3 && axes->rank == 1 && axes->dim[0] == 1 &&
-            n->outputs[0]->type == DTYPE_F32)
+        if (n->op->reduction == REDUCTION_SUM && in->rank == 3 && axes->rank == 1 &&
+            axes->dim[0] == 1 && n->outputs[0]->type == DTYPE_F32)
             return FUSION_BLOCK_REDUCE;
         return FUSION_NONE;
     }
@@ -44,8 +38,7 @@ fusion_kind fusion_kind_of(const node *n) {
 }
 
 fusion_space fusion_space_of(const node *n) {
-    bool reduces = is_reduction(n);
-    return space_of_shape(reduces ? &n->inputs[0]->shape : &n->outputs[0]->shape);
+    return space_of_shape(n->op->reduction ? &n->inputs[0]->shape : &n->outputs[0]->shape);
 }
 
 const value *fusion_root_of(const value *v) {
@@ -79,16 +72,16 @@ fusion_read fusion_read_of(const node *n, int index, fusion_space s) {
         const node *view = v->producer;
         value *below = view->inputs[0];
         const shape *from = &below->shape, *to = &v->shape;
-        if (view->op == &op_transpose || view->op == &op_split)
+        if (view->op->view_order == OP_VIEW_MOVED)
             return read;
-        if (view->op == &op_reshape) {
+        if (view->op->view_order == OP_VIEW_IN_ORDER) {
             fusion_space a = space_of_shape(from), b = space_of_shape(to);
             bool same_rows = a.rows == b.rows && a.columns == b.columns;
             /* [R] and [R, 1]: one number a row either way */
             bool both_rows = read.access == FUSION_OF_ROW && shape_elements(from) == s.rows;
             if (!same_rows && !both_rows)
                 return read;
-        } else if (view->op == &op_broadcast && !shape_equal(from, to)) {
+        } else if (!shape_equal(from, to)) {
             if (read.access != FUSION_SAME || !repeats_rows_only(from, to))
                 return read;
             read.access = FUSION_OF_ROW;

@@ -62,7 +62,7 @@ static value *stand_in(graph *g, value *v, dtype type) {
     if (is_weight(v))
         return find_or_add(g, v, type);
     node *concat = v->producer;
-    if (!concat || concat->op != &op_concat || rewrite_count_uses(g, v) != 1)
+    if (!concat || !concat->op->piece || rewrite_count_uses(g, v) != 1)
         return NULL;
     for (int i = 0; i < concat->input_count; i++)
         if (!is_weight(concat->inputs[i]) || !find_or_add(g, concat->inputs[i], type))
@@ -77,8 +77,7 @@ dyno_status low_copies_bind(graph *g) {
     for (int i = 0; i < g->node_count; i++) {
         const node *n = g->nodes[i];
         value *made = n->outputs[0];
-        if (n->op != &op_cast || made->is_output ||
-            (made->type != DTYPE_BF16 && made->type != DTYPE_F16))
+        if (n->op != &op_cast || made->is_output || !dtype_is_low(made->type))
             continue;
         value *copy = stand_in(g, n->inputs[0], made->type);
         if (!copy)
@@ -102,7 +101,7 @@ void low_copies_split(graph *g) {
             is_read[i])
             continue;
         const value *copy = low_copy_find(g, v);
-        if (!copy || copy->type != DTYPE_BF16)
+        if (!copy || !dtype_table[copy->type].is_f32_upper_half)
             continue;
         v->name = arena_format(g->memory, WEIGHT_REST_PREFIX "%s", v->name);
         v->type = DTYPE_U16;

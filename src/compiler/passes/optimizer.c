@@ -122,9 +122,9 @@ typedef struct update_group {
 static void mark_reader(const value *v, int position, int *last) {
     const node *n = v->producer;
     last[v->id] = position;
-    for (int i = 0; n && i < n->input_count && (n->op->shares_inputs || (n->op->view && i == 0));
-         i++)
-        mark_reader(n->inputs[i], position, last);
+    for (int i = 0; n && i < n->input_count; i++)
+        if (op_shares_input(n->op, i))
+            mark_reader(n->inputs[i], position, last);
 }
 
 /* By value id of leaves: the position of the last node that reads it or a view of it; -1. */
@@ -162,7 +162,7 @@ static bool is_sum(const value *gradient) {
     const node *n = gradient->producer;
     while (n && n->op->view)
         n = n->inputs[0]->producer;
-    return n && n->op == &op_sum;
+    return n && n->op->reduction == REDUCTION_SUM;
 }
 
 typedef struct ready_parameter {

@@ -7,7 +7,6 @@
 #include "compiler/passes/rewrite.h"
 #include "graph/op.h"
 #include "ops/cast/cast.h"
-#include "ops/op_list.h"
 
 static const char *const names[PRECISION_COUNT] = {"fp32", "bf16", "fp16", "tf32"};
 
@@ -46,7 +45,7 @@ typedef struct policy {
 } policy;
 
 static value *in_type(policy *p, value *v, dtype type, const node *reader) {
-    if (v->type == type || !dtype_is_float(v->type) || v->type == DTYPE_F64)
+    if (v->type == type || !dtype_is_f32_or_low(v->type))
         return v;
     value **made = type == p->low ? &p->in_low[v->id] : &p->in_full[v->id];
     if (!*made) {
@@ -59,13 +58,9 @@ static value *in_type(policy *p, value *v, dtype type, const node *reader) {
 }
 
 static dyno_status retype(policy *p, node *n) {
-    bool is_product = n->op == &op_matmul || n->op == &op_attention;
-    bool is_view = n->op->view != NULL;
-    for (int i = 0; i < n->input_count && !is_view && n->op != &op_cast; i++) {
-        bool is_factor = is_product && i < n->op->input_count; /* tables of angles are none */
-        n->inputs[i] = in_type(p, n->inputs[i], is_factor ? p->low : DTYPE_F32, n);
-    }
-    if (n->op == &op_matmul && p->feeds_a_loss[n->outputs[0]->id])
+    for (int i = 0; i < n->input_count && n->op->precision != OP_PRECISION_ANY; i++)
+        n->inputs[i] = in_type(p, n->inputs[i], i < n->op->factor_count ? p->low : DTYPE_F32, n);
+    if (n->op->can_output_f32 && p->feeds_a_loss[n->outputs[0]->id])
         rewrite_set_attribute(p->g, n, ATTR_INTEGER("type", (int64_t)DTYPE_F32));
     p->order[p->count++] = n;
     RETURN_IF_FAILED(graph_status(p->g));
@@ -104,7 +99,7 @@ dyno_status precision_apply(graph *g, precision kind) {
         status = retype(&p, g->nodes[i]);
     if (status == DYNO_OK) {
         graph_set_order(g, p.order, p.count);
-        if (kind == PRECISION_FP16)
+        if (dtype_table[p.low].needs_scale)
             graph_add_leaf(g, ROLE_INPUT, DTYPE_F32, &SHAPE_SCALAR, "loss_scale");
     }
     free(p.order);
@@ -117,8 +112,7 @@ dyno_status precision_apply(graph *g, precision kind) {
 void precision_allow_tf32(graph *g, precision kind) {
     for (int i = 0; kind == PRECISION_TF32 && i < g->node_count; i++) {
         node *n = g->nodes[i];
-        if (n->op == &op_matmul || n->op == &op_loss_head || n->op == &op_loss_head_forward ||
-            n->op == &op_attention || n->op == &op_attention_gradient)
+        if (n->op->precision == OP_PRECISION_PRODUCT)
             rewrite_set_attribute(g, n, ATTR_INTEGER("tf32", 1));
     }
 }

@@ -63,10 +63,6 @@ static void find_owners(rematerialization *r) {
     free(layout);
 }
 
-static bool is_elementwise(const op *kind) {
-    return kind->expression || kind->view || kind == &op_cast || kind == &op_fill;
-}
-
 static double bytes_of(const value *v) {
     return (double)shape_elements(&v->shape) * dtype_bytes(v->type);
 }
@@ -80,20 +76,21 @@ static double stored_bytes(const rematerialization *r, const value *v) {
 /* A product worth running twice: its result takes several times the memory of its operands. */
 static bool is_expanding_product(const rematerialization *r, const node *n) {
     enum { LEAST_EXPANSION = 3 };
-    if (n->op != &op_matmul || n->outputs[0]->shape.rank < 3)
+    if (n->op->class != OP_CLASS_MATMUL || n->outputs[0]->shape.rank < 3)
         return false;
     double operands = stored_bytes(r, n->inputs[0]) + stored_bytes(r, n->inputs[1]);
     return bytes_of(n->outputs[0]) >= LEAST_EXPANSION * operands;
 }
 
 static bool is_inner_product(const rematerialization *r, const node *n) {
-    return n->op == &op_matmul && r->mlp[n->id] >= 0 && !r->leaves_mlp[n->outputs[0]->id];
+    return n->op->class == OP_CLASS_MATMUL && r->mlp[n->id] >= 0 &&
+           !r->leaves_mlp[n->outputs[0]->id];
 }
 
 static bool may_run_again(const rematerialization *r, const node *n) {
     if (n->phase != PHASE_FORWARD || (!r->options->is_everywhere && r->mlp[n->id] < 0))
         return false;
-    return is_elementwise(n->op) || is_expanding_product(r, n) || is_inner_product(r, n);
+    return op_is_cheap(n->op) || is_expanding_product(r, n) || is_inner_product(r, n);
 }
 
 static bool is_small(const value *o) {

@@ -1,7 +1,6 @@
 #include "compiler/passes/split_sums.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/memory.h"
 #include "graph/op.h"
@@ -19,7 +18,7 @@ int64_t split_sums_rows_per_block(int64_t rows, const target *chip) {
 }
 
 static bool is_column_sum(const node *n) {
-    if (strcmp(n->op->name, "sum") != 0)
+    if (n->op->reduction != REDUCTION_SUM)
         return false;
     const shape *axes = attribute_list(&n->attributes, "axes"), *in = &n->inputs[0]->shape;
     if (in->rank < 2 || axes->rank != in->rank - 1)

@@ -146,9 +146,10 @@ static dyno_status swap(graph *g, const loss_pattern *p, const bool *is_maker, c
     value *made;
     if (p->gradient) {
         value *dx = p->dx->outputs[0], *dw = (p->dw_cast ? p->dw_cast : p->dw)->outputs[0];
-        /* What several chunks add up is added up in f32. */
+        /* Several chunks are added up in f32. So is one whose type lacks the range of f32. */
         bool is_one_chunk = target_is_cuda(chip) && chunk >= x->shape.dim[0];
-        dtype dw_type = is_one_chunk && dw->type == DTYPE_BF16 ? DTYPE_BF16 : DTYPE_F32;
+        bool has_range_of_f32 = !dtype_table[dw->type].needs_scale;
+        dtype dw_type = is_one_chunk && has_range_of_f32 ? dw->type : DTYPE_F32;
         made = build_loss_head(g, x, weight, targets, p->gradient->inputs[3], chunk, dx->type,
                                dw_type);
         RETURN_IF_FAILED(graph_status(g));

@@ -63,7 +63,7 @@ static dyno_status infer(const node *n, value_type *outputs) {
     RETURN_IF_FAILED(adamw_check(n, n->inputs[RATE], n->inputs[STEP], n->inputs[SCALE]));
     for (int64_t i = 0; i < parameters; i++)
         if (n->inputs[SCALARS + i * PER_PARAMETER + WEIGHT]->type == DTYPE_U16 &&
-            (i >= low || n->inputs[SCALARS + rest + i]->type != DTYPE_BF16))
+            (i >= low || !dtype_table[n->inputs[SCALARS + rest + i]->type].is_f32_upper_half))
             return dyno_fail(DYNO_INVALID,
                              "the weight of parameter %lld is u16, half of one, and there is no "
                              "copy in bf16 to be the other half",
@@ -98,7 +98,8 @@ static op_cost cost(const node *n) {
 }
 
 static uint16_t round_to(dtype low, float weight) {
-    return low == DTYPE_BF16 ? split_weight_high(weight) : dtype_f32_to_f16(weight);
+    return dtype_table[low].is_f32_upper_half ? split_weight_high(weight)
+                                              : dtype_f32_to_f16(weight);
 }
 
 /* A split weight in the place of its rest: joined before the update, taken apart behind it. */
@@ -148,7 +149,7 @@ static int64_t blocks_of(const tensor *t) {
 
 static void round_block(dtype low, int64_t count, const float *restrict weight,
                         uint16_t *restrict copy) {
-    if (low == DTYPE_F16)
+    if (!dtype_table[low].is_f32_upper_half)
         convert_f32_to_low(low, count, weight, copy);
     else
         for (int64_t i = 0; i < count; i++)
@@ -248,8 +249,6 @@ static size_t workspace_bytes(const kernel_args *args) {
     return (size_t)(parameter_count(args->input_count, args->attributes) + 1) * sizeof(int64_t);
 }
 
-static bool is_low(dtype type) { return type == DTYPE_BF16 || type == DTYPE_F16; }
-
 static const char *reject(const kernel_args *args) {
     int copies = parameter_count(args->input_count, args->attributes) * PER_PARAMETER;
     for (int i = 0; i < args->input_count - SCALARS; i++) {
@@ -257,10 +256,10 @@ static const char *reject(const kernel_args *args) {
         int operand = i < copies ? i % PER_PARAMETER : PER_PARAMETER;
         if (!tensor_is_contiguous(t))
             return "parameters, gradients and moments must be dense";
-        if (operand == PER_PARAMETER && !is_low(t->type))
+        if (operand == PER_PARAMETER && !dtype_is_low(t->type))
             return "low copies must be bf16 or f16";
         if (operand < PER_PARAMETER && t->type != DTYPE_F32 &&
-            !(operand == GRADIENT && is_low(t->type)) &&
+            !(operand == GRADIENT && dtype_is_low(t->type)) &&
             !(operand == WEIGHT && t->type == DTYPE_U16))
             return "moments must be f32, weights f32 or u16, gradients f32, bf16 or f16";
     }

@@ -289,6 +289,8 @@ const op op_attention = {
     .gradient = gradient,
     .cost = cost,
     .reference = attention_reference,
+    .precision = OP_PRECISION_PRODUCT,
+    .factor_count = ATTENTION_O,
     .kernels =
         (const kernel *const[]){&attention_bf16_amx, &attention_bf16_dot, &attention_avx512,
                                 &attention_tiled, &attention_cuda, &attention_cuda_f32, NULL}};
@@ -303,6 +305,8 @@ const op op_attention_gradient = {
     .infer = infer_gradient,
     .cost = gradient_cost,
     .reference = attention_gradient_reference,
+    .precision = OP_PRECISION_PRODUCT,
+    .factor_count = ATTENTION_LSE,
     .kernels = (const kernel *const[]){
         &attention_gradient_bf16_amx, &attention_gradient_bf16_dot, &attention_gradient_avx512,
         &attention_gradient_tiled, &attention_gradient_cuda, &attention_gradient_cuda_f32, NULL}};
@@ -395,7 +399,7 @@ static bool has_dense_rows(const tensor *t) {
 
 const char *attention_reject_layout(const kernel_args *args) {
     dtype type = args->inputs[ATTENTION_Q].type;
-    if (type != DTYPE_F32 && type != DTYPE_BF16 && type != DTYPE_F16)
+    if (!dtype_is_f32_or_low(type))
         return "takes f32, bf16 and f16";
     if (args->inputs[ATTENTION_Q].shape.dim[3] > ATTENTION_MAX_HEAD_DIM)
         return "the head size is above 256";

@@ -73,6 +73,8 @@ const op op_broadcast = {.name = "broadcast",
                          .cost = cost,
                          .reference = reference,
                          .view = view,
+                         .view_order = OP_VIEW_REPEATED,
+                         .precision = OP_PRECISION_ANY,
                          .kernels =
                              (const kernel *const[]){&broadcast_copy, &broadcast_cuda, NULL}};
 

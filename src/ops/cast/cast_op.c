@@ -95,6 +95,7 @@ const op op_cast = {.name = "cast",
                     .cost = cost,
                     .reference = reference,
                     .expression = "a",
+                    .precision = OP_PRECISION_ANY,
                     .kernels = (const kernel *const[]){&f32_to_bf16, &bf16_to_f32, &f32_to_f16,
                                                        &f16_to_f32, &bool_to_f32, &any, NULL}};
 

@@ -30,7 +30,7 @@ static void f16_piece(int64_t count, const float *restrict in, uint16_t *restric
 }
 
 void convert_f32_to_low(dtype low, int64_t count, const float *in, uint16_t *out) {
-    assert(low == DTYPE_BF16 || low == DTYPE_F16);
+    assert(dtype_is_low(low));
     uint16_t piece[PIECE];
     for (int64_t start = 0; start < count; start += PIECE) {
         int64_t length = count - start < PIECE ? count - start : PIECE;
@@ -54,7 +54,7 @@ static void f16_to_f32(int64_t count, const uint16_t *restrict in, float *restri
 }
 
 void convert_low_to_f32(dtype low, int64_t count, const uint16_t *in, float *restrict out) {
-    assert(low == DTYPE_BF16 || low == DTYPE_F16);
+    assert(dtype_is_low(low));
     if (low == DTYPE_F16)
         f16_to_f32(count, in, out);
     else

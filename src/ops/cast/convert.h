@@ -15,7 +15,7 @@ static inline uint16_t bf16_from_f32(float x) {
     return (uint16_t)((bits & 0x7fffffffu) > 0x7f800000u ? quiet : rounded);
 }
 
-/* `low` is DTYPE_BF16 or DTYPE_F16. Memory may overlap only where `out` starts at `in` or before
+/* `low` is a low type. Memory may overlap only where `out` starts at `in` or before
  * it, and only when it gets narrower. */
 void convert_f32_to_low(dtype low, int64_t count, const float *in, uint16_t *out);
 void convert_low_to_f32(dtype low, int64_t count, const uint16_t *in, float *restrict out);

@@ -88,6 +88,16 @@ static dyno_status copy(const kernel_args *args) {
     return DYNO_OK;
 }
 
+static tensor piece(const node *n, int input, const tensor *output, int64_t *offset) {
+    int64_t axis = attribute_integer(&n->attributes, "axis");
+    tensor place = *output;
+    place.shape = n->inputs[input]->shape;
+    *offset = 0;
+    for (int i = 0; i < input; i++)
+        *offset += n->inputs[i]->shape.dim[axis] * output->stride[axis];
+    return place;
+}
+
 static op_cost cost(const node *n) { return op_cost_streaming(n, 0); }
 
 static const kernel concat_copy = {
@@ -110,7 +120,7 @@ const op op_concat = {.name = "concat",
                       .gradient = gradient,
                       .cost = cost,
                       .reference = reference,
-                      .shares_inputs = true,
+                      .piece = piece,
                       .kernels = (const kernel *const[]){&concat_copy, &concat_cuda, NULL}};
 
 value *build_concat(graph *g, value *const *pieces, int count, int axis) {

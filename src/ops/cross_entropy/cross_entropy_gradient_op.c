@@ -68,13 +68,9 @@ static const char *reject(const kernel_args *args) {
     return NULL;
 }
 
-static bool is_float_of_gpu(dtype type) {
-    return type == DTYPE_F32 || type == DTYPE_BF16 || type == DTYPE_F16;
-}
-
 static const char *reject_cuda(const kernel_args *args) {
-    if (!is_float_of_gpu(args->inputs[0].type) || args->inputs[1].type != DTYPE_I32 ||
-        !is_float_of_gpu(args->inputs[2].type) || !is_float_of_gpu(args->inputs[3].type))
+    if (!dtype_is_f32_or_low(args->inputs[0].type) || args->inputs[1].type != DTYPE_I32 ||
+        !dtype_is_f32_or_low(args->inputs[2].type) || !dtype_is_f32_or_low(args->inputs[3].type))
         return "computes from f32, bf16 and f16 with i32 targets only";
     return tensor_is_contiguous(&args->inputs[0]) && tensor_is_contiguous(&args->inputs[1])
                ? NULL

@@ -100,7 +100,7 @@ static const char *reject(const kernel_args *args) {
 
 static const char *reject_cuda(const kernel_args *args) {
     dtype type = args->inputs[0].type;
-    if (type != DTYPE_F32 && type != DTYPE_BF16 && type != DTYPE_F16)
+    if (!dtype_is_f32_or_low(type))
         return "logits must be f32, bf16 or f16";
     return reject_layout(args);
 }

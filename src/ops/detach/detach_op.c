@@ -21,6 +21,12 @@ static bool view(const node *n, int output, const tensor *input, tensor *out, in
     return true;
 }
 
+static bool undo_view(const node *n, const tensor *output, tensor *input) {
+    (void)n;
+    *input = *output;
+    return true;
+}
+
 static op_cost cost(const node *n) { return op_cost_streaming(n, 0); }
 
 static const kernel detach_copy = {.name = "detach_copy", .target = TARGET_CPU, .run = copy_run};
@@ -34,6 +40,9 @@ const op op_detach = {.name = "detach",
                       .cost = cost,
                       .reference = reference,
                       .view = view,
+                      .undo_view = undo_view,
+                      .view_order = OP_VIEW_IN_ORDER,
+                      .precision = OP_PRECISION_ANY,
                       .kernels = (const kernel *const[]){&detach_copy, &copy_cuda, NULL}};
 
 value *build_detach(graph *g, value *a) { return graph_add_node(g, &op_detach, &a, 1, NULL, 0); }

@@ -1,10 +1,6 @@
 /* fill.cu - the number is brought to its type on the host; what is launched writes bits. */
 #include "runtime/cuda/device_math.cuh"
 
-extern "C" {
-#include "tensor/dtype.h"
-}
-
 enum { THREADS = 256 };
 
 template <typename BITS>

@@ -38,6 +38,7 @@ const op op_fill = {.name = "fill",
                     .infer = infer,
                     .cost = cost,
                     .reference = reference,
+                    .is_literal = true,
                     .kernels = (const kernel *const[]){&fill_any, &fill_cuda, NULL}};
 
 value *build_fill(graph *g, dtype type, double number) {

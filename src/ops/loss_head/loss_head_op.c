@@ -109,6 +109,8 @@ const op op_loss_head = {.name = "loss_head",
                          .infer = infer,
                          .cost = cost,
                          .reference = loss_head_reference,
+                         .precision = OP_PRECISION_PRODUCT,
+                         .factor_count = 2,
                          .kernels =
                              (const kernel *const[]){&loss_head_chunked, &loss_head_cuda, NULL}};
 
@@ -121,6 +123,8 @@ const op op_loss_head_forward = {
     .infer = infer_forward,
     .cost = cost_forward,
     .reference = loss_head_reference,
+    .precision = OP_PRECISION_PRODUCT,
+    .factor_count = 2,
     .kernels = (const kernel *const[]){&loss_head_forward_chunked, &loss_head_forward_cuda, NULL}};
 
 value *build_loss_head(graph *g, value *x, value *weight, value *targets, value *dy, int64_t chunk,

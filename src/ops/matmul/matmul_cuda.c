@@ -12,7 +12,7 @@ static bool is_same_layout(const tensor *a, const tensor *b) {
 
 static const char *reject(const kernel_args *args) {
     const tensor *a = &args->inputs[0], *c = &args->outputs[0];
-    if (a->type != DTYPE_F32 && a->type != DTYPE_BF16 && a->type != DTYPE_F16)
+    if (!dtype_is_f32_or_low(a->type))
         return "multiplies f32, bf16 and f16 only";
     matmul_strided s;
     matmul_leading found;

@@ -112,6 +112,9 @@ const op op_matmul = {
     .gradient = gradient,
     .cost = cost,
     .reference = reference,
+    .precision = OP_PRECISION_PRODUCT,
+    .factor_count = 2,
+    .can_output_f32 = true,
     .kernels = (const kernel *const[]){&matmul_onednn, &matmul_blocked, &matmul_bf16_amx,
                                        &matmul_bf16_dot, &matmul_bf16_fma, &matmul_bf16_portable,
                                        &matmul_f16_widened, &matmul_cublas, NULL}};

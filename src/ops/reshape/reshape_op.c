@@ -30,6 +30,10 @@ static bool view(const node *n, int output, const tensor *input, tensor *out, in
     return tensor_view_reshape(input, &n->outputs[0]->shape, out);
 }
 
+static bool undo_view(const node *n, const tensor *output, tensor *input) {
+    return tensor_view_reshape(output, &n->inputs[0]->shape, input);
+}
+
 /* When no view will do, the input is copied in its own shape; dense memory has no shape. */
 static dyno_status copy(const kernel_args *args) {
     tensor flat =
@@ -53,6 +57,9 @@ const op op_reshape = {.name = "reshape",
                        .cost = cost,
                        .reference = reference,
                        .view = view,
+                       .undo_view = undo_view,
+                       .view_order = OP_VIEW_IN_ORDER,
+                       .precision = OP_PRECISION_ANY,
                        .kernels = (const kernel *const[]){&reshape_copy, &copy_cuda, NULL}};
 
 value *build_reshape(graph *g, value *a, const shape *s) {

@@ -129,7 +129,7 @@ static const char *reject_layout(const kernel_args *args) {
 }
 
 static const char *reject_low(const kernel_args *args) {
-    if (args->inputs[0].type != DTYPE_BF16 && args->inputs[0].type != DTYPE_F16)
+    if (!dtype_is_low(args->inputs[0].type))
         return "rotates bf16 and f16 only";
     return reject_layout(args);
 }
@@ -142,7 +142,7 @@ static const char *reject(const kernel_args *args) {
 /* Rows are counted in 32 bits where they are told apart. */
 static const char *reject_cuda(const kernel_args *args) {
     const tensor *x = &args->inputs[0];
-    if (x->type != DTYPE_F32 && x->type != DTYPE_BF16 && x->type != DTYPE_F16)
+    if (!dtype_is_f32_or_low(x->type))
         return "rotates f32, bf16 and f16 only";
     if (shape_elements(&x->shape) / x->shape.dim[x->shape.rank - 1] > INT32_MAX)
         return "counts no more than 2147483647 rows";
@@ -178,6 +178,7 @@ const op op_rope = {.name = "rope",
                     .gradient = gradient,
                     .cost = cost,
                     .reference = reference,
+                    .absorbs_casts = true,
                     .kernels = (const kernel *const[]){&rope_f32, &rope_low, &rope_cuda, NULL}};
 
 value *build_rope(graph *g, value *x, rope_table table, bool inverse) {

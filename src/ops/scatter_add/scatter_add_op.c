@@ -79,7 +79,7 @@ static const char *reject(const kernel_args *args) {
 
 static const char *reject_cuda(const kernel_args *args) {
     dtype type = args->inputs[1].type;
-    if (type != DTYPE_F32 && type != DTYPE_BF16 && type != DTYPE_F16)
+    if (!dtype_is_f32_or_low(type))
         return "adds f32, bf16 and f16 only";
     return reject_layout(args);
 }

@@ -125,6 +125,7 @@ const op op_split = {.name = "split",
                      .cost = cost,
                      .reference = reference,
                      .view = view,
+                     .precision = OP_PRECISION_ANY,
                      .kernels = (const kernel *const[]){&split_copy, NULL}};
 
 value *build_split(graph *g, value *a, int axis, const shape *sizes) {

@@ -53,6 +53,16 @@ static bool view(const node *n, int output, const tensor *input, tensor *out, in
     return true;
 }
 
+static bool undo_view(const node *n, const tensor *output, tensor *input) {
+    const int64_t *order = attribute_list(&n->attributes, "order")->dim;
+    tensor undone = *output;
+    undone.shape = n->inputs[0]->shape;
+    for (int i = 0; i < undone.shape.rank; i++)
+        undone.stride[order[i]] = output->stride[i];
+    *input = undone;
+    return true;
+}
+
 /* Lets a test, or a caller that wants dense memory, run the transpose as a copy. */
 static dyno_status copy(const kernel_args *args) {
     tensor transposed =
@@ -79,6 +89,8 @@ const op op_transpose = {.name = "transpose",
                          .cost = cost,
                          .reference = reference,
                          .view = view,
+                         .undo_view = undo_view,
+                         .precision = OP_PRECISION_ANY,
                          .kernels =
                              (const kernel *const[]){&transpose_copy, &transpose_cuda, NULL}};
 

@@ -12,6 +12,10 @@
 
 #include "runtime/cuda/cuda_call.h"
 
+extern "C" {
+#include "tensor/dtype.h"
+}
+
 typedef __nv_bfloat16 bf16;
 typedef __half f16;
 
@@ -65,22 +69,7 @@ static inline bool is_aligned(const void *address, int64_t step_bytes) {
     return (((uint64_t)(uintptr_t)address | (uint64_t)step_bytes) & (VECTOR_BYTES - 1)) == 0;
 }
 
-static inline int element_bytes(int type) {
-    switch (type) {
-    case CUDA_DTYPE_F64:
-    case CUDA_DTYPE_I64:
-        return 8;
-    case CUDA_DTYPE_F32:
-    case CUDA_DTYPE_I32:
-        return 4;
-    case CUDA_DTYPE_BF16:
-    case CUDA_DTYPE_F16:
-    case CUDA_DTYPE_U16:
-        return 2;
-    default:
-        return 1;
-    }
-}
+static inline int element_bytes(int type) { return dtype_bytes((dtype)type); }
 
 /* ---- reductions; every thread of the block gets the result ---- */
 
