@@ -7,6 +7,7 @@
 #include "compiler/lower/lower.h"
 #include "compiler/passes/autodiff.h"
 #include "compiler/passes/mark_saved.h"
+#include "graph/graph_parameter.h"
 #include "graph/verify.h"
 #include "ops/add/add.h"
 #include "ops/add_scalar/add_scalar.h"
@@ -44,7 +45,7 @@ const char *study_item_name(study_item item) {
 }
 
 static value *parameter(graph *g, int index, shape s) {
-    return graph_add_leaf(g, ROLE_PARAMETER, DTYPE_F32, &s, parameters[index]);
+    return graph_add_parameter(g, DTYPE_F32, &s, parameters[index]);
 }
 
 static value *linear(graph *g, const char *scope, value *x, value *weight) {

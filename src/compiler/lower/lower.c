@@ -150,7 +150,7 @@ static dyno_status launch_node(lowering *l, const node *n, const plan_operand *i
         emit(l, n, k, &args, in, out);
     else
         status = dyno_fail(DYNO_UNSUPPORTED, "no %s kernel runs %s in scope '%s' (%s)",
-                           backend_name(l->target), n->op->name, l->g->scopes[n->scope],
+                           backend_name(l->target), n->op->name, l->g->scopes[n->scope].path,
                            reasons.length ? text_string(&reasons) : "it has none");
     text_release(&reasons);
     free(in_layouts);
@@ -324,7 +324,7 @@ static dyno_status lower_all(const graph *g, backend target, bool is_placed, pla
     l.p->scope_count = g->scope_count;
     l.p->scopes = arena_allocate(l.p->memory, (size_t)g->scope_count, sizeof(char *));
     for (int i = 0; i < g->scope_count; i++)
-        l.p->scopes[i] = arena_copy_string(l.p->memory, g->scopes[i]);
+        l.p->scopes[i] = arena_copy_string(l.p->memory, g->scopes[i].path);
     place_leaves(&l, true);
     place_leaves(&l, false);
     lower_find_escapes(&l);

@@ -21,11 +21,4 @@ NODISCARD dyno_status low_copies_bind(graph *g);
  * the parameter, under the name and in the type of the rest. */
 void low_copies_split(graph *g);
 
-bool low_copy_is(const value *v);
-/* The low copy of a parameter, split or whole; NULL when it has none. */
-value *low_copy_find(const graph *g, const value *parameter);
-bool weight_is_split(const value *parameter);
-/* What the model calls a parameter, split or whole. */
-const char *weight_name(const value *parameter);
-
 #endif
