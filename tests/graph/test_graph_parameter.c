@@ -9,6 +9,7 @@
 
 #include <string.h>
 
+#include "compiler/lower/lower.h"
 #include "compiler/passes/autodiff.h"
 #include "compiler/passes/optimizer.h"
 #include "compiler/passes/rewrite.h"
@@ -270,6 +271,35 @@ static void the_optimizer_finds_gradients_in_parsed_text(void **state) {
     graph_destroy(g);
 }
 
+static void expect_name(const plan *p, int index, const char *name) {
+    assert_in_range(index, 0, p->name_count - 1);
+    assert_string_equal(p->names[index].name, name);
+}
+
+static void plans_carry_what_belongs_to_a_parameter(void **state) {
+    (void)state;
+    graph *g = graph_from_text(RECORDS);
+    plan *p;
+    assert_int_equal(lower_graph(g, BACKEND_CPU, &p), DYNO_OK);
+    graph_destroy(g);
+    assert_int_equal(p->parameter_count, 2);
+    const plan_parameter *w = &p->parameters[0], *u = &p->parameters[1];
+    assert_string_equal(w->name, "w");
+    expect_name(p, w->value, "w");
+    expect_name(p, w->low_copy, "low.w");
+    expect_name(p, w->gradient, "g.w");
+    expect_name(p, w->first_moment, "m.w");
+    expect_name(p, w->second_moment, "v.w");
+    assert_false(w->is_split);
+    assert_string_equal(u->name, "u");
+    expect_name(p, u->value, "rest.u");
+    expect_name(p, u->low_copy, "low.u");
+    assert_true(u->is_split);
+    assert_int_equal(u->gradient, -1); /* no output: nobody may look at it */
+    assert_true(u->first_moment == -1 && u->second_moment == -1);
+    plan_destroy(p);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(text_leads_to_the_records_and_back),
@@ -283,6 +313,7 @@ int main(void) {
         cmocka_unit_test(text_that_tells_no_record_is_refused),
         cmocka_unit_test(a_replaced_gradient_moves_and_a_dropped_one_is_forgotten),
         cmocka_unit_test(the_optimizer_finds_gradients_in_parsed_text),
+        cmocka_unit_test(plans_carry_what_belongs_to_a_parameter),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,9 +12,6 @@
 
 #include "graph/graph.h"
 
-#define LOW_COPY_PREFIX "low."
-#define WEIGHT_REST_PREFIX "rest."
-
 /* Every cast of a parameter to bf16 or f16 becomes a leaf. */
 NODISCARD dyno_status low_copies_bind(graph *g);
 /* Splits every parameter that has a bf16 copy and that no node reads. Its leaf stays the leaf of
