@@ -178,6 +178,12 @@ static dyno_status load_model(step_job *job) {
     return weights_load(trainer_storage(job->model), job->directory);
 }
 
+/* Of the model's i-th parameter. */
+static const plan_name *gradient_at(const step_job *job, int i) {
+    const plan *p = trainer_plan(job->model);
+    return &p->names[p->parameters[i].gradient];
+}
+
 /* Declares everything in the order in which it will be known. */
 static dyno_status open_output(step_job *job) {
     const model_config *config = hf_directory_config(job->directory);
@@ -190,9 +196,9 @@ static dyno_status open_output(step_job *job) {
         list[count++] = (safetensors_tensor){"logits", DTYPE_F32,
                                              SHAPE(job->batch, job->context, config->vocab)};
     for (int i = 0; job->dump.gradients && i < parameters; i++) {
-        model_parameter p = model_parameter_at(config, i);
+        const plan_name *gradient = gradient_at(job, i);
         list[count++] =
-            (safetensors_tensor){arena_format(names, "g.%s", p.name), DTYPE_F32, p.shape};
+            (safetensors_tensor){gradient->name, DTYPE_F32, gradient->operand.layout.shape};
     }
     for (int64_t k = 0; job->dump.loss && k < job->steps; k++)
         list[count++] =
@@ -226,12 +232,8 @@ static dyno_status append_tensor(step_job *job, const char *name) {
 }
 
 static dyno_status append_gradients(step_job *job) {
-    const model_config *config = hf_directory_config(job->directory);
-    for (int i = 0; i < model_parameter_count(config); i++) {
-        char name[128];
-        snprintf(name, sizeof name, "g.%s", model_parameter_at(config, i).name);
-        RETURN_IF_FAILED(append_tensor(job, name));
-    }
+    for (int i = 0; i < trainer_plan(job->model)->parameter_count; i++)
+        RETURN_IF_FAILED(append_tensor(job, gradient_at(job, i)->name));
     return DYNO_OK;
 }
 

@@ -7,6 +7,7 @@
 #include "compiler/lower/lower.h"
 #include "compiler/passes/autodiff.h"
 #include "compiler/passes/mark_saved.h"
+#include "graph/graph_parameter.h"
 #include "graph/verify.h"
 #include "ops/add/add.h"
 #include "ops/add_scalar/add_scalar.h"
@@ -27,7 +28,6 @@ enum { BATCH = 8, INPUTS = 20, HIDDEN = 10, CLASSES = 5, LOSS_SCALE = 1024, MEMO
 enum { LARGEST = INPUTS * HIDDEN }; /* elements of anything that is filled or looked at */
 
 static const char *const parameters[] = {"fc1.weight", "ln.weight", "ln.bias", "fc2.weight"};
-enum { PARAMETERS = sizeof parameters / sizeof *parameters };
 
 /* Outputs of the graph that stand for an item. */
 static const char *const outputs[STUDY_ITEM_COUNT] = {[STUDY_FC1] = "fc1",
@@ -44,7 +44,7 @@ const char *study_item_name(study_item item) {
 }
 
 static value *parameter(graph *g, int index, shape s) {
-    return graph_add_leaf(g, ROLE_PARAMETER, DTYPE_F32, &s, parameters[index]);
+    return graph_add_parameter(g, DTYPE_F32, &s, parameters[index]);
 }
 
 static value *linear(graph *g, const char *scope, value *x, value *weight) {
@@ -144,16 +144,16 @@ static dyno_status fill_inputs(executor *e) {
 }
 
 /* The type of all parameters, or of all their gradients. */
-static dyno_status common_type(const executor *e, const char *prefix, dtype *type) {
-    for (int i = 0; i < PARAMETERS; i++) {
-        char name[32];
-        strcpy(name, prefix);
-        strcat(name, parameters[i]);
-        tensor t = executor_find(e, name);
-        if (i && t.type != *type)
-            return dyno_fail(DYNO_CORRUPT, "'%s' is %s, '%s%s' is %s", name, dtype_name(t.type),
-                             prefix, parameters[0], dtype_name(*type));
-        *type = t.type;
+static dyno_status common_type(const plan *p, bool of_gradients, dtype *type) {
+    const plan_name *first = NULL;
+    for (int i = 0; i < p->parameter_count; i++) {
+        const plan_parameter *parameter = &p->parameters[i];
+        const plan_name *at = &p->names[of_gradients ? parameter->gradient : parameter->value];
+        first = first ? first : at;
+        *type = first->operand.layout.type;
+        if (at->operand.layout.type != *type)
+            return dyno_fail(DYNO_CORRUPT, "'%s' is %s, '%s' is %s", at->name,
+                             dtype_name(at->operand.layout.type), first->name, dtype_name(*type));
     }
     return DYNO_OK;
 }
@@ -167,12 +167,12 @@ static dtype type_multiplied(const plan *p) {
     return DTYPE_F32;
 }
 
-static dyno_status largest_gradient(const executor *e, double *out) {
+static dyno_status largest_gradient(const executor *e, const plan *p, double *out) {
     double factor = executor_find(e, "loss_scale").data ? LOSS_SCALE : 1;
     *out = 0;
-    for (int i = 0; i < PARAMETERS; i++) {
-        char name[32] = "g.";
-        tensor t = executor_find(e, strcat(name, parameters[i]));
+    for (int i = 0; i < p->parameter_count; i++) {
+        const char *name = p->names[p->parameters[i].gradient].name;
+        tensor t = executor_find(e, name);
         float numbers[LARGEST]; /* of any type: none is wider */
         RETURN_IF_FAILED(executor_read(e, name, numbers, tensor_bytes(&t)));
         for (int64_t j = 0; j < shape_elements(&t.shape); j++)
@@ -182,14 +182,14 @@ static dyno_status largest_gradient(const executor *e, double *out) {
 }
 
 static dyno_status observe(const executor *e, const plan *p, precision_study *out) {
-    RETURN_IF_FAILED(common_type(e, "", &out->type[STUDY_PARAMETERS]));
-    RETURN_IF_FAILED(common_type(e, "g.", &out->type[STUDY_GRADIENTS]));
+    RETURN_IF_FAILED(common_type(p, false, &out->type[STUDY_PARAMETERS]));
+    RETURN_IF_FAILED(common_type(p, true, &out->type[STUDY_GRADIENTS]));
     out->type[STUDY_FC1_WEIGHT_MULTIPLIED] = type_multiplied(p);
     for (int i = 0; i < STUDY_ITEM_COUNT; i++)
         if (outputs[i])
             out->type[i] = executor_find(e, outputs[i]).type;
     RETURN_IF_FAILED(executor_read(e, "loss", &out->loss, sizeof out->loss));
-    return largest_gradient(e, &out->largest_gradient);
+    return largest_gradient(e, p, &out->largest_gradient);
 }
 
 dyno_status precision_study_run(precision kind, precision_study *out) {

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "graph/graph_parameter.h"
 #include "graph/op.h"
 
 const char *op_class_name(op_class c) {
@@ -16,7 +17,9 @@ graph *graph_create(const char *name) {
     graph *g = memory_allocate(1, sizeof *g);
     g->memory = arena_create();
     g->name = arena_copy_string(g->memory, name);
-    graph_intern_scope(g, "");
+    g->scopes = memory_allocate(1, sizeof *g->scopes);
+    g->scopes[0] = (graph_scope){.path = "", .block = -1};
+    g->scope_count = g->scope_capacity = 1;
     return g;
 }
 
@@ -26,6 +29,7 @@ void graph_destroy(graph *g) {
     arena_destroy(g->memory);
     free(g->nodes);
     free(g->values);
+    free(g->parameters);
     free(g->scopes);
     free(g);
 }
@@ -117,7 +121,7 @@ value *graph_add_node(graph *g, const op *kind, value *const *inputs, int input_
                                    shape_format(&types[i].shape).text);
         if (status != DYNO_OK) {
             fail_graph(g, dyno_fail_within(status, "%s in scope '%s'", kind->name,
-                                           g->scopes[g->current_scope]));
+                                           g->scopes[g->current_scope].path));
             memset(types, 0, outputs * sizeof *types);
         }
     }
@@ -154,6 +158,11 @@ void graph_set_order(graph *g, node *const *order, int count) {
             kept++;
         }
     g->value_count = kept;
+    for (int i = 0; i < g->parameter_count; i++) {
+        graph_parameter *p = g->parameters[i];
+        if (p->gradient && p->gradient->id < 0)
+            p->gradient = NULL;
+    }
 }
 
 void graph_add_output(graph *g, value *v, const char *name) {
@@ -170,19 +179,32 @@ value *graph_find_value(const graph *g, const char *name) {
     return NULL;
 }
 
-int graph_intern_scope(graph *g, const char *path) {
+int graph_intern_scope(graph *g, const char *path, int like) {
     for (int i = g->scope_count - 1; i >= 0; i--) /* the newest is the likeliest */
-        if (strcmp(g->scopes[i], path) == 0)
+        if (strcmp(g->scopes[i].path, path) == 0)
             return i;
     MEMORY_GROW(g->scopes, g->scope_count, g->scope_capacity);
-    g->scopes[g->scope_count] = arena_copy_string(g->memory, path);
+    g->scopes[g->scope_count] = g->scopes[like];
+    g->scopes[g->scope_count].path = arena_copy_string(g->memory, path);
     return g->scope_count++;
 }
 
 int graph_enter_scope(graph *g, const char *name) {
     int outer = g->current_scope;
-    const char *path = outer ? arena_format(g->memory, "%s.%s", g->scopes[outer], name) : name;
-    g->current_scope = graph_intern_scope(g, path);
+    const char *path = outer ? arena_format(g->memory, "%s.%s", g->scopes[outer].path, name) : name;
+    g->current_scope = graph_intern_scope(g, path, outer);
+    return outer;
+}
+
+int graph_enter_block(graph *g, int block) {
+    int outer = graph_enter_scope(g, arena_format(g->memory, "layers.%d", block));
+    g->scopes[g->current_scope].block = block;
+    return outer;
+}
+
+int graph_enter_part(graph *g, const char *name, block_part part) {
+    int outer = graph_enter_scope(g, name);
+    g->scopes[g->current_scope].part = part;
     return outer;
 }
 

@@ -23,6 +23,13 @@
 typedef struct op op; /* graph/op.h */
 typedef struct graph graph;
 typedef struct node node;
+typedef struct graph_parameter graph_parameter; /* graph/graph_parameter.h */
+
+/* What of a block a scope belongs to. */
+typedef enum block_part {
+    BLOCK_OTHER, /* its attention and the residual stream; also of scopes outside of blocks */
+    BLOCK_MLP    /* its MLP and the norm before that */
+} block_part;
 
 typedef struct value {
     int id;
@@ -36,6 +43,8 @@ typedef struct value {
     node *producer;   /* NULL for inputs, parameters and state */
     int output_index; /* which output of its producer it is */
     bool is_output;   /* kept alive to the end of the step, for the caller to read */
+    /* Of a parameter's leaf, gradient, moments and low copy: whose they are; NULL of all else. */
+    graph_parameter *parameter;
 } value;
 
 struct node {
@@ -49,6 +58,13 @@ struct node {
     int group; /* nodes of one number above 0 become one generated kernel; 0: a launch of its own */
 };
 
+/* Where nodes come from. A scope has the block and the part of the one it was entered from. */
+typedef struct graph_scope {
+    const char *path; /* for people: "layers.3.attn.softmax" */
+    int block;        /* -1: outside of the model's blocks */
+    block_part part;
+} graph_scope;
+
 struct graph {
     arena *memory;
     const char *name;
@@ -56,7 +72,9 @@ struct graph {
     int node_count, node_capacity;
     value **values; /* values[i]->id == i */
     int value_count, value_capacity;
-    const char **scopes; /* full paths, "layers.3.attn.softmax"; scopes[0] is "" */
+    graph_parameter **parameters; /* in the order in which the model added them */
+    int parameter_count, parameter_capacity;
+    graph_scope *scopes; /* the path of scopes[0] is "" */
     int scope_count, scope_capacity;
 
     int current_scope; /* given to new nodes */
@@ -94,7 +112,11 @@ value *graph_find_value(const graph *g, const char *name);
 /* Enters the child `name` of the current scope, adding it if new. Returns the scope to go back
  * to: int outer = graph_enter_scope(g, "attn"); ...; graph_leave_scope(g, outer); */
 int graph_enter_scope(graph *g, const char *name);
+/* The same for the scope "layers.N" of block N, and for a scope that is a part of its block. */
+int graph_enter_block(graph *g, int block);
+int graph_enter_part(graph *g, const char *name, block_part part);
 void graph_leave_scope(graph *g, int outer);
-int graph_intern_scope(graph *g, const char *path);
+/* The scope of that path, added if new: of the same block and part as the scope `like`. */
+int graph_intern_scope(graph *g, const char *path, int like);
 
 #endif

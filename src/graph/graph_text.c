@@ -3,11 +3,13 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
+#include "graph/graph_parameter.h"
 #include "graph/op.h"
 
 static void print_type(const value *v, int number, text *out) {
@@ -27,6 +29,8 @@ void graph_print(const graph *g, text *out) {
         text_format(out, " \"%s\"", v->name);
         if (v->family)
             text_format(out, " in \"%s\"", v->family);
+        if (graph_leaf_parameter(v) && v->parameter->block >= 0)
+            text_format(out, " block %d", v->parameter->block);
         text_append(out, "\n");
     }
     for (int i = 0; i < g->node_count; i++) {
@@ -44,7 +48,7 @@ void graph_print(const graph *g, text *out) {
         attributes_print(&n->attributes, out);
         text_format(out, " @%s", phase_name(n->phase));
         if (n->scope)
-            text_format(out, " %s", g->scopes[n->scope]);
+            text_format(out, " %s", g->scopes[n->scope].path);
         if (n->group)
             text_format(out, " #%d", n->group);
         text_append(out, "\n");
@@ -52,6 +56,11 @@ void graph_print(const graph *g, text *out) {
     for (int i = 0; i < g->value_count; i++)
         if (g->values[i]->is_output)
             text_format(out, "output %%%d \"%s\"\n", number[i], g->values[i]->name);
+    for (int i = 0; i < g->parameter_count; i++) {
+        const graph_parameter *p = g->parameters[i];
+        if (p->gradient && !p->gradient->is_output)
+            text_format(out, "gradient-of \"%s\" %%%d\n", p->name, number[p->gradient->id]);
+    }
     free(number);
 }
 
@@ -202,6 +211,36 @@ static dyno_status parse_attribute(parser *p, attribute *a) {
     return *end || overflows ? complain(p, "a number") : DYNO_OK;
 }
 
+/* What follows "layers.N" in the path, N in *block; NULL where it does not start so. */
+static const char *after_block(const char *path, int *block) {
+    static const char prefix[] = "layers.";
+    if (strncmp(path, prefix, sizeof prefix - 1) != 0)
+        return NULL;
+    const char *digits = path + sizeof prefix - 1;
+    char *end;
+    if (*digits < '0' || *digits > '9')
+        return NULL;
+    long number = strtol(digits, &end, 10);
+    if ((*end != '.' && *end != '\0') || number >= INT_MAX)
+        return NULL;
+    *block = (int)number;
+    return end;
+}
+
+int graph_parse_scope(graph *g, const char *path) {
+    static const char *const mlp_names[] = {".mlp", ".mlp_norm"};
+    int index = graph_intern_scope(g, path, 0);
+    graph_scope *scope = &g->scopes[index];
+    const char *below = after_block(path, &scope->block);
+    for (size_t i = 0; below && i < sizeof mlp_names / sizeof *mlp_names; i++) {
+        size_t length = strlen(mlp_names[i]);
+        if (strncmp(below, mlp_names[i], length) == 0 &&
+            (below[length] == '.' || below[length] == '\0'))
+            scope->part = BLOCK_MLP;
+    }
+    return index;
+}
+
 static dyno_status parse_node(parser *p) {
     value_type declared[MAX_OUTPUTS];
     role roles[MAX_OUTPUTS];
@@ -246,7 +285,7 @@ static dyno_status parse_node(parser *p) {
         return dyno_fail(DYNO_INVALID, "graph text, line %d: there is no phase '%s'", p->line,
                          word);
     p->g->current_phase = (phase)ph;
-    p->g->current_scope = parse_word(p, word) ? graph_intern_scope(p->g, word) : 0;
+    p->g->current_scope = parse_word(p, word) ? graph_parse_scope(p->g, word) : 0;
     int64_t group = 0;
     if (accept(p, "#") && (!parse_integer(p, &group) || group < 1 || group > INT32_MAX))
         return complain(p, "a group such as #1");
@@ -267,6 +306,75 @@ static dyno_status parse_node(parser *p) {
     return DYNO_OK;
 }
 
+static graph_parameter *find_parameter(const graph *g, const char *name) {
+    for (int i = 0; i < g->parameter_count; i++)
+        if (strcmp(g->parameters[i]->name, name) == 0)
+            return g->parameters[i];
+    return NULL;
+}
+
+/* What follows the part's prefix in the name; NULL where it does not start so. */
+static const char *after_prefix(const char *name, parameter_part part) {
+    const char *prefix = parameter_part_prefix(part);
+    size_t length = strlen(prefix);
+    return strncmp(name, prefix, length) == 0 ? name + length : NULL;
+}
+
+/* Binds the value to the parameter that it is this part of, if its name says so. */
+static bool bind_by_name(graph *g, value *v, parameter_part part) {
+    const char *name = after_prefix(v->name, part);
+    graph_parameter *p = name ? find_parameter(g, name) : NULL;
+    if (p)
+        graph_bind_part(p, part, v);
+    return p != NULL;
+}
+
+static void record_leaf(graph *g, value *leaf) {
+    if (leaf->role == ROLE_OPTIMIZER_STATE && !bind_by_name(g, leaf, PARAMETER_FIRST_MOMENT))
+        bind_by_name(g, leaf, PARAMETER_SECOND_MOMENT);
+    if (leaf->role != ROLE_PARAMETER || bind_by_name(g, leaf, PARAMETER_LOW_COPY))
+        return;
+    const char *whole = leaf->type == DTYPE_U16 ? after_prefix(leaf->name, PARAMETER_REST) : NULL;
+    graph_record_parameter(g, leaf, whole ? whole : leaf->name, -1)->is_split = whole != NULL;
+}
+
+/* "block 3", of a parameter's leaf. */
+static dyno_status parse_block(parser *p, const value *leaf) {
+    int64_t block;
+    if (!accept(p, "block"))
+        return DYNO_OK;
+    if (!graph_leaf_parameter(leaf))
+        return complain(p, "no block of a leaf that is no parameter");
+    if (!parse_integer(p, &block) || block < 0 || block >= INT_MAX)
+        return complain(p, "a block such as 3");
+    leaf->parameter->block = (int)block;
+    return DYNO_OK;
+}
+
+static dyno_status parse_output(parser *p) {
+    value *v;
+    const char *name;
+    RETURN_IF_FAILED(parse_reference(p, &v));
+    RETURN_IF_FAILED(parse_quoted(p, &name));
+    graph_add_output(p->g, v, name);
+    if (v->role == ROLE_GRADIENT)
+        bind_by_name(p->g, v, PARAMETER_GRADIENT);
+    return DYNO_OK;
+}
+
+static dyno_status parse_gradient(parser *p) {
+    value *v;
+    const char *name;
+    RETURN_IF_FAILED(parse_quoted(p, &name));
+    RETURN_IF_FAILED(parse_reference(p, &v));
+    graph_parameter *parameter = find_parameter(p->g, name);
+    if (!parameter)
+        return dyno_fail(DYNO_INVALID, "graph text, line %d: there is no parameter '%s'", p->line,
+                         name);
+    graph_set_gradient(p->g, parameter, v);
+    return DYNO_OK;
+}
+
 static dyno_status parse_line(parser *p) {
     skip_blanks(p);
     if (*p->at == '%')
@@ -275,13 +383,10 @@ static dyno_status parse_line(parser *p) {
     if (!parse_word(p, word))
         return complain(p, "a leaf, a node or an output");
     const char *name;
-    if (strcmp(word, "output") == 0) {
-        value *v;
-        RETURN_IF_FAILED(parse_reference(p, &v));
-        RETURN_IF_FAILED(parse_quoted(p, &name));
-        graph_add_output(p->g, v, name);
-        return DYNO_OK;
-    }
+    if (strcmp(word, "output") == 0)
+        return parse_output(p);
+    if (strcmp(word, "gradient-of") == 0)
+        return parse_gradient(p);
     role r;
     if (!parse_role(word, &r))
         return dyno_fail(DYNO_INVALID, "graph text, line %d: '%s' is no role of a value", p->line,
@@ -295,6 +400,8 @@ static dyno_status parse_line(parser *p) {
         RETURN_IF_FAILED(parse_quoted(p, &name));
         graph_join_family(p->g, &leaf, 1, name);
     }
+    record_leaf(p->g, leaf);
+    RETURN_IF_FAILED(parse_block(p, leaf));
     return graph_status(p->g);
 }
 

@@ -4,9 +4,11 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/memory.h"
 #include "base/text.h"
+#include "graph/graph_parameter.h"
 #include "graph/op.h"
 
 /* Positions in the node list; -1 for "never". */
@@ -17,7 +19,7 @@ typedef struct history {
 static dyno_status broken(const graph *g, int position, const char *rule, const char *detail) {
     const node *n = g->nodes[position];
     return dyno_fail(DYNO_INVALID, "graph '%s', node %d (%s, scope '%s') breaks the rule '%s': %s",
-                     g->name, position, n->op->name, g->scopes[n->scope], rule, detail);
+                     g->name, position, n->op->name, g->scopes[n->scope].path, rule, detail);
 }
 
 #define DETAIL(...) (snprintf(detail, sizeof detail, __VA_ARGS__), (const char *)detail)
@@ -134,6 +136,63 @@ static dyno_status check_result(const graph *g, const value *v, const history *s
     return DYNO_OK;
 }
 
+/* ---- parameters ---- */
+
+static dyno_status broken_record(const graph *g, const graph_parameter *p, const char *detail) {
+    return dyno_fail(DYNO_INVALID, "graph '%s', parameter '%s' breaks the rule 'parameter': %s",
+                     g->name, p->name, detail);
+}
+
+static dyno_status check_part(const graph *g, const graph_parameter *p, const value *v,
+                              const char *part, role wanted) {
+    char detail[512];
+    if (!v)
+        return DYNO_OK;
+    if (!belongs_to(g, v) || v->parameter != p)
+        return broken_record(g, p, DETAIL("its %s leads to no record, or to another", part));
+    if (v->role != wanted || (v->producer != NULL) != (wanted == ROLE_GRADIENT))
+        return broken_record(g, p,
+                             DETAIL("its %s cannot have the role %s", part, role_name(v->role)));
+    if (!shape_equal(&v->shape, &p->value->shape))
+        return broken_record(g, p,
+                             DETAIL("its %s is [%s], the parameter is [%s]", part,
+                                    shape_format(&v->shape).text,
+                                    shape_format(&p->value->shape).text));
+    return DYNO_OK;
+}
+
+static dyno_status check_record(const graph *g, const graph_parameter *p) {
+    RETURN_IF_FAILED(check_part(g, p, p->value, "leaf", ROLE_PARAMETER));
+    RETURN_IF_FAILED(check_part(g, p, p->gradient, "gradient", ROLE_GRADIENT));
+    RETURN_IF_FAILED(check_part(g, p, p->first_moment, "first moment", ROLE_OPTIMIZER_STATE));
+    RETURN_IF_FAILED(check_part(g, p, p->second_moment, "second moment", ROLE_OPTIMIZER_STATE));
+    RETURN_IF_FAILED(check_part(g, p, p->low_copy, "low copy", ROLE_PARAMETER));
+    bool has_high = p->low_copy && p->low_copy->type == DTYPE_BF16;
+    if (p->is_split && (!has_high || p->value->type != DTYPE_U16))
+        return broken_record(g, p, "it is split, but not into a bf16 low copy and a rest in u16");
+    return DYNO_OK;
+}
+
+static int by_name(const void *a, const void *b) {
+    const graph_parameter *const *x = a, *const *y = b;
+    return strcmp((*x)->name, (*y)->name);
+}
+
+static dyno_status check_parameters(const graph *g) {
+    size_t count = (size_t)g->parameter_count;
+    const graph_parameter **sorted = memory_allocate(count, sizeof(graph_parameter *));
+    dyno_status status = DYNO_OK;
+    for (size_t i = 0; i < count && status == DYNO_OK; i++)
+        status = check_record(g, sorted[i] = g->parameters[i]);
+    if (status == DYNO_OK && count)
+        qsort(sorted, count, sizeof *sorted, by_name);
+    for (size_t i = 1; i < count && status == DYNO_OK; i++)
+        if (by_name(&sorted[i - 1], &sorted[i]) == 0)
+            status = broken_record(g, sorted[i], "another parameter has its name");
+    free(sorted);
+    return status;
+}
+
 dyno_status graph_verify(const graph *g) {
     RETURN_IF_FAILED(graph_status(g));
     for (int i = 0; i < g->value_count; i++) {
@@ -144,6 +203,7 @@ dyno_status graph_verify(const graph *g) {
                              "its role is %s",
                              g->name, i, role_name(v->role));
     }
+    RETURN_IF_FAILED(check_parameters(g));
     size_t count = (size_t)g->value_count;
     history seen = {memory_allocate(count, sizeof(int)), memory_allocate(count, sizeof(int))};
     for (size_t i = 0; i < count; i++)

@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "base/checked.h"
+#include "graph/graph_parameter.h"
 #include "ops/attention/attention.h"
 #include "ops/broadcast/broadcast.h"
 #include "ops/cast/cast.h"
@@ -140,9 +141,9 @@ dyno_status attention_build(const attention_options *options, graph **out) {
     shape queries = SHAPE(s->batch, s->heads, s->context, s->head_dim);
     shape keys = SHAPE(s->batch, s->kv_heads, s->context, s->head_dim);
     dtype type = dtype_is_low(options->low) ? options->low : DTYPE_F32;
-    value *q = graph_add_leaf(g, ROLE_PARAMETER, type, &queries, "Q");
-    value *k = graph_add_leaf(g, ROLE_PARAMETER, type, &keys, "K");
-    value *v = graph_add_leaf(g, ROLE_PARAMETER, type, &keys, "V");
+    value *q = graph_add_parameter(g, type, &queries, "Q");
+    value *k = graph_add_parameter(g, type, &keys, "K");
+    value *v = graph_add_parameter(g, type, &keys, "V");
     value *o = build_alone(g, options, q, k, v);
     graph_add_output(g, o, "O");
     if (options->has_gradient)

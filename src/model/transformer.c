@@ -4,9 +4,8 @@
  *   residual stream [N, D]. */
 #include "model/transformer.h"
 
-#include <stdio.h>
-
 #include "base/checked.h"
+#include "graph/graph_parameter.h"
 #include "model/attention.h"
 #include "model/parameters.h"
 #include "ops/add/add.h"
@@ -37,7 +36,7 @@ typedef struct builder {
 /* Parameters are asked for in the order of parameters.h. */
 static value *next_parameter(builder *b) {
     model_parameter p = model_parameter_at(b->config, b->next_parameter++);
-    return graph_add_leaf(b->g, ROLE_PARAMETER, DTYPE_F32, &p.shape, p.name);
+    return graph_add_parameter(b->g, DTYPE_F32, &p.shape, p.name);
 }
 
 /* Weights of products of one x, side by side, so that one product can do for all of them. */
@@ -56,9 +55,9 @@ static value *linear(builder *b, const char *scope, value *x, value *weight) {
 }
 
 /* y = x / sqrt(mean(x^2) + eps) * w */
-static value *rmsnorm(builder *b, const char *scope, value *x) {
+static value *rmsnorm(builder *b, const char *scope, block_part part, value *x) {
     graph *g = b->g;
-    int outer = graph_enter_scope(g, scope);
+    int outer = graph_enter_part(g, scope, part);
     value *weight = next_parameter(b);
     shape columns = SHAPE(1), row = SHAPE(1, weight->shape.dim[0]);
     value *square = build_multiply(g, x, x);
@@ -115,7 +114,7 @@ static value *attention(builder *b, value *x) {
 /* (silu(x Wg^T) * x Wu^T) Wd^T, silu(z) = z sigmoid(z) */
 static value *swiglu(builder *b, value *x) {
     graph *g = b->g;
-    int outer = graph_enter_scope(g, "mlp");
+    int outer = graph_enter_part(g, "mlp", BLOCK_MLP);
     value *wg = next_parameter(b), *wu = next_parameter(b), *wd = next_parameter(b);
     join_family(b, (value *[]){wg, wu}, 2, "mlp.gate_up_proj.weight");
     value *gate = linear(b, "gate", x, wg), *up = linear(b, "up", x, wu);
@@ -144,12 +143,10 @@ static void build_shared(builder *b) {
 }
 
 static void build_layer(builder *b, int64_t index, value **x) {
-    char scope[32];
-    snprintf(scope, sizeof scope, "layers.%lld", (long long)index);
-    int outer = graph_enter_scope(b->g, scope);
+    int outer = graph_enter_block(b->g, (int)index);
     b->layer = index;
-    *x = residual_add(b, *x, attention(b, rmsnorm(b, "attn_norm", *x)));
-    *x = residual_add(b, *x, swiglu(b, rmsnorm(b, "mlp_norm", *x)));
+    *x = residual_add(b, *x, attention(b, rmsnorm(b, "attn_norm", BLOCK_OTHER, *x)));
+    *x = residual_add(b, *x, swiglu(b, rmsnorm(b, "mlp_norm", BLOCK_MLP, *x)));
     graph_leave_scope(b->g, outer);
 }
 
@@ -184,7 +181,7 @@ dyno_status transformer_build(const model_config *config, const transformer_opti
     graph_leave_scope(g, outer);
     for (int64_t i = 0; i < config->layers; i++)
         build_layer(&b, i, &x);
-    x = rmsnorm(&b, "final_norm", x);
+    x = rmsnorm(&b, "final_norm", BLOCK_OTHER, x);
     value *logits = linear(&b, "head", x, next_parameter(&b));
     if (options->keep_logits)
         graph_add_output(g, logits, "logits");

@@ -82,6 +82,14 @@ typedef struct plan_name {
     plan_operand operand;
 } plan_name;
 
+/* What belongs to a parameter of the model: indices into plan.names, -1 where the plan has none or
+ * the caller may not look at it. */
+typedef struct plan_parameter {
+    const char *name; /* as the model calls it */
+    int value, low_copy, gradient, first_moment, second_moment;
+    bool is_split; /* the value is the 16 bits that the low copy lacks, not the whole weight */
+} plan_parameter;
+
 typedef struct plan {
     arena *memory; /* owns all that is below, strings included */
     const char *name;
@@ -94,6 +102,8 @@ typedef struct plan {
     int buffer_count, buffer_capacity;
     plan_name *names;
     int name_count, name_capacity;
+    plan_parameter *parameters; /* in the model's order */
+    int parameter_count;
     plan_generated *generated; /* one for each distinct kernel; launches share them */
     int generated_count, generated_capacity;
     const char *source; /* C or CUDA C, all generated kernels; NULL when there are none */

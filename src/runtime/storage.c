@@ -20,12 +20,21 @@ typedef struct part {
     shape shape;
 } part;
 
+/* The leaves by which any plan knew a parameter; they may be gone. */
+typedef struct known_parameter {
+    const char *name;
+    stored_parameter leaves;
+} known_parameter;
+
 struct storage {
     memory_pool *pool;
     entry *entries;
     int count, capacity;
     part *parts;
     int part_count, part_capacity;
+    known_parameter *known;
+    int known_count, known_capacity;
+    arena *names; /* of parameters and their leaves */
 };
 
 /* Entries outlive the plan that asked for them; this one stands in when they are released. */
@@ -34,6 +43,7 @@ static const plan no_plan = {.scopes = (const char *[]){""}, .scope_count = 1};
 storage *storage_create(memory_pool *pool) {
     storage *s = memory_allocate(1, sizeof *s);
     s->pool = pool;
+    s->names = arena_create();
     return s;
 }
 
@@ -54,6 +64,8 @@ void storage_destroy(storage *s) {
         return;
     while (s->count)
         release_entry(s, s->count - 1);
+    arena_destroy(s->names);
+    free(s->known);
     free(s->entries);
     free(s->parts);
     free(s);
@@ -93,6 +105,30 @@ static void add_parts(storage *s, const plan *p) {
     }
 }
 
+static known_parameter *find_known(const storage *s, const char *name) {
+    for (int i = 0; i < s->known_count; i++)
+        if (strcmp(s->known[i].name, name) == 0)
+            return &s->known[i];
+    return NULL;
+}
+
+static void add_parameters(storage *s, const plan *p) {
+    for (int i = 0; i < p->parameter_count; i++) {
+        const plan_parameter *from = &p->parameters[i];
+        known_parameter *there = find_known(s, from->name);
+        if (!there) {
+            MEMORY_GROW(s->known, s->known_count, s->known_capacity);
+            there = &s->known[s->known_count++];
+            *there = (known_parameter){.name = arena_copy_string(s->names, from->name)};
+        }
+        const char **leaf = from->is_split ? &there->leaves.rest : &there->leaves.whole;
+        if (!*leaf)
+            *leaf = arena_copy_string(s->names, p->names[from->value].name);
+        if (from->low_copy >= 0 && !there->leaves.low_copy)
+            there->leaves.low_copy = arena_copy_string(s->names, p->names[from->low_copy].name);
+    }
+}
+
 dyno_status storage_add_plan(storage *s, const plan *p) {
     int before = s->count;
     dyno_status status = DYNO_OK;
@@ -122,11 +158,13 @@ dyno_status storage_add_plan(storage *s, const plan *p) {
         device *d = memory_pool_device(s->pool);
         d->functions->clear(d, memory_pool_address(s->pool, memory), b->bytes);
     }
-    if (status == DYNO_OK)
-        add_parts(s, p);
-    else
+    if (status != DYNO_OK) {
         storage_shrink(s, before);
-    return status;
+        return status;
+    }
+    add_parts(s, p);
+    add_parameters(s, p);
+    return DYNO_OK;
 }
 
 int storage_count(const storage *s) { return s->count; }
@@ -164,6 +202,18 @@ tensor storage_find_tensor(const storage *s, const char *name) {
 }
 
 void *storage_find(const storage *s, const char *name) { return storage_find_tensor(s, name).data; }
+
+static const char *if_there(const storage *s, const char *name) {
+    return name && storage_find(s, name) ? name : NULL;
+}
+
+stored_parameter storage_find_parameter(const storage *s, const char *name) {
+    const known_parameter *known = find_known(s, name);
+    stored_parameter leaves = known ? known->leaves : (stored_parameter){0};
+    return (stored_parameter){.whole = if_there(s, leaves.whole),
+                              .low_copy = if_there(s, leaves.low_copy),
+                              .rest = if_there(s, leaves.rest)};
+}
 
 static dyno_status check_access(const storage *s, const char *name, int64_t bytes, void **address) {
     tensor found = storage_find_tensor(s, name);

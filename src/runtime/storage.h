@@ -32,6 +32,15 @@ void *storage_find(const storage *s, const char *name);
  * none. */
 tensor storage_find_tensor(const storage *s, const char *name);
 
+/* How a parameter lies in storage: the names of its leaves, NULL for those that are not there. */
+typedef struct stored_parameter {
+    const char *whole, *low_copy;
+    const char *rest; /* the 16 bits that the low copy lacks, in place of the whole */
+} stored_parameter;
+
+/* Of the parameter that plans which were added call so. The names belong to the storage. */
+stored_parameter storage_find_parameter(const storage *s, const char *name);
+
 /* All of a buffer, from the device and to it. `bytes` must be its size (DYNO_INVALID), and it must
  * be there (DYNO_NOT_FOUND). Reading waits for what is running, and fails when the device did. */
 NODISCARD dyno_status storage_read(const storage *s, const char *name, void *to, int64_t bytes);

@@ -1,26 +1,11 @@
 #include "train/split_weights.h"
 
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/memory.h"
 #include "base/threads.h"
-#include "compiler/passes/low_copies.h"
 #include "ops/adamw/split_weight.h"
 #include "ops/cast/convert.h"
-
-typedef struct weight_label {
-    char text[sizeof((model_parameter *)0)->name + sizeof WEIGHT_REST_PREFIX];
-} weight_label;
-
-static weight_label label(const char *prefix, const model_parameter *parameter) {
-    weight_label made;
-    snprintf(made.text, sizeof made.text, "%s%s", prefix, parameter->name);
-    return made;
-}
-
-static bool has(const storage *s, const char *name) { return storage_find(s, name) != NULL; }
 
 static dyno_status not_there(const model_parameter *parameter) {
     return dyno_fail(DYNO_INVALID,
@@ -67,17 +52,16 @@ static uint16_t *room_for_halves(int64_t count, halves *h) {
 
 dyno_status weight_read(const storage *s, const model_parameter *parameter, float *to) {
     int64_t count = shape_elements(&parameter->shape), bytes = count * (int64_t)sizeof(uint16_t);
-    weight_label high = label(LOW_COPY_PREFIX, parameter);
-    weight_label rest = label(WEIGHT_REST_PREFIX, parameter);
-    if (has(s, parameter->name))
-        return storage_read(s, parameter->name, to, count * (int64_t)sizeof *to);
-    if (!has(s, high.text) || !has(s, rest.text))
+    stored_parameter there = storage_find_parameter(s, parameter->name);
+    if (there.whole)
+        return storage_read(s, there.whole, to, count * (int64_t)sizeof *to);
+    if (!there.low_copy || !there.rest)
         return not_there(parameter);
     halves h = {.whole = to};
     uint16_t *room = room_for_halves(count, &h);
-    dyno_status status = storage_read(s, high.text, h.high, bytes);
+    dyno_status status = storage_read(s, there.low_copy, h.high, bytes);
     if (status == DYNO_OK)
-        status = storage_read(s, rest.text, h.rest, bytes);
+        status = storage_read(s, there.rest, h.rest, bytes);
     if (status == DYNO_OK)
         threads_for(count, GRAIN, join_range, &h);
     free(room);
@@ -86,38 +70,36 @@ dyno_status weight_read(const storage *s, const model_parameter *parameter, floa
 
 dyno_status weight_write(storage *s, const model_parameter *parameter, const float *from) {
     int64_t count = shape_elements(&parameter->shape), bytes = count * (int64_t)sizeof(uint16_t);
-    weight_label high = label(LOW_COPY_PREFIX, parameter);
-    weight_label rest = label(WEIGHT_REST_PREFIX, parameter);
-    bool has_whole = has(s, parameter->name), has_rest = has(s, rest.text);
-    tensor low = storage_find_tensor(s, high.text);
-    if (!has_whole && !(low.data && has_rest))
+    stored_parameter there = storage_find_parameter(s, parameter->name);
+    if (!there.whole && !(there.low_copy && there.rest))
         return not_there(parameter);
-    if (has_whole)
-        RETURN_IF_FAILED(storage_write(s, parameter->name, from, count * (int64_t)sizeof *from));
-    if (!low.data)
+    if (there.whole)
+        RETURN_IF_FAILED(storage_write(s, there.whole, from, count * (int64_t)sizeof *from));
+    if (!there.low_copy)
         return DYNO_OK;
-    halves h = {.whole = (float *)from, .low = low.type};
+    halves h = {.whole = (float *)from, .low = storage_find_tensor(s, there.low_copy).type};
     uint16_t *room = room_for_halves(count, &h);
     threads_for(count, GRAIN, split_range, &h);
-    dyno_status status = storage_write(s, high.text, h.high, bytes);
-    if (status == DYNO_OK && has_rest)
-        status = storage_write(s, rest.text, h.rest, bytes);
+    dyno_status status = storage_write(s, there.low_copy, h.high, bytes);
+    if (status == DYNO_OK && there.rest)
+        status = storage_write(s, there.rest, h.rest, bytes);
     free(room);
     return status;
 }
 
 bool weight_has_copy(const storage *s, const model_parameter *parameter) {
-    return has(s, parameter->name) && has(s, label(LOW_COPY_PREFIX, parameter).text);
+    stored_parameter there = storage_find_parameter(s, parameter->name);
+    return there.whole && there.low_copy;
 }
 
 bool weights_have_copies(const storage *s, const plan *p) {
-    for (int i = 0; i < p->name_count; i++) {
-        const char *name = p->names[i].name;
-        if (strncmp(name, LOW_COPY_PREFIX, strlen(LOW_COPY_PREFIX)) == 0) {
-            tensor there = storage_find_tensor(s, name);
-            if (!there.data || there.type != p->names[i].operand.layout.type)
-                return false;
-        }
+    for (int i = 0; i < p->parameter_count; i++) {
+        if (p->parameters[i].low_copy < 0)
+            continue;
+        const plan_name *copy = &p->names[p->parameters[i].low_copy];
+        tensor there = storage_find_tensor(s, copy->name);
+        if (!there.data || there.type != copy->operand.layout.type)
+            return false;
     }
     return true;
 }
@@ -129,10 +111,9 @@ struct held_weights {
     float **values; /* by parameter */
 };
 
-static bool is_kept_alike(const storage *s, const plan *next, const model_parameter *parameter) {
-    weight_label rest = label(WEIGHT_REST_PREFIX, parameter);
-    return has(s, parameter->name) == (plan_find_name(next, parameter->name) != NULL) &&
-           has(s, rest.text) == (plan_find_name(next, rest.text) != NULL);
+static bool is_kept_alike(const storage *s, const plan_parameter *next) {
+    stored_parameter there = storage_find_parameter(s, next->name);
+    return (there.whole != NULL) == !next->is_split && (there.rest != NULL) == next->is_split;
 }
 
 static dyno_status take(const storage *s, held_weights *held) {
@@ -152,16 +133,13 @@ dyno_status weights_hold(storage *s, const model_config *config, const plan *nex
                          held_weights **out) {
     *out = NULL;
     bool is_alike = true;
-    int count = model_parameter_count(config);
-    for (int i = 0; i < count && is_alike; i++) {
-        model_parameter p = model_parameter_at(config, i);
-        is_alike = is_kept_alike(s, next, &p);
-    }
+    for (int i = 0; i < next->parameter_count && is_alike; i++)
+        is_alike = is_kept_alike(s, &next->parameters[i]);
     if (is_alike)
         return DYNO_OK;
     held_weights *held = memory_allocate(1, sizeof *held);
     held->config = config;
-    held->values = memory_allocate((size_t)count, sizeof *held->values);
+    held->values = memory_allocate((size_t)model_parameter_count(config), sizeof *held->values);
     dyno_status status = take(s, held);
     if (status != DYNO_OK) {
         held_weights_destroy(held);

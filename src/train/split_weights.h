@@ -1,8 +1,8 @@
 /* split_weights.h - a parameter in storage as f32, however the storage keeps it:
  *
- *   "P" f32                            any plan
- *   "P" f32 and "low.P"                compiled fp16
- *   "rest.P" u16 and "low.P" bf16      compiled bf16 (compiler/passes/low_copies.h)
+ *   whole, in f32                          any plan
+ *   whole and a low copy beside it         compiled fp16
+ *   a bf16 low copy and the rest, in u16   compiled bf16 (compiler/passes/low_copies.h)
  *
  * Storage has one of them at a time. Going from one to another loses no bit. */
 #ifndef TRAIN_SPLIT_WEIGHTS_H

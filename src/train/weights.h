@@ -12,7 +12,7 @@ NODISCARD dyno_status weights_init(storage *s, const model_config *config, uint6
 NODISCARD dyno_status weights_init_unless(storage *s, const model_config *config, uint64_t seed,
                                           bool (*should_stop)(void));
 NODISCARD dyno_status weights_load(storage *s, const hf_directory *directory);
-/* Rounds every whole parameter into its low copy ("low.P", compiler/passes/low_copies.h) where the storage
+/* Rounds every whole parameter into its low copy (compiler/passes/low_copies.h) where the storage
  * has one: for plans that come after the weights. */
 NODISCARD dyno_status weights_fill_low_copies(storage *s, const model_config *config);
 /* As a Hugging Face directory. */

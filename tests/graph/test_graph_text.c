@@ -111,7 +111,7 @@ static void the_headers_example_is_parsed(void **state) {
     assert_true(loss && loss->is_output && loss->producer == g->nodes[1]);
     assert_true(tokens && !tokens->producer && tokens->type == DTYPE_I32);
     assert_null(graph_find_value(g, "los"));
-    assert_string_equal(g->scopes[g->nodes[1]->scope], "norm.0");
+    assert_string_equal(g->scopes[g->nodes[1]->scope].path, "norm.0");
     text_release(&out);
     graph_destroy(g);
 }
@@ -231,14 +231,14 @@ static void scopes_nest_and_are_kept_once(void **state) {
     graph *g = graph_create("scopes");
     for (int i = 0; i < 3; i++) {
         int outer = graph_enter_scope(g, "layers.0"), inner = graph_enter_scope(g, "attn");
-        assert_string_equal(g->scopes[g->current_scope], "layers.0.attn");
+        assert_string_equal(g->scopes[g->current_scope].path, "layers.0.attn");
         graph_leave_scope(g, inner);
-        assert_string_equal(g->scopes[g->current_scope], "layers.0");
+        assert_string_equal(g->scopes[g->current_scope].path, "layers.0");
         graph_leave_scope(g, outer);
         assert_int_equal(g->current_scope, 0);
     }
     assert_int_equal(g->scope_count, 3);
-    assert_int_equal(graph_intern_scope(g, "layers.0.attn"), 2);
+    assert_int_equal(graph_intern_scope(g, "layers.0.attn", 0), 2);
     graph_destroy(g);
 }
 

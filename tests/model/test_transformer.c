@@ -146,12 +146,12 @@ static void every_part_has_a_scope(void **state) {
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
         bool found = false;
         for (int j = 0; j < g->node_count; j++)
-            found = found || strcmp(g->scopes[g->nodes[j]->scope], wanted[i]) == 0;
+            found = found || strcmp(g->scopes[g->nodes[j]->scope].path, wanted[i]) == 0;
         if (!found)
             fail_msg("no node is in '%s'", wanted[i]);
     }
     for (int j = 0; j < g->node_count; j++)
-        assert_string_not_equal(g->scopes[g->nodes[j]->scope], "");
+        assert_string_not_equal(g->scopes[g->nodes[j]->scope].path, "");
     graph_destroy(g);
 }
 

@@ -99,6 +99,73 @@ static plan *make_family_plan(void) {
     return p;
 }
 
+/* A weight as one plan keeps it: whole, whole with a low copy, or in halves. */
+static plan *make_parameter_plan(bool has_copy, bool is_split) {
+    static const char *scopes[] = {""};
+    plan *p = plan_create("parameter");
+    p->scopes = scopes;
+    p->scope_count = 1;
+    p->parameters = arena_allocate(p->memory, 1, sizeof *p->parameters);
+    p->parameter_count = 1;
+    p->parameters[0] = (plan_parameter){"w", 0, has_copy ? 1 : -1, -1, -1, -1, is_split};
+    const char *const names[] = {is_split ? "rest.w" : "w", "low.w"};
+    shape four = SHAPE(4);
+    for (int i = 0; i <= has_copy; i++) {
+        dtype type = i ? DTYPE_BF16 : is_split ? DTYPE_U16 : DTYPE_F32;
+        tensor layout = tensor_contiguous(NULL, type, &four);
+        plan_buffer leaf = {.bytes = tensor_bytes(&layout),
+                            .role = ROLE_PARAMETER,
+                            .type = type,
+                            .shape = four,
+                            .name = names[i],
+                            .born = -1,
+                            .is_persistent = true};
+        plan_operand operand = {.buffer = plan_add_buffer(p, &leaf), .layout = layout};
+        plan_add_name(p, names[i], &operand);
+    }
+    plan_finish(p);
+    return p;
+}
+
+static void expect_leaves(const storage *s, const char *whole, const char *low_copy,
+                          const char *rest) {
+    stored_parameter there = storage_find_parameter(s, "w");
+    const char *const wanted[] = {whole, low_copy, rest};
+    const char *const got[] = {there.whole, there.low_copy, there.rest};
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(got[i] != NULL, wanted[i] != NULL);
+        if (wanted[i])
+            assert_string_equal(got[i], wanted[i]);
+    }
+}
+
+static void a_parameter_has_the_leaves_that_are_there(void **state) {
+    (void)state;
+    memory_pool *pool = make_pool(1 << 20);
+    storage *s = storage_create(pool);
+    plan *whole = make_parameter_plan(false, false), *copied = make_parameter_plan(true, false);
+    plan *halves = make_parameter_plan(true, true);
+    expect_leaves(s, NULL, NULL, NULL);
+    assert_int_equal(storage_add_plan(s, whole), DYNO_OK);
+    expect_leaves(s, "w", NULL, NULL);
+    assert_int_equal(storage_add_plan(s, copied), DYNO_OK);
+    expect_leaves(s, "w", "low.w", NULL);
+    assert_int_equal(storage_add_plan(s, whole), DYNO_OK);
+    expect_leaves(s, "w", "low.w", NULL);
+    storage_keep_parameters(s, halves);
+    expect_leaves(s, NULL, "low.w", NULL);
+    assert_int_equal(storage_add_plan(s, halves), DYNO_OK);
+    plan_destroy(whole); /* storage outlives the plans that filled it */
+    plan_destroy(copied);
+    plan_destroy(halves);
+    expect_leaves(s, NULL, "low.w", "rest.w");
+    assert_null(storage_find_parameter(s, "other").rest);
+    storage_shrink(s, 0);
+    expect_leaves(s, NULL, NULL, NULL);
+    storage_destroy(s);
+    memory_pool_destroy(pool);
+}
+
 static void members_of_a_family_are_found_by_name(void **state) {
     (void)state;
     memory_pool *pool = make_pool(1 << 20);
@@ -229,6 +296,7 @@ static void trimming_gives_back_pages_and_leaves_what_is_held(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(plans_of_a_model_share_what_has_the_same_name),
+        cmocka_unit_test(a_parameter_has_the_leaves_that_are_there),
         cmocka_unit_test(members_of_a_family_are_found_by_name),
         cmocka_unit_test(memory_that_was_used_before_is_zeroed),
         cmocka_unit_test(another_size_under_the_same_name_is_refused_whole),

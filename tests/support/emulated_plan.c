@@ -14,7 +14,6 @@
 
 #include "base/memory.h"
 #include "base/text.h"
-#include "compiler/passes/low_copies.h"
 #include "graph/op.h"
 #include "ops/adamw/split_weight.h"
 #include "ops/kernel.h"
@@ -207,23 +206,30 @@ void emulated_plan_run(emulated_plan *e) {
         check_guards(e->arena, p->arena_bytes, "the arena");
 }
 
+/* The low copy to which the leaf of that name is the rest; NULL for anything else. */
+static const char *other_half(const plan *p, const char *name) {
+    for (int i = 0; i < p->parameter_count; i++) {
+        const plan_parameter *parameter = &p->parameters[i];
+        if (parameter->is_split && strcmp(p->names[parameter->value].name, name) == 0)
+            return p->names[parameter->low_copy].name;
+    }
+    return NULL;
+}
+
 /* A leaf or an output as numbers; the rest of a split weight as the weight it belongs to, since
  * alone it is the digits that any difference changes first. */
 static double *numbers_of(const emulated_plan *e, const char *name) {
-    static const char prefix[] = WEIGHT_REST_PREFIX;
     tensor x = emulated_plan_find(e, name);
     assert_non_null(x.data);
     double *numbers = tensor_to_doubles(&x);
-    if (strncmp(name, prefix, sizeof prefix - 1) != 0)
+    const char *low_copy = other_half(e->p, name);
+    if (!low_copy)
         return numbers;
-    text low = {0};
-    text_format(&low, "%s%s", LOW_COPY_PREFIX, name + sizeof prefix - 1);
-    tensor high = emulated_plan_find(e, text_string(&low));
+    tensor high = emulated_plan_find(e, low_copy);
     assert_true(high.data && tensor_is_contiguous(&high) && tensor_is_contiguous(&x));
     for (int64_t i = 0; i < shape_elements(&x.shape); i++)
         numbers[i] = (double)split_weight_join(((const uint16_t *)high.data)[i],
                                                ((const uint16_t *)x.data)[i]);
-    text_release(&low);
     return numbers;
 }
 

@@ -14,7 +14,6 @@
 #include <unistd.h>
 
 #include "base/memory.h"
-#include "compiler/passes/low_copies.h"
 #include "ops/exp/exp.h"
 #include "support/expect.h"
 #include "support/small_model.h"
@@ -138,8 +137,8 @@ static plan *plan_with_whole_weights(const step_options *options) {
     }
     expect_ok(pipeline_compile(g, &options->pipeline, &p));
     graph_destroy(g);
-    assert_int_equal(count_leaves(p, WEIGHT_REST_PREFIX), 0);
-    assert_int_equal(count_leaves(p, LOW_COPY_PREFIX), 7 * (int)tiny.layers + 1);
+    assert_int_equal(count_leaves(p, "rest."), 0);
+    assert_int_equal(count_leaves(p, "low."), 7 * (int)tiny.layers + 1);
     return p;
 }
 
@@ -201,8 +200,8 @@ static void a_split_weight_is_not_there_a_second_time(void **state) {
         plan *p;
         expect_ok(step_plan_create(&options, &p));
         int products = 7 * (int)tiny.layers + 1, all = model_parameter_count(&tiny);
-        assert_int_equal(count_leaves(p, WEIGHT_REST_PREFIX), products);
-        assert_int_equal(count_leaves(p, LOW_COPY_PREFIX), products);
+        assert_int_equal(count_leaves(p, "rest."), products);
+        assert_int_equal(count_leaves(p, "low."), products);
         assert_int_equal(count_leaves(p, ""), all + products);
         int64_t bytes = 0;
         for (int i = 0; i < p->buffer_count; i++)

@@ -12,6 +12,7 @@
 #include "base/memory.h"
 #include "compiler/codegen/fused_kernel.h"
 #include "compiler/lower/lowering.h"
+#include "graph/graph_parameter.h"
 #include "graph/op.h"
 #include "ops/op_list.h"
 
@@ -159,9 +160,10 @@ static dyno_status launch_node(lowering *l, const node *n, const plan_operand *i
     if (k)
         emit(l, n, k, &args, in, out);
     else
-        status = dyno_fail(DYNO_UNSUPPORTED, "no %s kernel runs %s in scope '%s' (%s)",
-                           target_kind_name(l->target->kind), n->op->name, l->g->scopes[n->scope],
-                           reasons.length ? text_string(&reasons) : "it has none");
+        status =
+            dyno_fail(DYNO_UNSUPPORTED, "no %s kernel runs %s in scope '%s' (%s)",
+                      target_kind_name(l->target->kind), n->op->name, l->g->scopes[n->scope].path,
+                      reasons.length ? text_string(&reasons) : "it has none");
     text_release(&reasons);
     free(in_layouts);
     free(out_layouts);
@@ -249,18 +251,46 @@ static dyno_status lower_node(lowering *l, const node *n) {
     return status;
 }
 
+/* The place of the value in plan.names. */
+static int index_of(const value *v, const int *name_of) { return v ? name_of[v->id] : -1; }
+
+static void record_parameters(lowering *l, const int *name_of) {
+    plan *p = l->p;
+    size_t count = (size_t)l->g->parameter_count;
+    p->parameter_count = l->g->parameter_count;
+    p->parameters = arena_allocate(p->memory, count, sizeof *p->parameters);
+    for (size_t i = 0; i < count; i++) {
+        const graph_parameter *from = l->g->parameters[i];
+        p->parameters[i] = (plan_parameter){
+            .name = arena_copy_string(p->memory, from->name),
+            .value = index_of(from->value, name_of),
+            .low_copy = index_of(from->low_copy, name_of),
+            .gradient = index_of(from->gradient, name_of),
+            .first_moment = index_of(from->first_moment, name_of),
+            .second_moment = index_of(from->second_moment, name_of),
+            .is_split = from->is_split,
+        };
+    }
+}
+
 static void name_values(lowering *l) {
     plan *p = l->p;
+    int *name_of = memory_allocate((size_t)l->g->value_count, sizeof *name_of);
     for (int i = 0; i < l->g->value_count; i++) {
         const value *v = l->g->values[i];
-        if (v->name && (!v->producer || v->is_output))
+        name_of[i] = -1;
+        if (v->name && (!v->producer || v->is_output)) {
+            name_of[i] = p->name_count;
             plan_add_name(p, v->name, &l->placed[i]);
+        }
         if (v->is_output)
             p->buffers[l->placed[i].buffer].last_used = p->launch_count;
     }
     for (int i = 0; i < p->buffer_count; i++)
         if (p->buffers[i].is_persistent)
             p->buffers[i].last_used = p->launch_count;
+    record_parameters(l, name_of);
+    free(name_of);
 }
 
 /* Nodes one by one, and groups, whose members stand together, as one. */
@@ -345,7 +375,7 @@ static dyno_status lower_all(const graph *g, const target *chip, bool is_placed,
     l.p->scope_count = g->scope_count;
     l.p->scopes = arena_allocate(l.p->memory, (size_t)g->scope_count, sizeof(char *));
     for (int i = 0; i < g->scope_count; i++)
-        l.p->scopes[i] = arena_copy_string(l.p->memory, g->scopes[i]);
+        l.p->scopes[i] = arena_copy_string(l.p->memory, g->scopes[i].path);
     place_leaves(&l, true);
     place_leaves(&l, false);
     lower_find_escapes(&l);

@@ -8,6 +8,7 @@
 
 #include "base/memory.h"
 #include "base/text.h"
+#include "graph/graph_parameter.h"
 #include "graph/op.h"
 #include "ops/add/add.h"
 #include "ops/cast/cast.h"
@@ -17,8 +18,8 @@
 /* needs[v]: a parameter lies behind value v, along a path gradients can take. */
 static bool *find_needs(const graph *g) {
     bool *needs = memory_allocate((size_t)g->value_count, sizeof *needs);
-    for (int i = 0; i < g->value_count; i++)
-        needs[i] = g->values[i]->role == ROLE_PARAMETER && !g->values[i]->producer;
+    for (int i = 0; i < g->parameter_count; i++)
+        needs[g->parameters[i]->value->id] = true;
     for (int i = 0; i < g->node_count; i++) {
         const node *n = g->nodes[i];
         bool any = false;
@@ -110,11 +111,9 @@ dyno_status autodiff_append_backward(graph *g, bool keep_gradients) {
     for (int i = forward_nodes - 1; i >= 0; i--)
         back_through(g, g->nodes[i], needs, gradient);
     dyno_status status = graph_status(g);
-    for (int i = 0; i < forward_values && status == DYNO_OK; i++) {
-        const value *parameter = g->values[i];
-        if (parameter->role != ROLE_PARAMETER || parameter->producer)
-            continue;
-        value *found = gradient[i];
+    for (int i = 0; i < g->parameter_count && status == DYNO_OK; i++) {
+        graph_parameter *parameter = g->parameters[i];
+        value *found = gradient[parameter->value->id];
         if (!found) {
             status = dyno_fail(DYNO_INVALID, "graph '%s': the loss does not depend on '%s'",
                                g->name, parameter->name);
@@ -122,8 +121,7 @@ dyno_status autodiff_append_backward(graph *g, bool keep_gradients) {
         }
         if (found->name) /* another parameter's too, as of a + b: a view takes the second name */
             found = build_detach(g, found);
-        found->role = ROLE_GRADIENT;
-        found->name = arena_format(g->memory, "g.%s", parameter->name);
+        graph_set_gradient(g, parameter, found);
         found->is_output = keep_gradients;
     }
     free(needs);

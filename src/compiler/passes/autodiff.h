@@ -6,8 +6,8 @@
 
 /* Appends, after all nodes, those that compute the gradient of the scalar output "loss" for
  * every parameter; or, in a graph without one, of its outputs "X" for which there is an input "dX"
- * of the same type and shape: the gradient that reaches them. A parameter P's gradient gets the
- * role gradient and the name "g.P"; it is an output of the graph if `keep_gradients`.
+ * of the same type and shape: the gradient that reaches them. A parameter's gradient gets the role
+ * gradient and goes into its record; it is an output of the graph if `keep_gradients`.
  *
  * Where the graph has an f32 scalar input "loss_scale", all gradients come out multiplied by it:
  * the backward starts from it instead of from 1. */

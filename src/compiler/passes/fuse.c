@@ -12,7 +12,6 @@
 #include "base/memory.h"
 #include "compiler/codegen/fused_kernel.h"
 #include "compiler/passes/fusion_space.h"
-#include "compiler/passes/reemit.h"
 #include "graph/op.h"
 
 /* Row buffers of a kernel with several stages live on the stack, and sums of columns in a GPU's
@@ -192,7 +191,7 @@ static void place_node(fuser *f, int at) {
     f->members[group] = 1;
     f->space[group] = own;
     f->phase[group] = n->phase;
-    f->block[group] = scope_block(f->g->scopes[n->scope]);
+    f->block[group] = f->g->scopes[n->scope].block;
     for (int i = 0; i < n->input_count; i++) {
         int other;
         if (!joins(f, n, i, f->space[n->group], &other) || other == n->group)

@@ -12,20 +12,10 @@
 
 #include "graph/graph.h"
 
-#define LOW_COPY_PREFIX "low."
-#define WEIGHT_REST_PREFIX "rest."
-
 /* Every cast of a parameter to bf16 or f16 becomes a leaf. */
 NODISCARD dyno_status low_copies_bind(graph *g);
 /* Splits every parameter that has a bf16 copy and that no node reads. Its leaf stays the leaf of
  * the parameter, under the name and in the type of the rest. */
 void low_copies_split(graph *g);
-
-bool low_copy_is(const value *v);
-/* The low copy of a parameter, split or whole; NULL when it has none. */
-value *low_copy_find(const graph *g, const value *parameter);
-bool weight_is_split(const value *parameter);
-/* What the model calls a parameter, split or whole. */
-const char *weight_name(const value *parameter);
 
 #endif

@@ -159,12 +159,13 @@ static bool are_heads(const family *f) {
 
 /* "layers.0.attn.q+k+v" */
 static int joined_scope(graph *g, const family *f) {
-    const char *path = g->scopes[f->members[0].product->scope];
+    int first = f->members[0].product->scope;
+    const char *path = g->scopes[first].path;
     for (int i = 1; i < f->count; i++) {
-        const char *name = g->scopes[f->members[i].product->scope], *dot = strrchr(name, '.');
+        const char *name = g->scopes[f->members[i].product->scope].path, *dot = strrchr(name, '.');
         path = arena_format(g->memory, "%s+%s", path, dot ? dot + 1 : name);
     }
-    return graph_intern_scope(g, path);
+    return graph_intern_scope(g, path, first);
 }
 
 static value *build_product(graph *g, const family *f, shape *columns) {

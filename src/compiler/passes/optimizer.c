@@ -1,4 +1,4 @@
-/* optimizer.c - gradients are found by the names autodiff gave them.
+/* optimizer.c - one update for each record of a parameter.
  *
  * By block: parameters are sorted by when they are ready, which is after the node that makes their
  * gradient and after the last that reads the weight or its low copy, a view of them included. Those
@@ -16,45 +16,21 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "compiler/passes/low_copies.h"
-#include "compiler/passes/reemit.h"
+#include "graph/graph_parameter.h"
 #include "graph/op.h"
 #include "ops/adamw_many/adamw_many.h"
 #include "ops/fill/fill.h"
 #include "ops/global_norm/global_norm.h"
 #include "ops/op_list.h"
 
-/* Parameters in the order of the graph with the gradients autodiff gave them. */
-static int collect(const graph *g, adamw_parameter *parameters) {
-    int count = 0;
-    for (int i = 0; i < g->value_count; i++) {
-        value *v = g->values[i];
-        if (v->role == ROLE_PARAMETER && !v->producer && !low_copy_is(v))
-            parameters[count++].weight = v;
-    }
-    for (int i = 0; i < g->value_count; i++) {
-        value *v = g->values[i];
-        if (v->role != ROLE_GRADIENT || !v->name)
-            continue;
-        for (int j = 0; j < count; j++)
-            if (!parameters[j].gradient &&
-                strcmp(v->name + 2, weight_name(parameters[j].weight)) == 0) {
-                parameters[j].gradient = v;
-                break;
-            }
-    }
-    return count;
-}
-
-static value *gradient_scale(graph *g, const adamw_parameter *parameters, int count,
-                             double clip_norm, value *loss_scale) {
+static value *gradient_scale(graph *g, double clip_norm, value *loss_scale) {
     if (clip_norm <= 0 && !loss_scale)
         return build_fill(g, DTYPE_F32, 1);
     int outer = graph_enter_scope(g, "clip");
-    value **gradients = memory_allocate((size_t)count, sizeof *gradients);
-    for (int i = 0; i < count; i++)
-        gradients[i] = parameters[i].gradient;
-    value *norm = build_global_norm(g, gradients, count);
+    value **gradients = memory_allocate((size_t)g->parameter_count, sizeof *gradients);
+    for (int i = 0; i < g->parameter_count; i++)
+        gradients[i] = g->parameters[i]->gradient;
+    value *norm = build_global_norm(g, gradients, g->parameter_count);
     value *coefficient = loss_scale ? build_unscale_coefficient(g, norm, loss_scale, clip_norm)
                                     : build_clip_coefficient(g, norm, clip_norm);
     if (loss_scale)
@@ -64,27 +40,19 @@ static value *gradient_scale(graph *g, const adamw_parameter *parameters, int co
     return coefficient;
 }
 
-static void add_moments(graph *g, adamw_parameter *p) {
-    const value *w = p->weight;
-    p->first_moment = graph_add_leaf(g, ROLE_OPTIMIZER_STATE, DTYPE_F32, &w->shape,
-                                     arena_format(g->memory, "m.%s", weight_name(w)));
-    p->second_moment = graph_add_leaf(g, ROLE_OPTIMIZER_STATE, DTYPE_F32, &w->shape,
-                                      arena_format(g->memory, "v.%s", weight_name(w)));
-}
-
 /* What every update of a step reads. */
 typedef struct update_scalars {
     value *rate, *step, *scale;
     adamw_options options;
 } update_scalars;
 
-static void update_each(graph *g, const adamw_parameter *parameters, int count,
-                        const update_scalars *with) {
-    for (int i = 0; i < count; i++) {
-        adamw_inputs inputs = {.weight = parameters[i].weight,
-                               .gradient = parameters[i].gradient,
-                               .first_moment = parameters[i].first_moment,
-                               .second_moment = parameters[i].second_moment,
+static void update_each(graph *g, const update_scalars *with) {
+    for (int i = 0; i < g->parameter_count; i++) {
+        const graph_parameter *p = g->parameters[i];
+        adamw_inputs inputs = {.weight = p->value,
+                               .gradient = p->gradient,
+                               .first_moment = p->first_moment,
+                               .second_moment = p->second_moment,
                                .learning_rate = with->rate,
                                .step = with->step,
                                .gradient_scale = with->scale};
@@ -93,29 +61,28 @@ static void update_each(graph *g, const adamw_parameter *parameters, int count,
 }
 
 /* Those with a low copy first, otherwise in order, as adamw_many wants them. */
-static void update_together(graph *g, const adamw_parameter *parameters, int count,
+static void update_together(graph *g, graph_parameter *const *parameters, int count,
                             const update_scalars *with) {
     adamw_parameter *sorted = memory_allocate((size_t)count, sizeof *sorted);
     int next = 0;
     for (int has_copy = 1; has_copy >= 0; has_copy--)
-        for (int i = 0; i < count; i++)
-            if ((parameters[i].low_copy != NULL) == has_copy)
-                sorted[next++] = parameters[i];
+        for (int i = 0; i < count; i++) {
+            const graph_parameter *p = parameters[i];
+            if ((p->low_copy != NULL) == has_copy)
+                sorted[next++] = (adamw_parameter){p->value, p->gradient, p->first_moment,
+                                                   p->second_moment, p->low_copy};
+        }
     build_adamw_many(g, sorted, count, with->rate, with->step, with->scale, &with->options);
     free(sorted);
 }
 
 /* ---- by block ---- */
 
-/* In place of a block's number. */
-enum { OUTSIDE_OF_BLOCKS = -1, SUMS = -2 };
-
 /* Parameters [first, end) that are updated together, and the node they come behind. */
 typedef struct update_group {
     int first, end, behind;
     int64_t elements;
-    int block;
-    const char *scope;
+    int scope;
 } update_group;
 
 /* Node `position` reads `v`, and what it may share memory with. */
@@ -138,23 +105,13 @@ static int *find_last_readers(const graph *g) {
     return last;
 }
 
-static int ready_behind(const adamw_parameter *p, const int *last_reader) {
+static int ready_behind(const graph_parameter *p, const int *last_reader) {
     int behind = p->gradient->producer->id;
-    const value *const read[] = {p->weight, p->low_copy};
+    const value *const read[] = {p->value, p->low_copy};
     for (int i = 0; i < 2; i++)
         if (read[i] && last_reader[read[i]->id] > behind)
             behind = last_reader[read[i]->id];
     return behind;
-}
-
-/* The first part of a scope, or the whole where it is a block's. */
-static const char *update_scope(graph *g, const value *gradient, int block) {
-    if (block >= 0)
-        return arena_format(g->memory, "optimizer.layers.%d", block);
-    if (block == SUMS)
-        return "optimizer.norms";
-    const char *scope = g->scopes[gradient->producer->scope];
-    return arena_format(g->memory, "optimizer.%.*s", (int)strcspn(scope, "."), scope);
 }
 
 /* Whether the gradient is a sum, over rows as it is of a vector. */
@@ -165,9 +122,21 @@ static bool is_sum(const value *gradient) {
     return n && n->op->reduction == REDUCTION_SUM;
 }
 
+/* Parameters that are updated in one scope are a group: those of a block, those whose gradients
+ * are sums, and those outside of blocks that have the outermost scope in common. */
+static int update_scope(graph *g, const graph_parameter *p) {
+    const char *from = g->scopes[p->gradient->producer->scope].path;
+    const char *path = arena_format(g->memory, "optimizer.%.*s", (int)strcspn(from, "."), from);
+    if (is_sum(p->gradient))
+        path = "optimizer.norms";
+    else if (p->block >= 0)
+        path = arena_format(g->memory, "optimizer.layers.%d", p->block);
+    return graph_intern_scope(g, path, 0);
+}
+
 typedef struct ready_parameter {
-    adamw_parameter parameter;
-    int behind, block, place;
+    graph_parameter *parameter; /* NULL: in a group already */
+    int behind, scope, place;
 } ready_parameter;
 
 static int by_readiness(const void *a, const void *b) {
@@ -175,32 +144,26 @@ static int by_readiness(const void *a, const void *b) {
     return x->behind != y->behind ? (x->behind < y->behind ? -1 : 1) : x->place - y->place;
 }
 
-/* Sorts the parameters so that each group's stand together, groups by readiness. */
-static int form_groups(graph *g, adamw_parameter *parameters, int count, update_group *groups) {
-    int *last_reader = find_last_readers(g), made = 0, sorted = 0;
+/* Gives the parameters so that each group's stand together, groups by readiness. */
+static int form_groups(graph *g, graph_parameter **parameters, update_group *groups) {
+    int *last_reader = find_last_readers(g), count = g->parameter_count, made = 0, sorted = 0;
     ready_parameter *ready = memory_allocate((size_t)count, sizeof *ready);
     for (int i = 0; i < count; i++) {
-        const node *maker = parameters[i].gradient->producer;
-        int block = is_sum(parameters[i].gradient) ? SUMS : scope_block(g->scopes[maker->scope]);
-        ready[i] =
-            (ready_parameter){parameters[i], ready_behind(&parameters[i], last_reader), block, i};
+        graph_parameter *p = g->parameters[i];
+        ready[i] = (ready_parameter){p, ready_behind(p, last_reader), update_scope(g, p), i};
     }
     qsort(ready, (size_t)count, sizeof *ready, by_readiness);
     for (int i = 0; i < count; i++) {
-        if (!ready[i].parameter.gradient)
+        if (!ready[i].parameter)
             continue;
-        update_group group = {.first = sorted, .block = ready[i].block};
-        group.scope = update_scope(g, ready[i].parameter.gradient, group.block);
+        update_group group = {.first = sorted, .scope = ready[i].scope};
         for (int j = i; j < count; j++) {
-            const value *gradient = ready[j].parameter.gradient;
-            if (!gradient || ready[j].block != group.block ||
-                (j > i && group.block == OUTSIDE_OF_BLOCKS &&
-                 strcmp(update_scope(g, gradient, OUTSIDE_OF_BLOCKS), group.scope) != 0))
+            if (!ready[j].parameter || ready[j].scope != group.scope)
                 continue;
-            parameters[sorted++] = ready[j].parameter;
             group.behind = ready[j].behind > group.behind ? ready[j].behind : group.behind;
-            group.elements += shape_elements(&gradient->shape);
-            ready[j].parameter.gradient = NULL; /* taken */
+            group.elements += shape_elements(&ready[j].parameter->value->shape);
+            parameters[sorted++] = ready[j].parameter;
+            ready[j].parameter = NULL;
         }
         group.end = sorted;
         groups[made++] = group;
@@ -216,12 +179,13 @@ static int by_last(const void *a, const void *b) {
     return x->behind != y->behind ? (x->behind < y->behind ? -1 : 1) : x->first - y->first;
 }
 
-static void update_by_block(graph *g, adamw_parameter *parameters, int count,
-                            const update_scalars *with, int node_count) {
+static void update_by_block(graph *g, const update_scalars *with, int node_count) {
     enum { SMALL_SHARE = 16 };
-    update_group *groups = memory_allocate((size_t)count, sizeof *groups);
-    adamw_parameter *together = memory_allocate((size_t)count, sizeof *together);
-    int group_count = form_groups(g, parameters, count, groups), given = 0;
+    size_t count = (size_t)g->parameter_count;
+    update_group *groups = memory_allocate(count, sizeof *groups);
+    graph_parameter **parameters = memory_allocate(count, sizeof *parameters);
+    graph_parameter **together = memory_allocate(count, sizeof *together);
+    int group_count = form_groups(g, parameters, groups), given = 0;
     qsort(groups, (size_t)group_count, sizeof *groups, by_last);
     int *behind = memory_allocate((size_t)group_count, sizeof *behind), made = 0;
     for (int i = 0; i < group_count; i++) {
@@ -230,7 +194,7 @@ static void update_by_block(graph *g, adamw_parameter *parameters, int count,
             together[given++] = parameters[j];
         if (i + 1 < group_count && group->elements * SMALL_SHARE < groups[i + 1].elements)
             continue;
-        g->current_scope = graph_intern_scope(g, group->scope);
+        g->current_scope = group->scope;
         update_together(g, together, given, with);
         behind[made++] = group->behind;
         given = 0;
@@ -250,20 +214,20 @@ static void update_by_block(graph *g, adamw_parameter *parameters, int count,
     free(order);
     free(behind);
     free(together);
+    free(parameters);
     free(groups);
 }
 
 /* ---- all of it ---- */
 
-static dyno_status check(const graph *g, const adamw_parameter *parameters, int count,
-                         bool has_many) {
-    for (int i = 0; i < count; i++) {
-        if (!parameters[i].gradient)
+static dyno_status check(const graph *g, bool has_many) {
+    for (int i = 0; i < g->parameter_count; i++) {
+        if (!g->parameters[i]->gradient)
             return dyno_fail(DYNO_INVALID,
                              "graph '%s': parameter '%s' has no gradient; the backward comes "
                              "before the optimizer",
-                             g->name, weight_name(parameters[i].weight));
-        if (parameters[i].low_copy && !has_many)
+                             g->name, g->parameters[i]->name);
+        if (g->parameters[i]->low_copy && !has_many)
             return dyno_fail(DYNO_INVALID,
                              "graph '%s' has low copies of weights; only the optimizer in one "
                              "launch, or in one for each block, keeps them",
@@ -272,19 +236,15 @@ static dyno_status check(const graph *g, const adamw_parameter *parameters, int 
     return DYNO_OK;
 }
 
-static bool needs_all_at_once(const adamw_parameter *parameters, int count, double clip_norm,
-                              const value *loss_scale) {
+static bool needs_all_at_once(const graph *g, double clip_norm, const value *loss_scale) {
     bool has_outputs = false;
-    for (int i = 0; i < count; i++)
-        has_outputs = has_outputs || parameters[i].gradient->is_output;
+    for (int i = 0; i < g->parameter_count; i++)
+        has_outputs = has_outputs || g->parameters[i]->gradient->is_output;
     return has_outputs || clip_norm > 0 || loss_scale;
 }
 
-static dyno_status append(graph *g, const optimizer_options *options, adamw_parameter *parameters,
-                          int count) {
-    for (int i = 0; i < count; i++)
-        parameters[i].low_copy = low_copy_find(g, parameters[i].weight);
-    RETURN_IF_FAILED(check(g, parameters, count, options->by_block));
+dyno_status optimizer_append_adamw(graph *g, const optimizer_options *options) {
+    RETURN_IF_FAILED(check(g, options->by_block));
     value *loss_scale = graph_find_value(g, "loss_scale");
     int node_count = g->node_count;
     update_scalars with = {
@@ -292,23 +252,18 @@ static dyno_status append(graph *g, const optimizer_options *options, adamw_para
         .step = graph_add_leaf(g, ROLE_INPUT, DTYPE_I64, &SHAPE_SCALAR, "step"),
         .options = options->adamw};
     g->current_phase = PHASE_OPTIMIZER;
-    g->current_scope = graph_intern_scope(g, "optimizer");
-    with.scale = gradient_scale(g, parameters, count, options->clip_norm, loss_scale);
+    g->current_scope = graph_intern_scope(g, "optimizer", 0);
+    with.scale = gradient_scale(g, options->clip_norm, loss_scale);
     with.options.skips_nan = loss_scale != NULL;
-    for (int i = 0; i < count; i++)
-        add_moments(g, &parameters[i]);
-    if (options->by_block && !needs_all_at_once(parameters, count, options->clip_norm, loss_scale))
-        update_by_block(g, parameters, count, &with, node_count);
+    for (int i = 0; i < g->parameter_count; i++) {
+        graph_add_part(g, g->parameters[i], PARAMETER_FIRST_MOMENT, DTYPE_F32);
+        graph_add_part(g, g->parameters[i], PARAMETER_SECOND_MOMENT, DTYPE_F32);
+    }
+    if (options->by_block && !needs_all_at_once(g, options->clip_norm, loss_scale))
+        update_by_block(g, &with, node_count);
     else if (options->by_block)
-        update_together(g, parameters, count, &with);
+        update_together(g, g->parameters, g->parameter_count, &with);
     else
-        update_each(g, parameters, count, &with);
+        update_each(g, &with);
     return graph_status(g);
-}
-
-dyno_status optimizer_append_adamw(graph *g, const optimizer_options *options) {
-    adamw_parameter *parameters = memory_allocate((size_t)g->value_count, sizeof *parameters);
-    dyno_status status = append(g, options, parameters, collect(g, parameters));
-    free(parameters);
-    return status;
 }

@@ -162,7 +162,7 @@ static recomputation begin_recomputation(graph *g, int every) {
     r.carried = memory_allocate(values, sizeof *r.carried);
     for (int i = 0; i < g->node_count; i++) {
         const node *n = g->nodes[i];
-        int block = n->phase <= PHASE_BACKWARD ? scope_block(g->scopes[n->scope]) : -1;
+        int block = n->phase <= PHASE_BACKWARD ? g->scopes[n->scope].block : -1;
         r.segment[i] = block < 0 ? -1 : block / every;
         if (r.segment[i] >= r.segment_count)
             r.segment_count = r.segment[i] + 1;

@@ -4,11 +4,6 @@
 
 #include "graph/graph.h"
 
-/* N of a scope "layers.N" or below it; -1 of any other. */
-int scope_block(const char *scope);
-/* N of "layers.N.mlp", "layers.N.mlp_norm" or below them; -1 of any other. */
-int scope_mlp(const char *scope);
-
 /* Adds, at the end of the graph, a node like `n` that belongs to the backward and reads `inputs`
  * instead. Same op, attributes and scope, so the same kernel and bitwise the same result. */
 node *reemit_node(graph *g, const node *n, value *const *inputs);

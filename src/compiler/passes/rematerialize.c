@@ -148,14 +148,16 @@ static void find_mlps(rematerialization *r) {
     const graph *g = r->g;
     int every = r->options->mlp_every, blocks = 0;
     for (int i = 0; i < g->node_count; i++) {
-        int block = scope_block(g->scopes[g->nodes[i]->scope]);
+        int block = g->scopes[g->nodes[i]->scope].block;
         blocks = block >= blocks ? block + 1 : blocks;
     }
     for (int i = 0; i < g->node_count; i++) {
         const node *n = g->nodes[i];
-        int block = n->phase == PHASE_FORWARD ? scope_mlp(g->scopes[n->scope]) : -1;
-        bool is_taken = every > 0 && block >= 0 && block % every == 0 && block < blocks - 1;
-        r->mlp[n->id] = is_taken ? block : -1;
+        const graph_scope *scope = &g->scopes[n->scope];
+        bool is_mlp = n->phase == PHASE_FORWARD && scope->part == BLOCK_MLP;
+        bool is_taken =
+            is_mlp && every > 0 && scope->block % every == 0 && scope->block < blocks - 1;
+        r->mlp[n->id] = is_taken ? scope->block : -1;
         for (int j = 0; n->phase == PHASE_FORWARD && j < n->input_count; j++) {
             const node *maker = n->inputs[j]->producer;
             if (maker && r->mlp[maker->id] != r->mlp[n->id])
@@ -225,7 +227,7 @@ static void redirect_backward(rematerialization *r) {
     for (int i = 0; i < nodes; i++) {
         node *n = g->nodes[i];
         if (n->phase == PHASE_BACKWARD) {
-            int added = g->node_count, reader = scope_block(g->scopes[n->scope]);
+            int added = g->node_count, reader = g->scopes[n->scope].block;
             if (reader != block)
                 memset(r->copy, 0, values * sizeof *r->copy);
             block = reader;

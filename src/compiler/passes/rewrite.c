@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "graph/graph_parameter.h"
 #include "graph/op.h"
 
 int rewrite_count_uses(const graph *g, const value *v) {
@@ -43,6 +44,10 @@ void rewrite_replace(graph *g, value *from, value *to) {
     if (from->name) {
         to->name = from->name;
         to->is_output = from->is_output;
+    }
+    if (from->parameter && from->producer) {
+        graph_bind_part(from->parameter, PARAMETER_GRADIENT, to);
+        from->parameter = NULL;
     }
 }
 

@@ -14,7 +14,8 @@ node *rewrite_next_user(const graph *g, const value *v, const node *previous);
 node *rewrite_private_maker(const graph *g, const value *v, const op *kind);
 
 /* Every node that reads `from` reads `to` instead. What the outside knows `from` by (role of a
- * gradient or saved, name, being an output) goes over to `to`, unless that is a leaf. */
+ * gradient or saved, name, being an output, being the gradient of a parameter) goes over to `to`,
+ * unless that is a leaf. */
 void rewrite_replace(graph *g, value *from, value *to);
 
 /* Sets the attribute of that name, or adds it. */

@@ -226,9 +226,9 @@ static value *as_heads(graph *g, value *q, const shape *heads) {
 }
 
 static void enter_scope_of(graph *g, const node *product) {
-    const char *path = g->scopes[product->scope], *last = strrchr(path, '.');
+    const char *path = g->scopes[product->scope].path, *last = strrchr(path, '.');
     char *parent = arena_format(g->memory, "%.*s", last ? (int)(last - path) : 0, path);
-    g->current_scope = graph_intern_scope(g, parent);
+    g->current_scope = graph_intern_scope(g, parent, product->scope);
     graph_enter_scope(g, "flash");
 }
 

@@ -131,7 +131,8 @@ static void gradients_are_outputs_only_if_kept(void **state) {
                          "%1 f32[] saved = exp %0 @forward\n"
                          "%2 f32[] activation = fill {number=1.0, type=1} @backward\n"
                          "%3 f32[] gradient = multiply %2 %1 @backward\n"
-                         "output %1 \"loss\"\n");
+                         "output %1 \"loss\"\n"
+                         "gradient-of \"w\" %3\n");
     graph_destroy(g);
 }
 
@@ -151,7 +152,8 @@ static void the_backward_starts_from_gradients_that_are_given(void **state) {
                          "input %1 f32[3] \"dy\"\n"
                          "%2 f32[3] saved = exp %0 @forward\n"
                          "%3 f32[3] gradient = multiply %1 %2 @backward\n"
-                         "output %2 \"y\"\n");
+                         "output %2 \"y\"\n"
+                         "gradient-of \"w\" %3\n");
     graph_destroy(g);
     g = graph_from_text("graph g\n"
                         "parameter %0 f32[3] \"w\"\n"

@@ -42,6 +42,10 @@ static const char forward[] = LEAVES "%2 f32[2] activation = multiply %0 %1 @for
            "%13 f32[2] activation = broadcast %12 {shape=[2]} @backward loss\n"                    \
            "%14 f32[2] gradient = multiply %13 %1 @backward layer\n"                               \
            "%15 f32[2] gradient = multiply %13 %0 @backward layer\n"
+#define OUTPUTS                                                                                    \
+    "output %10 \"loss\"\n"                                                                        \
+    "gradient-of \"a\" %14\n"                                                                      \
+    "gradient-of \"b\" %15\n"
 #define ATTRIBUTES "{beta1=0.5, beta2=0.75, eps=0.125, weight_decay=0.25} @optimizer optimizer\n"
 
 static void expect_step(double clip_norm, const char *wanted) {
@@ -63,7 +67,7 @@ static void every_parameter_is_updated_with_its_own_state(void **state) {
                 "%17 f32[2] parameter, %18 f32[2] optimizer-state, %19 f32[2] optimizer-state = "
                 "adamw %0 %14 %4 %5 %2 %3 %16 " ATTRIBUTES
                 "%20 f32[2] parameter, %21 f32[2] optimizer-state, %22 f32[2] optimizer-state = "
-                "adamw %1 %15 %6 %7 %2 %3 %16 " ATTRIBUTES "output %10 \"loss\"\n");
+                "adamw %1 %15 %6 %7 %2 %3 %16 " ATTRIBUTES OUTPUTS);
 }
 
 static void clipping_scales_every_gradient_by_one_factor(void **state) {
@@ -74,7 +78,7 @@ static void clipping_scales_every_gradient_by_one_factor(void **state) {
                 "%18 f32[2] parameter, %19 f32[2] optimizer-state, %20 f32[2] optimizer-state = "
                 "adamw %0 %14 %4 %5 %2 %3 %17 " ATTRIBUTES
                 "%21 f32[2] parameter, %22 f32[2] optimizer-state, %23 f32[2] optimizer-state = "
-                "adamw %1 %15 %6 %7 %2 %3 %17 " ATTRIBUTES "output %10 \"loss\"\n");
+                "adamw %1 %15 %6 %7 %2 %3 %17 " ATTRIBUTES OUTPUTS);
 }
 
 static void one_launch_updates_every_parameter(void **state) {
@@ -95,8 +99,7 @@ static void one_launch_updates_every_parameter(void **state) {
         "%21 f32[2] parameter, %22 f32[2] optimizer-state, %23 f32[2] optimizer-state = "
         "adamw_many %2 %3 %17 %0 %14 %4 %5 %1 %15 %6 %7 "
         "{beta1=0.5, beta2=0.75, eps=0.125, weight_decay=0.25, low_copies=0} "
-        "@optimizer optimizer\n"
-        "output %10 \"loss\"\n");
+        "@optimizer optimizer\n" OUTPUTS);
     graph_destroy(g);
 }
 
@@ -150,8 +153,8 @@ static void without_a_backward_there_is_nothing_to_update_with(void **state) {
 /* Two blocks, each with a matrix of weights, and a few weights behind them. */
 static graph *make_blocks(bool keep_gradients) {
     graph *g = graph_from_text("graph g\n"
-                               "parameter %0 f32[40] \"a\"\n"
-                               "parameter %1 f32[40] \"b\"\n"
+                               "parameter %0 f32[40] \"a\" block 0\n"
+                               "parameter %1 f32[40] \"b\" block 1\n"
                                "parameter %2 f32[1] \"c\"\n"
                                "input %3 f32[40] \"x\"\n"
                                "%4 f32[40] activation = multiply %3 %0 @forward layers.0.in\n"
@@ -175,8 +178,8 @@ static void by_block_updates_follow_the_last_that_reads_the_weights(void **state
         .by_block = true};
     assert_int_equal(optimizer_append_adamw(g, &options), DYNO_OK);
     expect_graph_text(g, "graph g\n"
-                         "parameter %0 f32[40] \"a\"\n"
-                         "parameter %1 f32[40] \"b\"\n"
+                         "parameter %0 f32[40] \"a\" block 0\n"
+                         "parameter %1 f32[40] \"b\" block 1\n"
                          "parameter %2 f32[1] \"c\"\n"
                          "input %3 f32[40] \"x\"\n"
                          "input %4 f64[] \"learning_rate\"\n"
@@ -212,7 +215,10 @@ static void by_block_updates_follow_the_last_that_reads_the_weights(void **state
                          "optimizer-state = adamw_many %4 %5 %26 %0 %33 %6 %7 {beta1=0.5, "
                          "beta2=0.75, eps=0.125, weight_decay=0.25, low_copies=0} @optimizer "
                          "optimizer.layers.0\n"
-                         "output %17 \"loss\"\n");
+                         "output %17 \"loss\"\n"
+                         "gradient-of \"a\" %33\n"
+                         "gradient-of \"b\" %25\n"
+                         "gradient-of \"c\" %23\n");
     graph_destroy(g);
 }
 

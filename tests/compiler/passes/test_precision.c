@@ -20,6 +20,7 @@
 #include "compiler/passes/mark_saved.h"
 #include "compiler/passes/optimizer.h"
 #include "compiler/passes/precision.h"
+#include "graph/graph_parameter.h"
 #include "graph/graph_text.h"
 #include "graph/verify.h"
 #include "model/parameters.h"
@@ -256,8 +257,9 @@ static void low_copies_take_the_place_of_the_weights_casts(void **state) {
     const char *const names[] = {"a", "b"}, *const copies[] = {"low.a", "low.b"};
     for (int i = 0; i < 2; i++) {
         const value *copy = graph_find_value(g, copies[i]);
-        assert_true(copy && low_copy_is(copy) && copy->type == DTYPE_BF16);
-        assert_ptr_equal(low_copy_find(g, graph_find_value(g, names[i])), copy);
+        assert_true(copy && copy->role == ROLE_PARAMETER && copy->type == DTYPE_BF16);
+        assert_ptr_equal(graph_find_value(g, names[i])->parameter->low_copy, copy);
+        assert_ptr_equal(copy->parameter->value, graph_find_value(g, names[i]));
     }
     optimizer_options options = {.clip_norm = 0};
     expect_failure(optimizer_append_adamw(g, &options), DYNO_INVALID, "in one launch");
@@ -368,9 +370,9 @@ static void weights_that_only_products_read_are_split(void **state) {
         assert_int_equal(rest != NULL, p == PRECISION_BF16);
         assert_int_equal(graph_find_value(g, "a") != NULL, p == PRECISION_FP16);
         if (rest) {
-            assert_true(weight_is_split(rest) && rest->type == DTYPE_U16);
-            assert_string_equal(weight_name(rest), "a");
-            assert_ptr_equal(low_copy_find(g, rest), graph_find_value(g, "low.a"));
+            assert_true(rest->parameter->is_split && rest->type == DTYPE_U16);
+            assert_string_equal(rest->parameter->name, "a");
+            assert_ptr_equal(rest->parameter->low_copy, graph_find_value(g, "low.a"));
         }
         assert_int_equal(optimizer_append_adamw(g, &(optimizer_options){.by_block = true}),
                          DYNO_OK);
@@ -483,7 +485,7 @@ static void low_copies_are_always_the_weights_rounded(void **state) {
         int copies = 0;
         for (int round = 0; round < 3; round++) {
             for (int i = 0; i < model_parameter_count(&tiny); i++) {
-                char name[100] = LOW_COPY_PREFIX;
+                char name[100] = "low.";
                 model_parameter parameter = model_parameter_at(&tiny, i);
                 tensor copy = trainer_find(t, strcat(name, parameter.name));
                 assert_int_equal(weight_read(trainer_storage(t), &parameter, weight), DYNO_OK);

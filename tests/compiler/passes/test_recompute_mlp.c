@@ -13,7 +13,6 @@
 #include <string.h>
 
 #include "compiler/passes/autodiff.h"
-#include "compiler/passes/reemit.h"
 #include "compiler/passes/rematerialize.h"
 #include "graph/graph_text.h"
 #include "graph/verify.h"
@@ -101,16 +100,24 @@ static plan *plan_of(const step_options *options) {
     return p;
 }
 
+/* The block whose MLP the scope belongs to; -1 of any other. */
+static int mlp_block(graph *g, const char *path) {
+    int scope = graph_parse_scope(g, path);
+    return g->scopes[scope].part == BLOCK_MLP ? g->scopes[scope].block : -1;
+}
+
 /* Products that a block's backward has over the two for each of its forward. */
 static int products_run_again(const plan *p, int layer) {
     int forward = 0, backward = 0;
+    graph *scopes = graph_create("scopes");
     for (int i = 0; i < p->launch_count; i++) {
         const plan_launch *l = &p->launches[i];
-        if (scope_mlp(p->scopes[l->scope]) != layer || strcmp(l->op_name, "matmul") != 0)
+        if (mlp_block(scopes, p->scopes[l->scope]) != layer || strcmp(l->op_name, "matmul") != 0)
             continue;
         forward += l->phase == PHASE_FORWARD;
         backward += l->phase == PHASE_BACKWARD;
     }
+    graph_destroy(scopes);
     assert_true(forward > 0);
     return backward - 2 * forward;
 }
@@ -241,8 +248,10 @@ static void the_mlp_of_a_block_is_the_scopes_below_it_and_its_norm(void **state)
                  {"layers.x.mlp", -1},
                  {"mlp", -1},
                  {"", -1}};
+    graph *g = graph_create("scopes");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        assert_int_equal(scope_mlp(cases[i].scope), cases[i].block);
+        assert_int_equal(mlp_block(g, cases[i].scope), cases[i].block);
+    graph_destroy(g);
 }
 
 static void levels_beyond_the_blocks_get_a_clear_answer(void **state) {

@@ -186,7 +186,7 @@ static int count_saved_rows(const graph *g, const shape *rows, dtype type, const
     for (int i = 0; i < g->value_count; i++) {
         const value *v = g->values[i];
         count += v->role == ROLE_SAVED && !v->producer->op->view && shape_equal(&v->shape, rows) &&
-                 v->type == type && strstr(g->scopes[v->producer->scope], scope) != NULL;
+                 v->type == type && strstr(g->scopes[v->producer->scope].path, scope) != NULL;
     }
     return count;
 }
