@@ -5,9 +5,9 @@
 #ifndef CLI_CLI_H
 #define CLI_CLI_H
 
+#include "base/flags.h"
 #include "base/status.h"
 #include "base/text.h"
-#include "cli/flags.h"
 
 typedef struct cli_verb {
     const char *name, *summary;
@@ -32,6 +32,9 @@ int cli_report_failure(dyno_status status);
  * printed, or the flags are wrong and that was said. On true *out belongs to the caller. */
 NODISCARD bool cli_parse_flags(const flags_verb *verb, int argc, char **argv, flags **out,
                                int *exit_code);
+
+/* Usage, summary, flags with defaults and limits, examples. */
+void flags_append_help(const flags_verb *verb, text *out);
 
 /* Writes to stdout. Failures are found by main when the verb has returned. */
 void cli_print(const text *out);

@@ -2,7 +2,7 @@
 #ifndef CLI_MODEL_FLAGS_H
 #define CLI_MODEL_FLAGS_H
 
-#include "cli/flags.h"
+#include "base/flags.h"
 #include "model/config.h"
 
 /* To be put into a verb's flag table. */

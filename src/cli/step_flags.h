@@ -3,7 +3,7 @@
 #ifndef CLI_STEP_FLAGS_H
 #define CLI_STEP_FLAGS_H
 
-#include "cli/flags.h"
+#include "base/flags.h"
 #include "compiler/pipeline.h"
 #include "measure/results.h"
 

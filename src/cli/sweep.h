@@ -3,7 +3,7 @@
 #ifndef CLI_SWEEP_H
 #define CLI_SWEEP_H
 
-#include "cli/flags.h"
+#include "base/flags.h"
 #include "compiler/passes/precision.h"
 #include "measure/contention.h"
 #include "measure/machine.h"
