@@ -14,13 +14,9 @@ typedef struct cli_verb {
     int (*run)(int argc, char **argv); /* argv[0] is the verb's name */
 } cli_verb;
 
-int cli_doctor(int argc, char **argv);
+int cli_experiment(int argc, char **argv); /* of every experiment: argv[0] says which */
 int cli_list(int argc, char **argv);
 int cli_init(int argc, char **argv);
-int cli_plan(int argc, char **argv);
-int cli_bench(int argc, char **argv);
-int cli_attention(int argc, char **argv);
-int cli_precision(int argc, char **argv);
 int cli_step(int argc, char **argv);
 int cli_show(int argc, char **argv);
 

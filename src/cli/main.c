@@ -9,13 +9,13 @@
 #include "cli/cli.h"
 
 static const cli_verb VERBS[] = {
-    {"doctor", "what this machine has, can do at best, and lacks", cli_doctor},
+    {"doctor", "what this machine has, can do at best, and lacks", cli_experiment},
     {"list", "models, ops and kernels that dyno knows", cli_list},
-    {"plan", "memory, FLOPs and launches of a step, without running it", cli_plan},
-    {"bench", "time forward, backward and whole training steps over a sweep", cli_bench},
+    {"plan", "memory, FLOPs and launches of a step, without running it", cli_experiment},
+    {"bench", "time forward, backward and whole training steps over a sweep", cli_experiment},
     {"attention", "time attention alone, forward and backward, over lengths and head sizes",
-     cli_attention},
-    {"precision", "what 16 bits do to sums, and which type everything has", cli_precision},
+     cli_experiment},
+    {"precision", "what 16 bits do to sums, and which type everything has", cli_experiment},
     {"init", "draw a model's weights and write a Hugging Face directory", cli_init},
     {"step", "run training steps of a Hugging Face model and write what they compute", cli_step},
     {"show", "print what a run recorded", cli_show},

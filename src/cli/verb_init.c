@@ -5,7 +5,7 @@
 #include "base/threads.h"
 #include "base/units.h"
 #include "cli/cli.h"
-#include "cli/model_flags.h"
+#include "experiments/model_options.h"
 #include "formats/hf_directory.h"
 
 static const flag_spec FLAGS[] = {
@@ -75,7 +75,7 @@ int cli_init(int argc, char **argv) {
     threads_set_count((int)flags_integer(given, "threads"));
     model_config *models = NULL;
     int count;
-    dyno_status status = model_flags_resolve(given, &models, &count);
+    dyno_status status = model_options_resolve(given, &models, &count);
     if (status == DYNO_OK && count != 1)
         status = dyno_fail(DYNO_INVALID, "--model names %d models; init writes one", count);
     if (status == DYNO_OK && !flags_text(given, "out"))

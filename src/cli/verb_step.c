@@ -10,10 +10,10 @@
 #include "base/units.h"
 #include "cli/cli.h"
 #include "cli/interrupt.h"
-#include "cli/model_flags.h"
 #include "cli/progress.h"
-#include "cli/step_flags.h"
-#include "cli/sweep.h"
+#include "experiments/model_options.h"
+#include "experiments/step_variant.h"
+#include "experiments/sweep.h"
 #include "formats/hf_directory.h"
 #include "formats/safetensors.h"
 #include "train/split_weights.h"
@@ -155,7 +155,7 @@ static dyno_status open_inputs(step_job *job) {
 static dyno_status load_model(step_job *job) {
     const flags *given = job->given;
     step_variant variant;
-    RETURN_IF_FAILED(step_flags_resolve_one(given, &variant));
+    RETURN_IF_FAILED(step_variant_resolve(given, &variant));
     RETURN_IF_FAILED(device_open(flags_text(given, "device"), &job->device));
     step_options options = {
         .config = *hf_directory_config(job->directory),

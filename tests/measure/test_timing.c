@@ -208,7 +208,10 @@ static void breakdowns_name_phases_and_fold_layers(void **state) {
 
 static int64_t stop_after, steps_seen;
 
-static bool stop_now(void) { return steps_seen >= stop_after; }
+static bool stop_now(void *context) {
+    (void)context;
+    return steps_seen >= stop_after;
+}
 
 static void count_step(void *context, int64_t steps_done) {
     assert_int_equal(steps_done, ++steps_seen);
@@ -238,6 +241,23 @@ static void an_interruption_keeps_the_samples_so_far(void **state) {
         assert_int_equal(samples(&b, "backward"), stop_after > 2 ? stop_after - 2 : -1);
         bench_destroy(&b);
     }
+}
+
+static bool stop_at_three(void *context) { return *(const int64_t *)context >= 3; }
+
+static void a_run_for_a_time_ends_when_asked_to(void **state) {
+    (void)state;
+    bench b = bench_create(STEP_FORWARD);
+    int64_t last = 0;
+    steps_seen = 0;
+    timing_options options = {
+        .warmup = 1, .should_stop = stop_at_three, .on_step = count_step, .context = &last};
+    timing_span span = {.seconds = 60, .least = 5, .most = 5};
+    assert_int_equal(timing_run_for(b.e, b.p, &options, &span, b.cell), DYNO_INTERRUPTED);
+    assert_string_equal(dyno_error_message(), "interrupted after 2 timed repetitions");
+    assert_int_equal(samples(&b, "warmup"), 1);
+    assert_int_equal(samples(&b, "step"), 2);
+    bench_destroy(&b);
 }
 
 static void a_step_that_runs_out_of_memory_ends_the_run(void **state) {
@@ -275,6 +295,7 @@ int main(void) {
         cmocka_unit_test(every_breakdown_sums_to_the_traced_step),
         cmocka_unit_test(breakdowns_name_phases_and_fold_layers),
         cmocka_unit_test(an_interruption_keeps_the_samples_so_far),
+        cmocka_unit_test(a_run_for_a_time_ends_when_asked_to),
         cmocka_unit_test(a_step_that_runs_out_of_memory_ends_the_run),
         cmocka_unit_test(resident_memory_is_told_where_the_system_tells_it),
     };

@@ -148,14 +148,13 @@ static void what_is_not_kept_cannot_be_found(void **state) {
     trainer_destroy(kept);
 }
 
-static int asked;
-static bool stop_at_the_third(void) { return ++asked == 3; }
+static bool stop_at_the_third(void *asked) { return ++*(int *)asked == 3; }
 
 static void drawing_weights_ends_when_asked_to(void **state) {
     (void)state;
     trainer *t = make(small_model_step(&tiny, BATCH, CONTEXT, STEP_FULL));
-    asked = 0;
-    assert_int_equal(weights_init_unless(trainer_storage(t), &tiny, 1, stop_at_the_third),
+    int asked = 0;
+    assert_int_equal(weights_init_unless(trainer_storage(t), &tiny, 1, stop_at_the_third, &asked),
                      DYNO_INTERRUPTED);
     assert_non_null(strstr(dyno_error_message(), "interrupted after drawing 2 of "));
     trainer_destroy(t);

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/attention_sweep.h"
+#include "experiments/attention_sweep.h"
 #include "measure/statistics.h"
 
 /* One side of "64x64/32x64"; `end` is behind it. */
@@ -153,7 +153,7 @@ dyno_status attention_sweep_keep_best(attention_sweep *s) {
         RETURN_IF_FAILED(keep_best_of(s, i, true, &kept));
     }
     if (kept) /* else it was said that nothing can be */
-        fprintf(stderr, "dyno attention: %d best tile%s in the cache and will be used\n", kept,
-                kept == 1 ? " is" : "s are");
+        experiment_note(s->sweep.context, "%d best tile%s in the cache and will be used", kept,
+                        kept == 1 ? " is" : "s are");
     return DYNO_OK;
 }

@@ -1,4 +1,4 @@
-/* verb_attention.c - `dyno attention`: attention alone, timed over lengths, head sizes and ways to
+/* attention.c - `dyno attention`: attention alone, timed over lengths, head sizes and ways to
  * compute it.
  *
  * A row of the table is a point of the grid. It has a cell for each of its passes, because one can
@@ -8,9 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/memory.h"
-#include "cli/attention_sweep.h"
-#include "cli/cli.h"
+#include "experiments/attention_sweep.h"
 
 /* Grids worth having under a name: flags, of which those that the user gives count instead. */
 enum { MOST_PRESET_FLAGS = 12 };
@@ -116,19 +114,6 @@ static const flags_example EXAMPLES[] = {
     {"attention --seq 4096 --pass forward --reps 20 --format csv", "forwards only, every digit"},
 };
 
-static const flags_verb VERB = {
-    .name = "attention",
-    .summary =
-        "Times attention alone: O = softmax(Q K^T / sqrt(head size)) V and the gradients of Q, K "
-        "and V from that of O, over the grid of --impl x --mode x --precision x --tiles x --causal "
-        "x --seq x --head-dim. Forward, backward and end-to-end are each measured, never added up; "
-        "on a GPU by its own clock, from the first launch's begin to the last one's end. A row "
-        "that would not fit is not run: it says OOM and which values make it. Under the table: how "
-        "time grows with the length. Ctrl-C ends with what was measured so far, marked incomplete.",
-    FLAGS_TABLE(FLAGS),
-    FLAGS_EXAMPLES(EXAMPLES),
-};
-
 static const preset *find_preset(const char *name) {
     for (int i = 0; name && i < PRESET_COUNT; i++)
         if (strcmp(PRESETS[i].name, name) == 0)
@@ -142,38 +127,20 @@ static bool is_overridden(const flags *given, const char *flag) {
            (strcmp(flag, "reps") == 0 && flags_is_set(given, "seconds"));
 }
 
-static bool preset_has(const preset *p, const char *flag) {
+static dyno_status set_open_flags(flags *given, const preset *p) {
     for (int i = 0; i < MOST_PRESET_FLAGS && p->flags[i].flag; i++)
-        if (strcmp(p->flags[i].flag, flag) == 0)
-            return true;
-    return false;
+        if (!is_overridden(given, p->flags[i].flag))
+            RETURN_IF_FAILED(flags_set(given, p->flags[i].flag, p->flags[i].value));
+    return DYNO_OK;
 }
 
-/* The command line with the flags that a preset, or --tune, stands for. `joined` takes the texts;
- * the array is the caller's to free. */
-static char **expand(const flags *given, int argc, char **argv, text *joined, int *count) {
-    static const preset none, tune = {.flags = {{"impl", "flash"}, {"mode", "compiled"}}};
+/* Sets the flags that --tune, or else a preset, stands for. */
+static dyno_status expand(flags *given) {
+    static const preset tune = {.flags = {{"impl", "flash"}, {"mode", "compiled"}}};
     const preset *chosen = find_preset(flags_text(given, "preset"));
-    const preset *both[2] = {flags_switch(given, "tune") ? &tune : &none, chosen ? chosen : &none};
-    enum { MOST = 2 * MOST_PRESET_FLAGS };
-    char **all = memory_allocate((size_t)argc + MOST + 1, sizeof *all);
-    size_t starts[MOST];
-    int added = 0;
-    for (int p = 0; p < 2; p++)
-        for (int i = 0; i < MOST_PRESET_FLAGS && both[p]->flags[i].flag; i++) {
-            const char *flag = both[p]->flags[i].flag;
-            if (is_overridden(given, flag) || (p == 1 && preset_has(both[0], flag)))
-                continue;
-            starts[added++] = joined->length;
-            text_format(joined, "--%s=%s%c", flag, both[p]->flags[i].value, '\0');
-        }
-    all[0] = argv[0];
-    for (int i = 0; i < added; i++)
-        all[1 + i] = joined->data + starts[i];
-    for (int i = 1; i < argc; i++)
-        all[added + i] = argv[i];
-    *count = argc + added;
-    return all;
+    if (flags_switch(given, "tune"))
+        RETURN_IF_FAILED(set_open_flags(given, &tune));
+    return chosen ? set_open_flags(given, chosen) : DYNO_OK;
 }
 
 static bool list_has(const flags *given, const char *flag, const char *word) {
@@ -247,13 +214,14 @@ static dyno_status check_tiles(const flags *given) {
     return DYNO_OK;
 }
 
-static dyno_status run(const flags *given, int argc, char **argv) {
+static dyno_status run(flags *given, const experiment_context *context, experiment_output *out) {
     attention_sweep s = {.given = given};
+    RETURN_IF_FAILED(expand(given));
     RETURN_IF_FAILED(check_tiles(given));
-    RETURN_IF_FAILED(sweep_prepare(&s.sweep, given));
+    RETURN_IF_FAILED(sweep_prepare(&s.sweep, given, context, out->run));
     dyno_status status = add_points(&s);
     if (status == DYNO_OK)
-        status = sweep_start(&s.sweep, argc, argv);
+        status = sweep_start(&s.sweep);
     if (status == DYNO_OK)
         status = attention_sweep_run(&s);
     if (status == DYNO_OK && flags_switch(given, "tune"))
@@ -263,20 +231,25 @@ static dyno_status run(const flags *given, int argc, char **argv) {
     return status;
 }
 
-int cli_attention(int argc, char **argv) {
-    flags *given, *whole;
-    text joined = {0};
-    int exit_code, count;
-    if (!cli_parse_flags(&VERB, argc, argv, &given, &exit_code))
-        return exit_code;
-    char **expanded = expand(given, argc, argv, &joined, &count);
-    flags_destroy(given);
-    if (cli_parse_flags(&VERB, count, expanded, &whole, &exit_code)) {
-        dyno_status status = run(whole, argc, argv);
-        exit_code = status == DYNO_OK ? 0 : cli_report_failure(status);
-        flags_destroy(whole);
-    }
-    free(expanded);
-    text_release(&joined);
-    return exit_code;
-}
+const experiment experiment_attention = {
+    .settings =
+        {
+            .name = "attention",
+            .summary = "Times attention alone: O = softmax(Q K^T / sqrt(head size)) V and the "
+                       "gradients of Q, K "
+                       "and V from that of O, over the grid of --impl x --mode x --precision x "
+                       "--tiles x --causal "
+                       "x --seq x --head-dim. Forward, backward and end-to-end are each measured, "
+                       "never added up; "
+                       "on a GPU by its own clock, from the first launch's begin to the last one's "
+                       "end. A row "
+                       "that would not fit is not run: it says OOM and which values make it. Under "
+                       "the table: how "
+                       "time grows with the length. Ctrl-C ends with what was measured so far, "
+                       "marked incomplete.",
+            FLAGS_TABLE(FLAGS),
+            FLAGS_EXAMPLES(EXAMPLES),
+        },
+    .is_long = true,
+    .run = run,
+};

@@ -1,10 +1,10 @@
-#include "cli/step_flags.h"
+#include "experiments/step_variant.h"
 
 #include <stdlib.h>
 
 #include "base/memory.h"
 
-dyno_status step_flags_resolve(const flags *given, step_variant **out, int *count) {
+dyno_status step_variants_resolve(const flags *given, step_variant **out, int *count) {
     *out = NULL;
     int modes, precisions, recomputes, ways, made = 0;
     const char *const *mode = flags_text_list(given, "mode", &modes);
@@ -42,10 +42,10 @@ dyno_status step_flags_resolve(const flags *given, step_variant **out, int *coun
     return DYNO_OK;
 }
 
-dyno_status step_flags_resolve_one(const flags *given, step_variant *out) {
+dyno_status step_variant_resolve(const flags *given, step_variant *out) {
     step_variant *variants;
     int count;
-    RETURN_IF_FAILED(step_flags_resolve(given, &variants, &count));
+    RETURN_IF_FAILED(step_variants_resolve(given, &variants, &count));
     *out = variants[0];
     free(variants);
     if (count != 1)
