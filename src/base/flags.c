@@ -461,6 +461,15 @@ const char *const *flags_text_list(const flags *given, const char *name, int *co
     return value->texts;
 }
 
+bool flags_list_has(const flags *given, const char *name, const char *item) {
+    int count;
+    const char *const *items = flags_text_list(given, name, &count);
+    for (int i = 0; i < count; i++)
+        if (strcmp(items[i], item) == 0)
+            return true;
+    return false;
+}
+
 bool flags_is_set(const flags *given, const char *name) {
     return look_up(given, name, ~0u)->is_set;
 }

@@ -93,6 +93,7 @@ int64_t flags_bytes(const flags *given, const char *name);
 const char *flags_text(const flags *given, const char *name); /* texts and choices */
 const int64_t *flags_list(const flags *given, const char *name, int *count);
 const char *const *flags_text_list(const flags *given, const char *name, int *count);
+bool flags_list_has(const flags *given, const char *name, const char *item);
 
 /* Whether the user gave it. */
 bool flags_is_set(const flags *given, const char *name);

@@ -24,10 +24,10 @@ int cli_show(int argc, char **argv);
  * returns the exit code that belongs to `status`. */
 int cli_report_failure(dyno_status status);
 
-/* Parses the flags. False when the verb is to return *exit_code at once: help was asked for and
- * printed, or the flags are wrong and that was said. On true *out belongs to the caller. */
-NODISCARD bool cli_parse_flags(const flags_verb *verb, int argc, char **argv, flags **out,
-                               int *exit_code);
+/* Parses the flags and runs the verb, or prints its help where that was asked for; reports what
+ * failed and returns the exit code. */
+int cli_run(const flags_verb *verb, int argc, char **argv,
+            dyno_status (*run)(flags *given, void *context), void *context);
 
 /* Usage, summary, flags with defaults and limits, examples. */
 void flags_append_help(const flags_verb *verb, text *out);

@@ -39,7 +39,7 @@ typedef struct experiment_job {
 /* The experiment's table with the command line's own flags; the caller frees *table. */
 static flags_verb add_own_flags(const experiment *e, const experiment_view *view,
                                 flag_spec **table) {
-    flags_verb verb = e->settings;
+    flags_verb verb = *e->settings;
     *table = memory_allocate((size_t)verb.flag_count + 2, sizeof **table);
     memcpy(*table, verb.flags, (size_t)verb.flag_count * sizeof **table);
     if (view->out_help)
@@ -96,12 +96,13 @@ static dyno_status publish(const experiment_job *job, const experiment_output *o
     return job->directory ? results_write(output->run, job->directory) : DYNO_OK;
 }
 
-static dyno_status run_job(experiment_job *job, flags *given) {
-    experiment_context context = {job, start, show_progress, print_note, should_stop};
+static dyno_status run(flags *given, void *context) {
+    experiment_job *job = context;
+    experiment_context told = {job, start, show_progress, print_note, should_stop};
     experiment_output output;
     job->directory = job->view->out_help ? flags_text(given, "out") : NULL;
     RETURN_IF_FAILED(table_format_parse(flags_text(given, "format"), &job->format));
-    dyno_status status = experiment_run(job->experiment, given, &context, &output);
+    dyno_status status = experiment_run(job->experiment, given, &told, &output);
     progress_destroy(job->line);
     if (status == DYNO_OK || status == DYNO_INTERRUPTED) {
         dyno_status published = publish(job, &output);
@@ -118,13 +119,7 @@ int cli_experiment(int argc, char **argv) {
     experiment_job job = {.experiment = experiment_find(view->name), .view = view};
     flag_spec *table;
     flags_verb verb = add_own_flags(job.experiment, view, &table);
-    flags *given;
-    int exit_code;
-    if (cli_parse_flags(&verb, argc, argv, &given, &exit_code)) {
-        dyno_status status = run_job(&job, given);
-        exit_code = status == DYNO_OK ? 0 : cli_report_failure(status);
-        flags_destroy(given);
-    }
+    int exit_code = cli_run(&verb, argc, argv, run, &job);
     free(table);
     return exit_code;
 }

@@ -67,11 +67,8 @@ static dyno_status write_model(const flags *given, const model_config *config) {
     return status;
 }
 
-int cli_init(int argc, char **argv) {
-    flags *given;
-    int exit_code;
-    if (!cli_parse_flags(&VERB, argc, argv, &given, &exit_code))
-        return exit_code;
+static dyno_status run(flags *given, void *context) {
+    (void)context;
     threads_set_count((int)flags_integer(given, "threads"));
     model_config *models = NULL;
     int count;
@@ -83,7 +80,7 @@ int cli_init(int argc, char **argv) {
     if (status == DYNO_OK)
         status = write_model(given, &models[0]);
     free(models);
-    exit_code = status == DYNO_OK ? 0 : cli_report_failure(status);
-    flags_destroy(given);
-    return exit_code;
+    return status;
 }
+
+int cli_init(int argc, char **argv) { return cli_run(&VERB, argc, argv, run, NULL); }

@@ -114,6 +114,19 @@ static const flags_example EXAMPLES[] = {
     {"attention --seq 4096 --pass forward --reps 20 --format csv", "forwards only, every digit"},
 };
 
+static const flags_verb VERB = {
+    .name = "attention",
+    .summary =
+        "Times attention alone: O = softmax(Q K^T / sqrt(head size)) V and the gradients of Q, K "
+        "and V from that of O, over the grid of --impl x --mode x --precision x --tiles x --causal "
+        "x --seq x --head-dim. Forward, backward and end-to-end are each measured, never added up; "
+        "on a GPU by its own clock, from the first launch's begin to the last one's end. A row "
+        "that would not fit is not run: it says OOM and which values make it. Under the table: how "
+        "time grows with the length. Ctrl-C ends with what was measured so far, marked incomplete.",
+    FLAGS_TABLE(FLAGS),
+    FLAGS_EXAMPLES(EXAMPLES),
+};
+
 static const preset *find_preset(const char *name) {
     for (int i = 0; name && i < PRESET_COUNT; i++)
         if (strcmp(PRESETS[i].name, name) == 0)
@@ -143,15 +156,6 @@ static dyno_status expand(flags *given) {
     return chosen ? set_open_flags(given, chosen) : DYNO_OK;
 }
 
-static bool list_has(const flags *given, const char *flag, const char *word) {
-    int count;
-    const char *const *words = flags_text_list(given, flag, &count);
-    for (int i = 0; i < count; i++)
-        if (strcmp(words[i], word) == 0)
-            return true;
-    return false;
-}
-
 /* The ways to compute one thing, one after the other: each row's neighbours are what it is to be
  * held against. */
 static dyno_status add_rows(attention_sweep *s, attention_point at, int *groups) {
@@ -165,9 +169,9 @@ static dyno_status add_rows(attention_sweep *s, attention_point at, int *groups)
         tiles = all;
         tile_count = 1;
     }
-    bool has_forward = list_has(s->given, "pass", "forward");
+    bool has_forward = flags_list_has(s->given, "pass", "forward");
     bool has_backward =
-        list_has(s->given, "pass", "backward") || list_has(s->given, "pass", "both");
+        flags_list_has(s->given, "pass", "backward") || flags_list_has(s->given, "pass", "both");
     for (int i = 0; i < impl_count; i++)
         for (int way = 0; way < mode_count * precision_count; way++) {
             RETURN_IF_FAILED(
@@ -208,7 +212,7 @@ static dyno_status check_tiles(const flags *given) {
     if (is_tuned && has_tiles)
         return dyno_fail(DYNO_INVALID, "--tune times all tiles there are; --tiles does not go with "
                                        "it");
-    if ((is_tuned || has_tiles) && !list_has(given, "impl", "flash"))
+    if ((is_tuned || has_tiles) && !flags_list_has(given, "impl", "flash"))
         return dyno_fail(DYNO_INVALID, "--%s is of flash attention; add it: --impl flash",
                          is_tuned ? "tune" : "tiles");
     return DYNO_OK;
@@ -231,25 +235,4 @@ static dyno_status run(flags *given, const experiment_context *context, experime
     return status;
 }
 
-const experiment experiment_attention = {
-    .settings =
-        {
-            .name = "attention",
-            .summary = "Times attention alone: O = softmax(Q K^T / sqrt(head size)) V and the "
-                       "gradients of Q, K "
-                       "and V from that of O, over the grid of --impl x --mode x --precision x "
-                       "--tiles x --causal "
-                       "x --seq x --head-dim. Forward, backward and end-to-end are each measured, "
-                       "never added up; "
-                       "on a GPU by its own clock, from the first launch's begin to the last one's "
-                       "end. A row "
-                       "that would not fit is not run: it says OOM and which values make it. Under "
-                       "the table: how "
-                       "time grows with the length. Ctrl-C ends with what was measured so far, "
-                       "marked incomplete.",
-            FLAGS_TABLE(FLAGS),
-            FLAGS_EXAMPLES(EXAMPLES),
-        },
-    .is_long = true,
-    .run = run,
-};
+const experiment experiment_attention = {.settings = &VERB, .is_long = true, .run = run};

@@ -42,6 +42,17 @@ static const flags_example EXAMPLES[] = {
     {"bench --d-model 512 --d-ff 2048 --layers 4 --heads 8 --kv-heads 2", "a shape of your own"},
 };
 
+static const flags_verb VERB = {
+    .name = "bench",
+    .summary = "Times training steps over the full grid of --model x --context x --mode x "
+               "--precision x --recompute x --warmup x --pass, one row a cell. Warm-up steps are "
+               "other samples and never averaged in. A "
+               "cell that would not fit is not run: it says OOM, what it needs and what there is. "
+               "Ctrl-C ends with what was measured so far, marked incomplete.",
+    FLAGS_TABLE(FLAGS),
+    FLAGS_EXAMPLES(EXAMPLES),
+};
+
 typedef struct grid {
     const flags *given;
     sweep sweep;
@@ -314,19 +325,4 @@ static dyno_status run(flags *given, const experiment_context *context, experime
     return status;
 }
 
-const experiment experiment_bench = {
-    .settings =
-        {
-            .name = "bench",
-            .summary =
-                "Times training steps over the full grid of --model x --context x --mode x "
-                "--precision x --recompute x --warmup x --pass, one row a cell. Warm-up steps are "
-                "other samples and never averaged in. A "
-                "cell that would not fit is not run: it says OOM, what it needs and what there is. "
-                "Ctrl-C ends with what was measured so far, marked incomplete.",
-            FLAGS_TABLE(FLAGS),
-            FLAGS_EXAMPLES(EXAMPLES),
-        },
-    .is_long = true,
-    .run = run,
-};
+const experiment experiment_bench = {.settings = &VERB, .is_long = true, .run = run};

@@ -28,33 +28,39 @@ static const flags_example EXAMPLES[] = {
     {"doctor --format md", "a table to paste beside published numbers"},
 };
 
-static results_cell *add_item(results *run, const char *part, const char *item) {
+static const flags_verb VERB = {
+    .name = "doctor",
+    .summary =
+        "Shows the CPU and memory, which instruction sets can be used and why not, the "
+        "peaks that every \"% of peak\" is measured against, each GPU with what it measures, "
+        "and the optional libraries: where each was found, or what is off without it. "
+        "Takes a few seconds, most of them measuring; run it on an idle machine.",
+    FLAGS_TABLE(FLAGS),
+    FLAGS_EXAMPLES(EXAMPLES),
+};
+
+static results_cell *add_item(results *run, const char *part, const char *item, const char *note) {
     results_cell *cell = results_add_cell(run);
     cell_set_text(cell, "part", part);
     cell_set_text(cell, "item", item);
+    cell_set_text(cell, "note", note);
     cell_set_status(cell, RESULTS_OK, NULL);
     return cell;
 }
 
 static void add_text(results *run, const char *part, const char *item, const char *value,
                      const char *note) {
-    results_cell *cell = add_item(run, part, item);
-    cell_set_text(cell, "value", value);
-    cell_set_text(cell, "note", note);
+    cell_set_text(add_item(run, part, item, note), "value", value);
 }
 
 static void add_integer(results *run, const char *part, const char *item, int64_t value,
                         const char *note) {
-    results_cell *cell = add_item(run, part, item);
-    cell_set_integer(cell, "value", value);
-    cell_set_text(cell, "note", note);
+    cell_set_integer(add_item(run, part, item, note), "value", value);
 }
 
 static void add_real(results *run, const char *part, const char *item, double value,
                      const char *note) {
-    results_cell *cell = add_item(run, part, item);
-    cell_set_real(cell, "value", value);
-    cell_set_text(cell, "note", note);
+    cell_set_real(add_item(run, part, item, note), "value", value);
 }
 
 static void add_governor(results *run) {
@@ -267,18 +273,4 @@ static dyno_status run(flags *given, const experiment_context *context, experime
     return DYNO_OK;
 }
 
-const experiment experiment_doctor = {
-    .settings =
-        {
-            .name = "doctor",
-            .summary =
-                "Shows the CPU and memory, which instruction sets can be used and why not, the "
-                "peaks that every \"% of peak\" is measured against, each GPU with what it "
-                "measures, "
-                "and the optional libraries: where each was found, or what is off without it. "
-                "Takes a few seconds, most of them measuring; run it on an idle machine.",
-            FLAGS_TABLE(FLAGS),
-            FLAGS_EXAMPLES(EXAMPLES),
-        },
-    .run = run,
-};
+const experiment experiment_doctor = {.settings = &VERB, .run = run};

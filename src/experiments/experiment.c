@@ -10,7 +10,7 @@ static const experiment *const EXPERIMENTS[] = {&experiment_doctor, &experiment_
 
 const experiment *experiment_find(const char *name) {
     for (size_t i = 0; i < sizeof EXPERIMENTS / sizeof *EXPERIMENTS; i++)
-        if (strcmp(EXPERIMENTS[i]->settings.name, name) == 0)
+        if (strcmp(EXPERIMENTS[i]->settings->name, name) == 0)
             return EXPERIMENTS[i];
     return NULL;
 }
@@ -25,7 +25,7 @@ dyno_status experiment_run(const experiment *e, flags *given, const experiment_c
                            experiment_output *out) {
     int argc;
     const char *const *argv = flags_arguments(given, &argc);
-    *out = (experiment_output){.run = results_create(e->settings.name, argc, argv)};
+    *out = (experiment_output){.run = results_create(e->settings->name, argc, argv)};
     dyno_status status = e->run(given, context, out);
     out->run->is_complete = status == DYNO_OK;
     if (status != DYNO_OK && status != DYNO_INTERRUPTED)

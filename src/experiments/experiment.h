@@ -34,7 +34,7 @@ typedef struct experiment_output {
 void experiment_output_release(experiment_output *out);
 
 typedef struct experiment {
-    flags_verb settings;
+    const flags_verb *settings;
     bool is_long; /* minutes are usual: it is worth stopping in between, and keeping the rest */
     /* The run is there and has its arguments. `given` may be completed (flags_set). */
     dyno_status (*run)(flags *given, const experiment_context *context, experiment_output *out);

@@ -45,6 +45,16 @@ static const flags_example EXAMPLES[] = {
     {"plan --layers 1 --dump-after autodiff", "the graph of a one-layer model with its gradients"},
 };
 
+static const flags_verb VERB = {
+    .name = "plan",
+    .summary =
+        "Tells what a step would take: parameters, FLOPs by scope and in all, bytes by role, "
+        "the peak of memory, the launch it happens at and the values that make it, and "
+        "whether it fits. Nothing is allocated or run, so any size answers at once.",
+    FLAGS_TABLE(FLAGS),
+    FLAGS_EXAMPLES(EXAMPLES),
+};
+
 typedef struct plan_job {
     const flags *given;
     const experiment_context *context;
@@ -154,17 +164,4 @@ static dyno_status run(flags *given, const experiment_context *context, experime
     return status;
 }
 
-const experiment experiment_plan = {
-    .settings =
-        {
-            .name = "plan",
-            .summary =
-                "Tells what a step would take: parameters, FLOPs by scope and in all, bytes by "
-                "role, "
-                "the peak of memory, the launch it happens at and the values that make it, and "
-                "whether it fits. Nothing is allocated or run, so any size answers at once.",
-            FLAGS_TABLE(FLAGS),
-            FLAGS_EXAMPLES(EXAMPLES),
-        },
-    .run = run,
-};
+const experiment experiment_plan = {.settings = &VERB, .run = run};

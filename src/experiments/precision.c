@@ -21,6 +21,19 @@ static const flags_example EXAMPLES[] = {
     {"precision policy --format md", "the types of a toy model, as executed, in Markdown"},
 };
 
+static const flags_verb VERB = {
+    .name = "precision",
+    .positional = "[accumulation|policy]",
+    .most_positionals = 1,
+    .summary = "Shows what mixed precision does. accumulation: a small number added up many times, "
+               "with terms and total in 32 or 16 bits, every addition rounded as hardware rounds "
+               "it. policy: a toy model (fc1, ReLU, LayerNorm, fc2, cross-entropy) is built, "
+               "differentiated and run in each precision, and the type of everything in it is "
+               "read from what was executed.",
+    FLAGS_TABLE(FLAGS),
+    FLAGS_EXAMPLES(EXAMPLES),
+};
+
 static results_cell *add_cell(results *run, const char *part) {
     results_cell *cell = results_add_cell(run);
     cell_set_text(cell, "part", part);
@@ -88,20 +101,4 @@ static dyno_status run(flags *given, const experiment_context *context, experime
     return DYNO_OK;
 }
 
-const experiment experiment_precision = {
-    .settings =
-        {
-            .name = "precision",
-            .positional = "[accumulation|policy]",
-            .most_positionals = 1,
-            .summary =
-                "Shows what mixed precision does. accumulation: a small number added up many "
-                "times, with terms and total in 32 or 16 bits, every addition rounded as hardware "
-                "rounds it. policy: a toy model (fc1, ReLU, LayerNorm, fc2, cross-entropy) is "
-                "built, differentiated and run in each precision, and the type of everything in "
-                "it is read from what was executed.",
-            FLAGS_TABLE(FLAGS),
-            FLAGS_EXAMPLES(EXAMPLES),
-        },
-    .run = run,
-};
+const experiment experiment_precision = {.settings = &VERB, .run = run};

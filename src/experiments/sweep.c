@@ -1,7 +1,6 @@
 #include "experiments/sweep.h"
 
 #include <stdio.h>
-#include <string.h>
 
 #include "base/threads.h"
 #include "measure/environment.h"
@@ -29,15 +28,6 @@ static dyno_status capture_gpu(sweep *s) {
     return DYNO_OK;
 }
 
-static bool has_bf16_rows(const sweep *s) {
-    int count;
-    const char *const *precisions = flags_text_list(s->given, "precision", &count);
-    for (int i = 0; i < count; i++)
-        if (strcmp(precisions[i], precision_name(PRECISION_BF16)) == 0)
-            return true;
-    return false;
-}
-
 /* Where products of bf16 are slower than those of fp32, bf16 is converted and fp32 is its peak. */
 static void keep_better_peaks(sweep *s, double fp32, machine_peak bf16) {
     if (fp32 > s->peaks.gflops_f32)
@@ -52,7 +42,8 @@ static void keep_better_peaks(sweep *s, double fp32, machine_peak bf16) {
 }
 
 static machine_peak measure_bf16(const sweep *s) {
-    return has_bf16_rows(s) ? machine_measure_peak_bf16(threads_count()) : (machine_peak){0};
+    bool has_rows = flags_list_has(s->given, "precision", precision_name(PRECISION_BF16));
+    return has_rows ? machine_measure_peak_bf16(threads_count()) : (machine_peak){0};
 }
 
 dyno_status sweep_start(sweep *s) {
@@ -82,7 +73,8 @@ bool sweep_should_stop(void *s) { return experiment_should_stop(((const sweep *)
 
 void sweep_show_progress(void *of, int64_t steps_done) {
     const sweep *s = of;
-    experiment_progress(s->context, s->work_done + s->step_work * (double)steps_done, s->work_total,
+    double done = s->work_done + s->step_work * (double)steps_done;
+    experiment_progress(s->context, done < s->work_total ? done : s->work_total, s->work_total,
                         s->label);
 }
 

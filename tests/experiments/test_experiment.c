@@ -57,7 +57,7 @@ static dyno_status run(const char *name, listener *l, experiment_output *out, in
     experiment_context context = {l, on_start, on_progress, on_note, should_stop};
     flags *given;
     *out = (experiment_output){0};
-    RETURN_IF_FAILED(flags_parse_settings(&e->settings, count, settings, &given));
+    RETURN_IF_FAILED(flags_parse_settings(e->settings, count, settings, &given));
     dyno_status status = experiment_run(e, given, &context, out);
     flags_destroy(given);
     return status;
@@ -76,7 +76,7 @@ static void experiments_are_found_by_name(void **state) {
     (void)state;
     static const char *const names[] = {"doctor", "plan", "bench", "attention", "precision"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        assert_string_equal(experiment_find(names[i])->settings.name, names[i]);
+        assert_string_equal(experiment_find(names[i])->settings->name, names[i]);
     assert_null(experiment_find("step"));
     assert_null(experiment_find(""));
 }
@@ -268,7 +268,7 @@ static void without_functions_nobody_is_told(void **state) {
     experiment_context nobody = {0};
     experiment_output out;
     flags *given;
-    assert_int_equal(flags_parse_settings(&e->settings, 0, NULL, &given), DYNO_OK);
+    assert_int_equal(flags_parse_settings(e->settings, 0, NULL, &given), DYNO_OK);
     assert_int_equal(experiment_run(e, given, &nobody, &out), DYNO_OK);
     assert_true(out.run->is_complete);
     experiment_output_release(&out);
