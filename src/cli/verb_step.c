@@ -155,7 +155,7 @@ static dyno_status load_model(step_job *job) {
         .batch = job->batch,
         .context = job->context,
         .keep_logits = job->dump.logits,
-        .pipeline = {.pass = STEP_FULL,
+        .pipeline = {.extent = STEP_FULL,
                      .target = job->device->backend,
                      .keep_gradients = job->dump.gradients,
                      .optimizer = {.adamw = {.beta1 = flags_real(given, "beta1"),

@@ -1,7 +1,7 @@
 /* attention.c - `dyno attention`: attention alone, timed over lengths, head sizes and ways to
  * compute it.
  *
- * A row of the table is a point of the grid. It has a cell for each of its passes, because one can
+ * A row of the table is a point of the grid. It has a cell for each extent, because one can
  * fit where the other does not: the forward from runs of the forward alone, and forward+backward,
  * whose runs give the backward and the whole. */
 #include <stdio.h>

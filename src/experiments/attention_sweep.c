@@ -63,12 +63,12 @@ static double predict_cell(const attention_sweep *s, double run_seconds) {
 }
 
 /* How many times its prediction a run of `at` takes, as the last measured point of the same impl,
- * mode, precision and pass did; 1 while there is none. */
+ * mode, precision and extent did; 1 while there is none. */
 static double learned_factor(const attention_sweep *s, const attention_point *at) {
     for (const attention_point *other = at - 1; other >= s->points; other--) {
         const attention_plan_options *a = &at->options, *b = &other->options;
         if (other->impl != at->impl || a->mode != b->mode || a->precision != b->precision ||
-            a->pass != b->pass || !other->cell || other->cell->status != RESULTS_OK)
+            a->extent != b->extent || !other->cell || other->cell->status != RESULTS_OK)
             continue;
         double median = statistics_of_series(cell_find_series(other->cell, "step")).median;
         return median / 1e9 / other->predicted_seconds;
@@ -166,7 +166,7 @@ static void describe_cell(const attention_sweep *s, const attention_point *at, r
     cell_set_integer(cell, "heads", o->shape.heads);
     cell_set_integer(cell, "seq", o->shape.context);
     cell_set_integer(cell, "head_dim", o->shape.head_dim);
-    cell_set_text(cell, "pass", step_pass_name(o->pass));
+    cell_set_text(cell, "pass", step_extent_name(o->extent));
     cell_set_text(cell, "math", precision_name(o->precision));
     if (at->tile[0])
         cell_set_text(cell, "tile", at->tile);
@@ -272,7 +272,7 @@ static dyno_status measure_point(attention_sweep *s, attention_point *at) {
     describe_cell(s, at, at->cell);
     snprintf(s->sweep.label, sizeof s->sweep.label, "%s %s, sequence %lld, head size %lld, %s %s",
              at->impl->name, step_mode_name(at->options.mode), (long long)at->options.shape.context,
-             (long long)at->options.shape.head_dim, step_pass_name(at->options.pass), at->tile);
+             (long long)at->options.shape.head_dim, step_extent_name(at->options.extent), at->tile);
     if (at->is_refused) {
         cell_set_status(at->cell, RESULTS_FAILED, at->reason);
         return DYNO_OK;

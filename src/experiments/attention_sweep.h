@@ -1,6 +1,6 @@
 /* attention_sweep.h - measures the points that `dyno attention` was asked for.
  *
- * A point is one cell of the record: one way to compute attention, one shape, one pass. What a
+ * A point is one cell of the record: one way to compute attention, one shape, one extent. What a
  * point takes is predicted from its plan, so that the wait can be told beforehand and what would
  * take too long is left out, and said. */
 #ifndef EXPERIMENTS_ATTENTION_SWEEP_H
@@ -26,7 +26,7 @@ typedef struct attention_point {
     const attention_impl *impl;
     attention_plan_options options;
     char tile[64]; /* as it was asked for: "auto", "64x64"; "" where there are none */
-    int group;     /* points of one group differ in pass and tile only */
+    int group;     /* points of one group differ in extent and tile only */
 
     /* Found out on the way. */
     bool is_refused; /* cannot be planned: `reason` says why */

@@ -1,4 +1,4 @@
-/* bench.c - `dyno bench`: the full grid of models, contexts, warm-ups and passes, timed. */
+/* bench.c - `dyno bench`: the full grid of models, contexts, warm-ups and extents of a step, timed. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -58,9 +58,9 @@ typedef struct grid {
     sweep sweep;
     model_config *models;
     const int64_t *contexts, *warmups;
-    step_pass *passes;
+    step_extent *extents;
     step_variant *variants;
-    int model_count, context_count, warmup_count, pass_count, variant_count;
+    int model_count, context_count, warmup_count, extent_count, variant_count;
     /* All cells are timed before the first is traced: a GPU whose work was recorded once (CUPTI) is
      * slower from then on, by 3 % of a small step on an H200. */
     bool is_tracing;
@@ -70,19 +70,19 @@ typedef struct grid {
 /* A model's cell. */
 typedef struct point {
     int64_t context, warmup;
-    step_pass pass;
+    step_extent extent;
     const step_variant *variant;
 } point;
 
 /* Cells of one model, and the one at a place among them. */
 static int64_t point_count(const grid *g) {
-    return (int64_t)g->context_count * g->variant_count * g->warmup_count * g->pass_count;
+    return (int64_t)g->context_count * g->variant_count * g->warmup_count * g->extent_count;
 }
 
 static point point_at(const grid *g, int64_t index) {
     point at;
-    at.pass = g->passes[index % g->pass_count];
-    index /= g->pass_count;
+    at.extent = g->extents[index % g->extent_count];
+    index /= g->extent_count;
     at.warmup = g->warmups[index % g->warmup_count];
     index /= g->warmup_count;
     at.variant = &g->variants[index % g->variant_count];
@@ -104,7 +104,7 @@ static dyno_status make_plan(const grid *g, const model_config *config, const po
     step_options options = {.config = *config,
                             .batch = flags_integer(g->given, "batch"),
                             .context = at->context,
-                            .pipeline = {.pass = at->pass,
+                            .pipeline = {.extent = at->extent,
                                          .target = g->sweep.device->backend,
                                          .tiles.source = device_tiles_source(g->sweep.tiles),
                                          .optimizer = step_default_optimizer()}};
@@ -135,7 +135,7 @@ static void describe_cell(const grid *g, results_cell *cell, const model_config 
     cell_set_integer(cell, "batch", flags_integer(g->given, "batch"));
     cell_set_integer(cell, "warmup", at->warmup);
     cell_set_integer(cell, "steps", flags_integer(g->given, "steps"));
-    cell_set_text(cell, "pass", step_pass_name(at->pass));
+    cell_set_text(cell, "pass", step_extent_name(at->extent));
     step_variant_describe(at->variant, cell);
     sweep_describe_device(&g->sweep, at->variant->precision, cell);
     cell_set_integer(cell, "seed", flags_integer(g->given, "seed"));
@@ -248,8 +248,8 @@ static dyno_status measure_cell(grid *g, bench_model *m, const point *at) {
     results_cell *cell = results_add_cell(g->sweep.run);
     describe_cell(g, cell, m->config, at);
     snprintf(g->sweep.label, sizeof g->sweep.label, "%s, context %lld, %s, %s %s", m->config->name,
-             (long long)at->context, step_pass_name(at->pass), step_mode_name(at->variant->mode),
-             precision_name(at->variant->precision));
+             (long long)at->context, step_extent_name(at->extent),
+             step_mode_name(at->variant->mode), precision_name(at->variant->precision));
     plan *p;
     dyno_status status = make_plan(g, m->config, at, &p);
     if (status != DYNO_OK)
@@ -293,11 +293,11 @@ static dyno_status measure_grid(grid *g) {
     return status;
 }
 
-static dyno_status parse_passes(grid *g) {
-    const char *const *names = flags_text_list(g->given, "pass", &g->pass_count);
-    g->passes = memory_allocate((size_t)g->pass_count, sizeof *g->passes);
-    for (int i = 0; i < g->pass_count; i++)
-        RETURN_IF_FAILED(step_pass_parse(names[i], &g->passes[i]));
+static dyno_status parse_extents(grid *g) {
+    const char *const *names = flags_text_list(g->given, "pass", &g->extent_count);
+    g->extents = memory_allocate((size_t)g->extent_count, sizeof *g->extents);
+    for (int i = 0; i < g->extent_count; i++)
+        RETURN_IF_FAILED(step_extent_parse(names[i], &g->extents[i]));
     return DYNO_OK;
 }
 
@@ -305,7 +305,7 @@ static dyno_status prepare(grid *g, const experiment_context *context, results *
     RETURN_IF_FAILED(model_options_resolve(g->given, &g->models, &g->model_count));
     g->contexts = flags_list(g->given, "context", &g->context_count);
     g->warmups = flags_list(g->given, "warmup", &g->warmup_count);
-    RETURN_IF_FAILED(parse_passes(g));
+    RETURN_IF_FAILED(parse_extents(g));
     RETURN_IF_FAILED(step_variants_resolve(g->given, &g->variants, &g->variant_count));
     return sweep_prepare(&g->sweep, g->given, context, run);
 }
@@ -320,7 +320,7 @@ static dyno_status run(flags *given, const experiment_context *context, experime
         status = sweep_finish(&g.sweep, status);
     }
     free(g.models);
-    free(g.passes);
+    free(g.extents);
     free(g.variants);
     return status;
 }

@@ -68,12 +68,13 @@ typedef struct plan_job {
 } plan_job;
 
 static step_options cell_options(const plan_job *job, const model_config *config, int64_t context,
-                                 step_pass pass, const step_variant *variant) {
-    step_options options = {
-        .config = *config,
-        .batch = flags_integer(job->given, "batch"),
-        .context = context,
-        .pipeline = {.pass = pass, .target = job->target, .optimizer = step_default_optimizer()}};
+                                 step_extent extent, const step_variant *variant) {
+    step_options options = {.config = *config,
+                            .batch = flags_integer(job->given, "batch"),
+                            .context = context,
+                            .pipeline = {.extent = extent,
+                                         .target = job->target,
+                                         .optimizer = step_default_optimizer()}};
     step_variant_apply(variant, &options.pipeline);
     if (job->tiles)
         options.pipeline.tiles.source = device_tiles_source(job->tiles);
@@ -81,8 +82,8 @@ static step_options cell_options(const plan_job *job, const model_config *config
 }
 
 static dyno_status plan_cell(plan_job *job, const model_config *config, int64_t context,
-                             step_pass pass, const step_variant *variant) {
-    step_options options = cell_options(job, config, context, pass, variant);
+                             step_extent extent, const step_variant *variant) {
+    step_options options = cell_options(job, config, context, extent, variant);
     options.pipeline.dump_after = flags_text(job->given, "dump-after");
     options.pipeline.dump = &job->out->listing;
     plan *p;
@@ -91,7 +92,7 @@ static dyno_status plan_cell(plan_job *job, const model_config *config, int64_t 
     cell_set_text(cell, "model", config->name);
     cell_set_integer(cell, "context", context);
     cell_set_integer(cell, "batch", options.batch);
-    cell_set_text(cell, "pass", step_pass_name(pass));
+    cell_set_text(cell, "pass", step_extent_name(extent));
     step_variant_describe(variant, cell);
     cell_set_text(cell, "device", backend_name(job->target));
     cell_set_metric(cell, "parameters", "", model_parameter_elements(config));
@@ -121,10 +122,10 @@ static dyno_status check_stop(const plan_job *job, int64_t cells) {
 }
 
 static dyno_status plan_cells(plan_job *job) {
-    int contexts, passes;
+    int contexts, extents;
     const int64_t *context = flags_list(job->given, "context", &contexts);
-    const char *const *names = flags_text_list(job->given, "pass", &passes);
-    int64_t cells = (int64_t)job->model_count * contexts * passes * job->variant_count;
+    const char *const *names = flags_text_list(job->given, "pass", &extents);
+    int64_t cells = (int64_t)job->model_count * contexts * extents * job->variant_count;
     if (job->out->is_listing && cells != 1)
         return dyno_fail(DYNO_INVALID,
                          "--dump-after and --source print one cell, but %lld are asked for; give "
@@ -132,13 +133,13 @@ static dyno_status plan_cells(plan_job *job) {
                          (long long)cells);
     for (int m = 0; m < job->model_count; m++)
         for (int v = 0; v < job->variant_count; v++)
-            for (int i = 0; i < passes; i++)
+            for (int i = 0; i < extents; i++)
                 for (int c = 0; c < contexts; c++) {
-                    step_pass pass;
+                    step_extent extent;
                     RETURN_IF_FAILED(check_stop(job, cells));
-                    RETURN_IF_FAILED(step_pass_parse(names[i], &pass));
+                    RETURN_IF_FAILED(step_extent_parse(names[i], &extent));
                     RETURN_IF_FAILED(
-                        plan_cell(job, &job->models[m], context[c], pass, &job->variants[v]));
+                        plan_cell(job, &job->models[m], context[c], extent, &job->variants[v]));
                 }
     return DYNO_OK;
 }
