@@ -32,16 +32,16 @@
 #include "plan/plan_text.h"
 #include "plan/plan_verify.h"
 
-static const char *const pass_names[STEP_PASS_COUNT] = {"forward", "forward+backward", "step"};
+static const char *const extent_names[STEP_EXTENT_COUNT] = {"forward", "forward+backward", "step"};
 
-const char *step_pass_name(step_pass pass) { return pass_names[pass]; }
+const char *step_extent_name(step_extent extent) { return extent_names[extent]; }
 
-dyno_status step_pass_parse(const char *name, step_pass *pass) {
+dyno_status step_extent_parse(const char *name, step_extent *extent) {
     int index = STEP_BACKWARD;
     if (strcmp(name, "backward") != 0)
-        RETURN_IF_FAILED(
-            choice_parse("pass", pass_names, STEP_PASS_COUNT, STEP_PASS_CHOICES, name, &index));
-    *pass = (step_pass)index;
+        RETURN_IF_FAILED(choice_parse("pass", extent_names, STEP_EXTENT_COUNT, STEP_EXTENT_CHOICES,
+                                      name, &index));
+    *extent = (step_extent)index;
     return DYNO_OK;
 }
 
@@ -110,7 +110,7 @@ static dyno_status run_attention(compilation *c) {
 static dyno_status run_rope(compilation *c) { return fold_rope(c->g, c->options->target); }
 
 static dyno_status run_autodiff(compilation *c) {
-    bool keeps_gradients = c->options->keep_gradients || c->options->pass == STEP_BACKWARD;
+    bool keeps_gradients = c->options->keep_gradients || c->options->extent == STEP_BACKWARD;
     RETURN_IF_FAILED(autodiff_append_backward(c->g, keeps_gradients));
     return mark_saved_activations(c->g);
 }
@@ -262,8 +262,8 @@ const char *pipeline_pass_name(int index) { return index < PASS_COUNT ? passes[i
 
 static int steps_of(const pipeline_options *options) {
     return (options->mode == STEP_COMPILED ? COMPILED : 0) | (is_fused(options) ? FUSED : 0) |
-           (options->pass != STEP_FORWARD ? BACKWARD : 0) |
-           (options->pass == STEP_FULL ? UPDATE : 0);
+           (options->extent != STEP_FORWARD ? BACKWARD : 0) |
+           (options->extent == STEP_FULL ? UPDATE : 0);
 }
 
 static dyno_status run_pass(compilation *c, int index) {

@@ -94,7 +94,7 @@ static plan *of_a_step(void) {
     step_options options = {.config = small_model_fixed,
                             .batch = 2,
                             .context = 8,
-                            .pipeline = {.pass = STEP_FULL,
+                            .pipeline = {.extent = STEP_FULL,
                                          .mode = STEP_COMPILED,
                                          .precision = PRECISION_BF16,
                                          .target = target_usual(TARGET_CUDA),
@@ -425,9 +425,9 @@ static void expect_all_right(step_options options) {
     static const char *const recomputes[] = {"none", "mlp:1", "every:2", "full", "nested"};
     for (int kind = 0; kind < PRECISION_COUNT; kind++)
         for (int r = 0; r < 5; r++)
-            for (int pass = 0; pass < STEP_PASS_COUNT; pass++) {
+            for (int pass = 0; pass < STEP_EXTENT_COUNT; pass++) {
                 options.pipeline.precision = (precision)kind;
-                options.pipeline.pass = (step_pass)pass;
+                options.pipeline.extent = (step_extent)pass;
                 expect_ok(recompute_parse(recomputes[r], &options.pipeline.recompute));
                 if (r == 0 || pass != STEP_FORWARD)
                     expect_right(&options);
@@ -440,7 +440,7 @@ static step_options preset_options(int preset, int mode, int on) {
                           .context = 64,
                           .pipeline = {.mode = (step_mode)mode,
                                        .target = target_usual((target_kind)on),
-                                       .pass = STEP_FULL,
+                                       .extent = STEP_FULL,
                                        .optimizer = step_default_optimizer()}};
 }
 
