@@ -5,13 +5,14 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "measure/keys.h"
 #include "report/view.h"
 #include "report/view_parts.h"
 
 /* ---- rows ---- */
 
 static bool cells_agree(const results_cell *a, const results_cell *b, const char *const *except) {
-    static const char *const of_the_pass[] = {"pass", "reps", "tiles_used", NULL};
+    static const char *const of_the_pass[] = {PARAM_PASS, PARAM_REPS, PARAM_TILES_USED, NULL};
     for (int i = 0; i < a->parameters.count; i++) {
         const results_entry *entry = &a->parameters.entries[i];
         if (!view_is_one_of(entry->key, of_the_pass) && !view_is_one_of(entry->key, except) &&
@@ -26,7 +27,7 @@ attention_rows attention_rows_of(const results *run) {
     attention_rows all = {memory_allocate((size_t)run->cell_count + 1, sizeof *all.rows), 0};
     for (int64_t i = 0; i < run->cell_count; i++) {
         const results_cell *cell = run->cells[i];
-        if (!attention_cell_has_text(cell, "pass", "forward+backward")) {
+        if (!attention_cell_has_text(cell, PARAM_PASS, "forward+backward")) {
             all.rows[all.count++].forward = cell;
             continue;
         }
@@ -77,7 +78,7 @@ bool attention_rows_agree(const attention_row *a, const attention_row *b,
 /* ---- what was measured ---- */
 
 results_status attention_status(const results_cell *cell) {
-    return view_trusted_status(cell, cell_find_series(cell, "step"), "reps");
+    return view_trusted_status(cell, cell_find_series(cell, SERIES_STEP), PARAM_REPS);
 }
 
 bool attention_is_ok(const results_cell *cell) {
@@ -86,7 +87,7 @@ bool attention_is_ok(const results_cell *cell) {
 
 statistics attention_row_time(const attention_row *row, int which) {
     const results_cell *cell = cell_of_time(row, which);
-    const char *name = which == ATTENTION_BACKWARD ? "backward" : "step";
+    const char *name = which == ATTENTION_BACKWARD ? SERIES_BACKWARD : SERIES_STEP;
     const results_series *series = attention_is_ok(cell) ? cell_find_series(cell, name) : NULL;
     statistics s = statistics_of_series(series);
     double ms = series ? view_ms_per_unit(series->unit) : (double)NAN;
@@ -101,10 +102,10 @@ static double row_number(const attention_row *row, const char *key) {
 
 double attention_row_tflops(const attention_row *row, int which) {
     static const double times_forward[ATTENTION_TIME_COUNT] = {1, 2.5, 3.5};
-    double seq = row_number(row, "seq");
-    double flops = 4 * seq * seq * row_number(row, "head_dim") * row_number(row, "batch") *
-                   row_number(row, "heads");
-    if (attention_cell_has_text(attention_row_cell(row), "causal", "yes"))
+    double seq = row_number(row, PARAM_SEQ);
+    double flops = 4 * seq * seq * row_number(row, PARAM_HEAD_DIM) * row_number(row, PARAM_BATCH) *
+                   row_number(row, PARAM_HEADS);
+    if (attention_cell_has_text(attention_row_cell(row), PARAM_CAUSAL, "yes"))
         flops /= 2;
     double ms = attention_row_time(row, which).median;
     return ms > 0 ? flops * times_forward[which] / ms / 1e9 : (double)NAN;
@@ -123,7 +124,7 @@ static int64_t find_longest(const double *lengths, int64_t count, double limit) 
 
 attention_growth attention_growth_of(const attention_rows *all, const attention_row *row,
                                      int which) {
-    static const char *const except[] = {"seq", NULL};
+    static const char *const except[] = {PARAM_SEQ, NULL};
     attention_growth growth = {.at_end = (double)NAN};
     double *lengths = memory_allocate((size_t)all->count, sizeof *lengths);
     double *times = memory_allocate((size_t)all->count, sizeof *times);
@@ -131,7 +132,7 @@ attention_growth attention_growth_of(const attention_rows *all, const attention_
         if (!attention_rows_agree(row, &all->rows[i], except))
             continue;
         double ms = attention_row_time(&all->rows[i], which).median;
-        double seq = row_number(&all->rows[i], "seq");
+        double seq = row_number(&all->rows[i], PARAM_SEQ);
         if (ms > 0 && seq > 0 && seq < 0x1p53) {
             lengths[growth.lengths] = seq;
             times[growth.lengths++] = ms;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "measure/keys.h"
 #include "measure/statistics.h"
 #include "report/plot.h"
 #include "report/view_parts.h"
@@ -27,7 +28,8 @@ void view_describe_cell(const results_cell *cell, text *out) {
 
 /* The bench table */
 
-static const char *const LEADING[] = {"model", "context", "batch", "warmup", "pass"};
+static const char *const LEADING[] = {PARAM_MODEL, PARAM_CONTEXT, PARAM_BATCH, PARAM_WARMUP,
+                                      PARAM_PASS};
 static const char *const LEADING_HEADER[] = {"model", "context tokens", "batch", "warm-up steps",
                                              "pass"};
 enum { LEADING_COUNT = 5 };
@@ -43,21 +45,21 @@ typedef struct bench_view {
 } bench_view;
 
 static const results_series *whole_pass(const results_cell *cell) {
-    const results_series *step = cell_find_series(cell, "step");
-    const results_value *pass = cell_find_parameter(cell, "pass");
+    const results_series *step = cell_find_series(cell, SERIES_STEP);
+    const results_value *pass = cell_find_parameter(cell, PARAM_PASS);
     if (!step && pass && pass->kind == RESULTS_TEXT)
         step = cell_find_series(cell, pass->text);
     return step;
 }
 
 static results_status trusted_status(const results_cell *cell) {
-    return view_trusted_status(cell, whole_pass(cell), "steps");
+    return view_trusted_status(cell, whole_pass(cell), PARAM_STEPS);
 }
 
 static void add_leading(const bench_view *view, const results_cell *cell, const char *pass) {
     table_add_row(view->table);
     for (int i = 0; i < LEADING_COUNT; i++) {
-        if (pass && strcmp(LEADING[i], "pass") == 0)
+        if (pass && strcmp(LEADING[i], PARAM_PASS) == 0)
             table_add_text(view->table, pass);
         else
             view_add_value(view->table, cell_find_parameter(cell, LEADING[i]));
@@ -67,12 +69,12 @@ static void add_leading(const bench_view *view, const results_cell *cell, const 
 }
 
 static bool is_bf16(const results_cell *cell) {
-    const results_value *math = cell_find_parameter(cell, "math");
+    const results_value *math = cell_find_parameter(cell, PARAM_MATH);
     return math && math->kind == RESULTS_TEXT && strcmp(math->text, "bf16") == 0;
 }
 
 static double peak_of(const bench_view *view, const results_cell *cell) {
-    double own = view_metric(cell, "peak_gflops");
+    double own = view_metric(cell, METRIC_PEAK_GFLOPS);
     if (!isnan(own))
         return own;
     return is_bf16(cell) && view->peak_bf16_gflops > 0 ? view->peak_bf16_gflops : view->peak_gflops;
@@ -101,10 +103,11 @@ static void add_gap(const bench_view *view, int count) {
 }
 
 static void add_phase_rows(const bench_view *view, const results_cell *cell) {
-    static const char *const phases[] = {"forward", "backward", "optimizer", "backward+optimizer"};
+    static const char *const phases[] = {SERIES_FORWARD, SERIES_BACKWARD, SERIES_OPTIMIZER,
+                                         SERIES_BACKWARD_OPTIMIZER};
     enum { BACKWARD = 1, BOTH = 3 };
     const results_series *whole = whole_pass(cell);
-    const results_value *pass = cell_find_parameter(cell, "pass");
+    const results_value *pass = cell_find_parameter(cell, PARAM_PASS);
     const char *pass_name = pass && pass->kind == RESULTS_TEXT ? pass->text : "";
     for (int i = 0; i <= BOTH; i++) {
         const results_series *phase = cell_find_series(cell, phases[i]);
@@ -115,10 +118,10 @@ static void add_phase_rows(const bench_view *view, const results_cell *cell) {
         if (strcmp(pass_name, "forward+backward") != 0 || i != BACKWARD)
             text_format(&label, "%s: ", pass_name);
         text_append(&label, phases[i]);
-        text_format(&name, "%s_flops", phases[i]);
-        double flops =
-            i == BOTH ? view_metric(cell, "backward_flops") + view_metric(cell, "optimizer_flops")
-                      : view_metric(cell, text_string(&name));
+        text_format(&name, "%s" METRIC_FLOPS_SUFFIX, phases[i]);
+        double flops = i == BOTH ? view_metric(cell, METRIC_BACKWARD_FLOPS) +
+                                       view_metric(cell, METRIC_OPTIMIZER_FLOPS)
+                                 : view_metric(cell, text_string(&name));
         add_leading(view, cell, text_string(&label));
         table_add_text(view->table, results_status_name(RESULTS_OK));
         table_add_empty(view->table);
@@ -130,7 +133,8 @@ static void add_phase_rows(const bench_view *view, const results_cell *cell) {
 
 /* Of a step as the GPU saw it, from its first launch to its last. */
 static void add_busy(const bench_view *view, const results_cell *cell, bool is_ok) {
-    double busy = view_metric(cell, "device_busy_ns") / view_metric(cell, "device_span_ns");
+    double busy =
+        view_metric(cell, METRIC_DEVICE_BUSY_NS) / view_metric(cell, METRIC_DEVICE_SPAN_NS);
     table_add_real(view->table, is_ok ? 100 * busy : (double)NAN, 2);
     table_add_real(view->table, is_ok ? 100 * (1 - busy) : (double)NAN, 2);
 }
@@ -141,29 +145,30 @@ static void add_bench_rows(const bench_view *view, const results_cell *cell) {
     add_leading(view, cell, NULL);
     table_add_text(table, results_status_name(status));
     if (status == RESULTS_OK) {
-        const results_series *warmup = cell_find_series(cell, "warmup");
+        const results_series *warmup = cell_find_series(cell, SERIES_WARMUP);
         if (warmup)
             table_add_real(table,
                            statistics_of_series(warmup).total * view_ms_per_unit(warmup->unit), 2);
         else
             table_add_empty(table);
-        add_timing(view, cell, whole_pass(cell), view_metric(cell, "tokens"),
-                   view_metric(cell, "flops"));
-        table_add_real(table, view_metric(cell, "peak_bytes") / 0x1p20, 1);
+        add_timing(view, cell, whole_pass(cell), view_metric(cell, METRIC_TOKENS),
+                   view_metric(cell, METRIC_FLOPS));
+        table_add_real(table, view_metric(cell, METRIC_PEAK_BYTES) / 0x1p20, 1);
     } else {
         add_gap(view, 10);
     }
     bool is_ok = status == RESULTS_OK;
     if (view->has_device)
-        table_add_real(table, is_ok ? view_metric(cell, "device_used_bytes") / 0x1p20 : (double)NAN,
-                       1);
+        table_add_real(
+            table, is_ok ? view_metric(cell, METRIC_DEVICE_USED_BYTES) / 0x1p20 : (double)NAN, 1);
     if (view->has_records)
         add_busy(view, cell, is_ok);
     if (view->is_full) {
-        table_add_real(table, view_metric(cell, "predicted_bytes") / 0x1p20, 1);
-        table_add_real(table, is_ok ? view_metric(cell, "rss_bytes") / 0x1p20 : (double)NAN, 1);
-        table_add_real(table, view_metric(cell, "setup_ns") / 1e6, 2);
-        table_add_real(table, view_metric(cell, "first_step_ns") / 1e6, 2);
+        table_add_real(table, view_metric(cell, METRIC_PREDICTED_BYTES) / 0x1p20, 1);
+        table_add_real(table, is_ok ? view_metric(cell, METRIC_RSS_BYTES) / 0x1p20 : (double)NAN,
+                       1);
+        table_add_real(table, view_metric(cell, METRIC_SETUP_NS) / 1e6, 2);
+        table_add_real(table, view_metric(cell, METRIC_FIRST_STEP_NS) / 1e6, 2);
     }
     text note = {0};
     view_append_note(&note, cell);
@@ -213,7 +218,7 @@ static void add_bench_columns(bench_view *view) {
 
 /* Which peaks the rows' % are of. */
 static void note_peaks(const bench_view *view, bool has_own_peaks) {
-    const results_value *by = results_find_environment(view->run, "peak_bf16_by");
+    const results_value *by = results_find_environment(view->run, ENV_PEAK_BF16_BY);
     if (view->peak_gflops > 0)
         table_add_note(view->table,
                        "%% peak = FLOP of one pass / median time / peak; peak = %.1f GFLOP/s, "
@@ -230,13 +235,15 @@ static void note_peaks(const bench_view *view, bool has_own_peaks) {
 
 report_table *view_create_bench_table(const results *run, table_format format) {
     bench_view view = {.run = run, .is_full = format == TABLE_CSV};
-    view.peak_gflops = results_number(results_find_environment(run, "peak_gflops"));
-    view.peak_bf16_gflops = results_number(results_find_environment(run, "peak_bf16_gflops"));
+    view.peak_gflops = results_number(results_find_environment(run, ENV_PEAK_GFLOPS));
+    view.peak_bf16_gflops = results_number(results_find_environment(run, ENV_PEAK_BF16_GFLOPS));
     bool has_own_peaks = false;
     for (int64_t i = 0; i < run->cell_count; i++) {
-        has_own_peaks = has_own_peaks || cell_find_metric(run->cells[i], "peak_gflops");
-        view.has_device = view.has_device || cell_find_metric(run->cells[i], "device_used_bytes");
-        view.has_records = view.has_records || cell_find_metric(run->cells[i], "device_busy_ns");
+        has_own_peaks = has_own_peaks || cell_find_metric(run->cells[i], METRIC_PEAK_GFLOPS);
+        view.has_device =
+            view.has_device || cell_find_metric(run->cells[i], METRIC_DEVICE_USED_BYTES);
+        view.has_records =
+            view.has_records || cell_find_metric(run->cells[i], METRIC_DEVICE_BUSY_NS);
     }
     view_list all = {0};
     view_collect_parameters(run, &all);
@@ -249,7 +256,7 @@ report_table *view_create_bench_table(const results *run, table_format format) {
         if (is_leading)
             continue;
         /* What the numbers were computed in is part of every row that is to be compared. */
-        bool is_math = strcmp(all.names[i], "math") == 0;
+        bool is_math = strcmp(all.names[i], PARAM_MATH) == 0;
         if (view.is_full || is_math || view_parameter_varies(run, all.names[i])) {
             view_list_add(&view.others, all.names[i], "");
         } else {
@@ -336,7 +343,7 @@ report_table *view_create_general_table(const results *run) {
 /* Everything */
 
 static void plot_steps(const results_cell *cell, text *out) {
-    const results_series *steps = whole_pass(cell), *warmup = cell_find_series(cell, "warmup");
+    const results_series *steps = whole_pass(cell), *warmup = cell_find_series(cell, SERIES_WARMUP);
     if (trusted_status(cell) != RESULTS_OK || isnan(view_ms_per_unit(steps->unit)))
         return;
     if (warmup && strcmp(warmup->unit, steps->unit) != 0)

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "measure/keys.h"
 #include "report/attention_rows.h"
 #include "report/view.h"
 #include "report/view_parts.h"
@@ -14,7 +15,7 @@ typedef struct attention_view {
     attention_rows all;
     view_list parameters; /* that have a column */
     bool has_time[ATTENTION_TIME_COUNT];
-    const char *compared;            /* what speed-ups compare: "impl", "mode"; NULL: nothing */
+    const char *compared;            /* the parameter that speed-ups compare; NULL: none */
     bool has_tiles, has_tile_choice; /* a column for them; several at the same sizes */
     bool is_full;                    /* every column: CSV */
 } attention_view;
@@ -22,8 +23,8 @@ typedef struct attention_view {
 /* How many times as fast as the run's first impl in the same mode; of one impl, as its first mode
  * with the same tile. */
 static double row_speedup(const attention_view *view, const attention_row *row, int which) {
-    const char *except[] = {view->compared, strcmp(view->compared, "impl") == 0 ? "tile" : NULL,
-                            NULL};
+    const char *except[] = {view->compared,
+                            strcmp(view->compared, PARAM_IMPL) == 0 ? PARAM_TILE : NULL, NULL};
     const results_value *wanted =
         cell_find_parameter(attention_row_cell(&view->all.rows[0]), view->compared);
     for (int64_t i = 0; i < view->all.count; i++) {
@@ -38,9 +39,9 @@ static double row_speedup(const attention_view *view, const attention_row *row, 
 
 /* Whether no row of the same but for the tile is faster. */
 static bool is_best_tile(const attention_view *view, const attention_row *row, int which) {
-    static const char *const except[] = {"tile", NULL};
+    static const char *const except[] = {PARAM_TILE, NULL};
     double ms = attention_row_time(row, which).median;
-    if (!(ms > 0) || !cell_find_parameter(attention_row_cell(row), "tile"))
+    if (!(ms > 0) || !cell_find_parameter(attention_row_cell(row), PARAM_TILE))
         return false;
     for (int64_t i = 0; i < view->all.count; i++)
         if (attention_rows_agree(row, &view->all.rows[i], except) &&
@@ -52,12 +53,12 @@ static bool is_best_tile(const attention_view *view, const attention_row *row, i
 /* "64x128", or "auto: 128x128/64x128" with what forward and backward took. */
 static void add_tile(report_table *table, const attention_row *row) {
     const results_cell *cell = row->whole ? row->whole : row->forward;
-    const results_value *asked = cell_find_parameter(cell, "tile");
-    const results_value *used = cell_find_parameter(cell, "tiles_used");
+    const results_value *asked = cell_find_parameter(cell, PARAM_TILE);
+    const results_value *used = cell_find_parameter(cell, PARAM_TILES_USED);
     text shown = {0};
     if (asked)
         view_append_value(&shown, asked);
-    if (used && attention_cell_has_text(cell, "tile", "auto")) {
+    if (used && attention_cell_has_text(cell, PARAM_TILE, "auto")) {
         text_append(&shown, ": ");
         view_append_value(&shown, used);
     }
@@ -109,7 +110,7 @@ static void add_note(report_table *table, const attention_row *row) {
 }
 
 static int64_t count_reps(const results_cell *cell) {
-    return attention_is_ok(cell) ? cell_find_series(cell, "step")->count : 0;
+    return attention_is_ok(cell) ? cell_find_series(cell, SERIES_STEP)->count : 0;
 }
 
 /* "100", or "100 + 12" where the passes differ. */
@@ -166,13 +167,14 @@ static void add_row(const attention_view *view, const attention_row *row) {
         table_add_real(table, growth.at_end, 2);
     }
     const results_cell *last = row->whole ? row->whole : row->forward;
-    table_add_real(table, view_metric(last, "launches"), 0);
+    table_add_real(table, view_metric(last, METRIC_LAUNCHES), 0);
     if (shows_time(view, ATTENTION_BACKWARD))
-        table_add_real(table, view_metric(last, "before_backward_bytes") / 0x1p20, 1);
+        table_add_real(table, view_metric(last, METRIC_BEFORE_BACKWARD_BYTES) / 0x1p20, 1);
     table_add_real(
-        table, attention_is_ok(last) ? view_metric(last, "peak_bytes") / 0x1p20 : (double)NAN, 1);
+        table, attention_is_ok(last) ? view_metric(last, METRIC_PEAK_BYTES) / 0x1p20 : (double)NAN,
+        1);
     if (view->is_full)
-        table_add_real(table, view_metric(last, "predicted_bytes") / 0x1p20, 1);
+        table_add_real(table, view_metric(last, METRIC_PREDICTED_BYTES) / 0x1p20, 1);
     add_note(table, row);
 }
 
@@ -189,9 +191,9 @@ static void add_time_column(const attention_view *view, int which, const char *k
 static void add_parameter_columns(const attention_view *view) {
     for (int i = 0; i < view->parameters.count; i++) {
         const char *name = view->parameters.names[i];
-        const char *header = strcmp(name, "seq") == 0        ? "seq tokens"
-                             : strcmp(name, "head_dim") == 0 ? "head size"
-                                                             : name;
+        const char *header = strcmp(name, PARAM_SEQ) == 0        ? "seq tokens"
+                             : strcmp(name, PARAM_HEAD_DIM) == 0 ? "head size"
+                                                                 : name;
         table_add_column(view->table, name, header,
                          view_parameter_is_text(view->run, name) ? TABLE_LEFT : TABLE_RIGHT);
     }
@@ -239,8 +241,8 @@ static void add_columns(const attention_view *view) {
 
 /* People see in a column what varies, and the axes of the sweep; the rest is in the title. */
 static void choose_parameters(attention_view *view, text *title) {
-    static const char *const always[] = {"mode", "math", "seq", "head_dim", NULL};
-    static const char *const never[] = {"pass", "reps", "tile", "tiles_used", NULL};
+    static const char *const always[] = {PARAM_MODE, PARAM_MATH, PARAM_SEQ, PARAM_HEAD_DIM, NULL};
+    static const char *const never[] = {PARAM_PASS, PARAM_REPS, PARAM_TILE, PARAM_TILES_USED, NULL};
     view_list all = {0};
     view_collect_parameters(view->run, &all);
     for (int i = 0; i < all.count; i++) {
@@ -258,14 +260,15 @@ static void choose_parameters(attention_view *view, text *title) {
 }
 
 static void find_tiles(attention_view *view) {
-    static const char *const except[] = {"tile", NULL};
+    static const char *const except[] = {PARAM_TILE, NULL};
     for (int64_t i = 0; i < view->all.count; i++) {
         const attention_row *row = &view->all.rows[i];
-        const results_value *tile = cell_find_parameter(attention_row_cell(row), "tile");
+        const results_value *tile = cell_find_parameter(attention_row_cell(row), PARAM_TILE);
         view->has_tiles = view->has_tiles || tile;
         for (int64_t j = 0; j < i && tile && !view->has_tile_choice; j++) {
             const attention_row *other = &view->all.rows[j];
-            const results_value *its_tile = cell_find_parameter(attention_row_cell(other), "tile");
+            const results_value *its_tile =
+                cell_find_parameter(attention_row_cell(other), PARAM_TILE);
             view->has_tile_choice = its_tile && attention_rows_agree(row, other, except) &&
                                     !view_values_are_equal(tile, its_tile);
         }
@@ -275,7 +278,7 @@ static void find_tiles(attention_view *view) {
 /* "speed-up: against naive in the same mode, precision and sizes" */
 static void note_speedup(const attention_view *view) {
     const results_cell *first = attention_row_cell(&view->all.rows[0]);
-    bool is_mode = strcmp(view->compared, "mode") == 0;
+    bool is_mode = strcmp(view->compared, PARAM_MODE) == 0;
     const results_value *way = cell_find_parameter(first, view->compared);
     if (!way)
         return;
@@ -311,9 +314,9 @@ report_table *view_create_attention_table(const results *run, table_format forma
     for (int i = 0; i < ATTENTION_TIME_COUNT; i++)
         view.has_time[i] = attention_rows_have_time(&view.all, i);
     if (run->cell_count)
-        view.compared = view_parameter_varies(run, "impl")   ? "impl"
-                        : view_parameter_varies(run, "mode") ? "mode"
-                                                             : NULL;
+        view.compared = view_parameter_varies(run, PARAM_IMPL)   ? PARAM_IMPL
+                        : view_parameter_varies(run, PARAM_MODE) ? PARAM_MODE
+                                                                 : NULL;
     find_tiles(&view);
     text title = {0};
     view_append_origin(run, &title);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "measure/keys.h"
 #include "measure/statistics.h"
 #include "report/plot.h"
 #include "report/view.h"
@@ -79,9 +80,10 @@ typedef struct known_columns {
 } known_columns;
 
 static known_columns find_columns(const results_breakdown *breakdown) {
-    known_columns known = {column_index(breakdown, "time"),    column_index(breakdown, "count"),
-                           column_index(breakdown, "flops"),   column_index(breakdown, "bytes"),
-                           column_index(breakdown, "running"), NAN};
+    known_columns known = {
+        column_index(breakdown, COLUMN_TIME),    column_index(breakdown, COLUMN_COUNT),
+        column_index(breakdown, COLUMN_FLOPS),   column_index(breakdown, COLUMN_BYTES),
+        column_index(breakdown, COLUMN_RUNNING), NAN};
     if (known.time >= 0)
         known.ms = view_ms_per_unit(breakdown->columns[known.time].unit);
     if (isnan(known.ms))
@@ -147,9 +149,10 @@ static void add_numbers(report_table *table, const results_breakdown *breakdown,
 
 /* How the device spent the steps that it kept records of. */
 static void note_device(report_table *table, const results_cell *cell) {
-    double span = view_metric(cell, "device_span_ns"), busy = view_metric(cell, "device_busy_ns");
-    double between = view_metric(cell, "between_steps_ns"),
-           unseen = view_metric(cell, "launches_unseen");
+    double span = view_metric(cell, METRIC_DEVICE_SPAN_NS),
+           busy = view_metric(cell, METRIC_DEVICE_BUSY_NS);
+    double between = view_metric(cell, METRIC_BETWEEN_STEPS_NS),
+           unseen = view_metric(cell, METRIC_LAUNCHES_UNSEEN);
     if (!(span > 0))
         return;
     table_add_note(table,
@@ -170,8 +173,8 @@ static void note_device(report_table *table, const results_cell *cell) {
 
 /* Traced steps are other steps than the timed ones; how they compare is part of the answer. */
 static void note_overhead(report_table *table, const results_cell *cell) {
-    const results_metric *traced = cell_find_metric(cell, "traced_step_ns");
-    const results_series *timed = cell_find_series(cell, "step");
+    const results_metric *traced = cell_find_metric(cell, METRIC_TRACED_STEP_NS);
+    const results_series *timed = cell_find_series(cell, SERIES_STEP);
     if (!traced || !timed || !timed->count)
         return;
     double with = results_number(&traced->value) / 1e6;
@@ -179,8 +182,8 @@ static void note_overhead(report_table *table, const results_cell *cell) {
     table_add_note(table, "mean step traced %.3f ms, untraced %.3f ms: tracing costs %+.1f %%",
                    with, without, 100 * (with / without - 1));
     /* A GPU's launches do not wait for one another's end when nobody looks. */
-    const results_metric *launches = cell_find_metric(cell, "in_launches_ns");
-    const results_value *device = cell_find_parameter(cell, "device");
+    const results_metric *launches = cell_find_metric(cell, METRIC_IN_LAUNCHES_NS);
+    const results_value *device = cell_find_parameter(cell, PARAM_DEVICE);
     if (!launches || !device || device->kind != RESULTS_TEXT || strcmp(device->text, "cpu") == 0)
         return;
     double running = results_number(&launches->value) / 1e6;

@@ -4,6 +4,7 @@
  * back, and between the two longest, which is nearer to what the algorithm does. */
 #include <math.h>
 
+#include "measure/keys.h"
 #include "report/attention_rows.h"
 #include "report/view.h"
 #include "report/view_parts.h"
@@ -25,9 +26,9 @@ static void add_curve(report_table *table, const results *run, const attention_r
     static const struct {
         const char *name, *before;
         bool only_if_there_is_a_choice;
-    } parts[] = {{"impl", "", false},           {"mode", " ", false},
-                 {"math", " ", true},           {"tile", ", tile ", true},
-                 {"causal", ", causal ", true}, {"head_dim", ", head size ", false}};
+    } parts[] = {{PARAM_IMPL, "", false},           {PARAM_MODE, " ", false},
+                 {PARAM_MATH, " ", true},           {PARAM_TILE, ", tile ", true},
+                 {PARAM_CAUSAL, ", causal ", true}, {PARAM_HEAD_DIM, ", head size ", false}};
     text curve = {0};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         const results_value *value = cell_find_parameter(attention_row_cell(row), parts[i].name);
@@ -61,7 +62,7 @@ static void add_growth(report_table *table, const attention_growth *growth) {
 }
 
 static bool is_first_of_curve(const attention_rows *all, int64_t row) {
-    static const char *const except[] = {"seq", NULL};
+    static const char *const except[] = {PARAM_SEQ, NULL};
     for (int64_t i = 0; i < row; i++)
         if (attention_rows_agree(&all->rows[row], &all->rows[i], except))
             return false;

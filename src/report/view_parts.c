@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/units.h"
+#include "measure/keys.h"
 
 static bool list_has(const view_list *list, const char *name) {
     for (int i = 0; i < list->count; i++)
@@ -101,8 +102,8 @@ double view_metric(const results_cell *cell, const char *name) {
 }
 
 void view_append_note(text *out, const results_cell *cell) {
-    double needed = view_metric(cell, "needed_bytes"),
-           available = view_metric(cell, "available_bytes");
+    double needed = view_metric(cell, METRIC_NEEDED_BYTES),
+           available = view_metric(cell, METRIC_AVAILABLE_BYTES);
     bool has_sizes = cell->status == RESULTS_OOM && needed >= 0 && needed < 0x1p62 &&
                      available >= 0 && available < 0x1p62;
     if (has_sizes)
@@ -121,8 +122,8 @@ void view_note_interruption(const results *run, report_table *table) {
 }
 
 void view_append_origin(const results *run, text *out) {
-    const results_value *gpu = results_find_environment(run, "gpu"),
-                        *cpu = results_find_environment(run, "cpu"), *on = gpu ? gpu : cpu;
+    const results_value *gpu = results_find_environment(run, ENV_GPU),
+                        *cpu = results_find_environment(run, ENV_CPU), *on = gpu ? gpu : cpu;
     text_append(out, run->verb);
     if (on && on->kind == RESULTS_TEXT)
         text_format(out, " on %s", on->text);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/units.h"
+#include "measure/keys.h"
 #include "report/view.h"
 
 enum { PEAK_VALUES = 16 }; /* rows for people; the record has all */
@@ -29,21 +30,23 @@ static int64_t parameter_number(const results_cell *cell, const char *name) {
     return whole(results_number(cell_find_parameter(cell, name)));
 }
 
-static int64_t context_of(const results_cell *cell) { return parameter_number(cell, "context"); }
+static int64_t context_of(const results_cell *cell) {
+    return parameter_number(cell, PARAM_CONTEXT);
+}
 
 static bool has_limit(const results *run) {
-    return run->cell_count && cell_find_metric(run->cells[0], "memory_bytes");
+    return run->cell_count && cell_find_metric(run->cells[0], METRIC_MEMORY_BYTES);
 }
 
 static bool has_advice(const results *run) {
     for (int64_t i = 0; i < run->cell_count; i++)
-        if (cell_find_parameter(run->cells[i], "fits_with"))
+        if (cell_find_parameter(run->cells[i], PARAM_FITS_WITH))
             return true;
     return false;
 }
 
 /* How cells are run: parameters that are columns when they vary and part of the title when not. */
-static const char *const WAYS[] = {"device", "mode", "math", "recompute"};
+static const char *const WAYS[] = {PARAM_DEVICE, PARAM_MODE, PARAM_MATH, PARAM_RECOMPUTE};
 enum { WAY_COUNT = sizeof WAYS / sizeof *WAYS };
 
 static bool varies(const results *run, const char *name) {
@@ -55,7 +58,7 @@ static bool varies(const results *run, const char *name) {
 
 /* "batch 4, compiled, bf16" */
 static void append_common_ways(const results *run, text *out) {
-    text_format(out, "batch %lld", (long long)parameter_number(run->cells[0], "batch"));
+    text_format(out, "batch %lld", (long long)parameter_number(run->cells[0], PARAM_BATCH));
     for (int i = 0; i < WAY_COUNT; i++) {
         const char *way = parameter(run->cells[0], WAYS[i]);
         bool is_recompute = i == WAY_COUNT - 1;
@@ -78,12 +81,12 @@ static void add_ways(const results *run, const results_cell *cell, report_table 
 
 static report_table *summary_table(const results *run) {
     static const struct {
-        const char *role, *header;
-    } roles[] = {{"parameter", "weights"},
-                 {"gradient", "gradients"},
-                 {"optimizer-state", "state"},
-                 {"saved", "saved"},
-                 {"activation", "activations"}};
+        const char *metric, *header;
+    } roles[] = {{METRIC_AT_PEAK_PREFIX "parameter", "weights"},
+                 {METRIC_AT_PEAK_PREFIX "gradient", "gradients"},
+                 {METRIC_AT_PEAK_PREFIX "optimizer-state", "state"},
+                 {METRIC_AT_PEAK_PREFIX "saved", "saved"},
+                 {METRIC_AT_PEAK_PREFIX "activation", "activations"}};
     text title = {0};
     text_append(&title, "plan: ");
     append_common_ways(run, &title);
@@ -112,25 +115,22 @@ static report_table *summary_table(const results *run) {
     for (int64_t i = 0; i < run->cell_count; i++) {
         const results_cell *cell = run->cells[i];
         table_add_row(t);
-        table_add_text(t, parameter(cell, "model"));
+        table_add_text(t, parameter(cell, PARAM_MODEL));
         table_add_integer(t, context_of(cell));
         add_ways(run, cell, t);
-        table_add_text(t, parameter(cell, "pass"));
-        table_add_integer(t, whole(metric(cell, "parameters")));
-        table_add_real(t, metric(cell, "flops") / 1e9, 1);
-        table_add_integer(t, whole(metric(cell, "launches")));
-        for (size_t r = 0; r < sizeof roles / sizeof *roles; r++) {
-            char name[48];
-            snprintf(name, sizeof name, "at_peak.%s", roles[r].role);
-            table_add_real(t, metric(cell, name) / MIB, 1);
-        }
-        table_add_real(t, metric(cell, "peak_bytes") / MIB, 1);
-        table_add_real(t, metric(cell, "reserved_bytes") / MIB, 1);
+        table_add_text(t, parameter(cell, PARAM_PASS));
+        table_add_integer(t, whole(metric(cell, METRIC_PARAMETERS)));
+        table_add_real(t, metric(cell, METRIC_FLOPS) / 1e9, 1);
+        table_add_integer(t, whole(metric(cell, METRIC_LAUNCHES)));
+        for (size_t r = 0; r < sizeof roles / sizeof *roles; r++)
+            table_add_real(t, metric(cell, roles[r].metric) / MIB, 1);
+        table_add_real(t, metric(cell, METRIC_PEAK_BYTES) / MIB, 1);
+        table_add_real(t, metric(cell, METRIC_RESERVED_BYTES) / MIB, 1);
         if (has_limit(run))
-            table_add_text(t, parameter(cell, "fits"));
+            table_add_text(t, parameter(cell, PARAM_FITS));
         if (has_advice(run))
-            table_add_text(t, parameter(cell, "fits_with"));
-        table_add_text(t, parameter(cell, "peak_at"));
+            table_add_text(t, parameter(cell, PARAM_FITS_WITH));
+        table_add_text(t, parameter(cell, PARAM_PEAK_AT));
     }
     table_add_note(t, "peak: bytes alive at once. reserved: what the caching allocator holds for "
                       "it, predicted by running its policy; fits compares reserved with the limit");
@@ -139,8 +139,9 @@ static report_table *summary_table(const results *run) {
 
 static report_table *flops_table(const results_cell *cell, const results_breakdown *b) {
     char title[160];
-    snprintf(title, sizeof title, "%s, context %lld, %s: FLOPs by scope", parameter(cell, "model"),
-             (long long)context_of(cell), parameter(cell, "pass"));
+    snprintf(title, sizeof title, "%s, context %lld, %s: FLOPs by scope",
+             parameter(cell, PARAM_MODEL), (long long)context_of(cell),
+             parameter(cell, PARAM_PASS));
     report_table *t = table_create(title);
     static const char *const headers[] = {"forward GFLOP", "backward GFLOP", "optimizer GFLOP",
                                           "all GFLOP", "moved MiB"};
@@ -151,14 +152,14 @@ static report_table *flops_table(const results_cell *cell, const results_breakdo
     for (int i = 0; i < 5; i++)
         table_add_column(t, keys[i], headers[i], TABLE_RIGHT);
     table_add_column(t, "share", "% of FLOPs", TABLE_RIGHT);
-    double total[5] = {0}, all = metric(cell, "flops");
+    double total[5] = {0}, all = metric(cell, METRIC_FLOPS);
     for (int64_t i = 0; i <= b->row_count; i++) {
         bool is_total = i == b->row_count;
         if (is_total)
             table_add_rule(t);
         table_add_row(t);
         table_add_text(t, is_total ? "total" : b->rows[i].keys[0]);
-        table_add_integer(t, is_total ? whole(metric(cell, "launches"))
+        table_add_integer(t, is_total ? whole(metric(cell, METRIC_LAUNCHES))
                                       : whole(results_number(&b->rows[i].values[5])));
         double flops = 0;
         for (int c = 0; c < 5; c++) {
@@ -178,8 +179,8 @@ static report_table *flops_table(const results_cell *cell, const results_breakdo
 static report_table *peak_table(const results_cell *cell, const results_breakdown *b) {
     char title[320];
     snprintf(title, sizeof title, "%s, context %lld, %s: largest values alive at the peak, %s",
-             parameter(cell, "model"), (long long)context_of(cell), parameter(cell, "pass"),
-             parameter(cell, "peak_at"));
+             parameter(cell, PARAM_MODEL), (long long)context_of(cell), parameter(cell, PARAM_PASS),
+             parameter(cell, PARAM_PEAK_AT));
     report_table *t = table_create(title);
     table_add_column(t, "value", "value", TABLE_LEFT);
     table_add_column(t, "role", "role", TABLE_LEFT);
@@ -187,7 +188,7 @@ static report_table *peak_table(const results_cell *cell, const results_breakdow
     table_add_column(t, "formula", "each", TABLE_LEFT);
     table_add_column(t, "mib", "MiB", TABLE_RIGHT);
     table_add_column(t, "share", "% of peak", TABLE_RIGHT);
-    double peak = metric(cell, "peak_bytes"), rest = peak;
+    double peak = metric(cell, METRIC_PEAK_BYTES), rest = peak;
     int64_t shown = b->row_count < PEAK_VALUES ? b->row_count : PEAK_VALUES;
     for (int64_t i = 0; i < shown; i++) {
         double bytes = results_number(&b->rows[i].values[1]);
@@ -221,7 +222,7 @@ static report_table *map_table(const results *run) {
     text_append(&title, ")");
     if (has_limit(run))
         text_format(&title, ", x: more than %s",
-                    units_bytes(whole(metric(run->cells[0], "memory_bytes"))).text);
+                    units_bytes(whole(metric(run->cells[0], METRIC_MEMORY_BYTES))).text);
     report_table *t = table_create(text_string(&title));
     text_release(&title);
     table_add_column(t, "model", "model", TABLE_LEFT);
@@ -231,8 +232,8 @@ static report_table *map_table(const results *run) {
     const results_cell *first = run->cells[0];
     int64_t across = 0;
     while (across < run->cell_count &&
-           strcmp(parameter(run->cells[across], "model"), parameter(first, "model")) == 0 &&
-           strcmp(parameter(run->cells[across], "pass"), parameter(first, "pass")) == 0 &&
+           strcmp(parameter(run->cells[across], PARAM_MODEL), parameter(first, PARAM_MODEL)) == 0 &&
+           strcmp(parameter(run->cells[across], PARAM_PASS), parameter(first, PARAM_PASS)) == 0 &&
            is_run_alike(run->cells[across], first)) {
         char header[48];
         snprintf(header, sizeof header, "context %lld", (long long)context_of(run->cells[across]));
@@ -243,15 +244,15 @@ static report_table *map_table(const results *run) {
         const results_cell *cell = run->cells[i];
         if (i % across == 0) {
             table_add_row(t);
-            table_add_text(t, parameter(cell, "model"));
-            table_add_text(t, units_count(metric(cell, "parameters")).text);
+            table_add_text(t, parameter(cell, PARAM_MODEL));
+            table_add_text(t, units_count(metric(cell, METRIC_PARAMETERS)).text);
             add_ways(run, cell, t);
-            table_add_text(t, parameter(cell, "pass"));
+            table_add_text(t, parameter(cell, PARAM_PASS));
         }
         char needed[48];
-        bool fits = strcmp(parameter(cell, "fits"), "no") != 0;
+        bool fits = strcmp(parameter(cell, PARAM_FITS), "no") != 0;
         snprintf(needed, sizeof needed, "%s%.2f", fits ? "" : "x ",
-                 metric(cell, "reserved_bytes") / GIB);
+                 metric(cell, METRIC_RESERVED_BYTES) / GIB);
         table_add_text(t, needed);
     }
     return t;
@@ -289,8 +290,8 @@ void view_render_plan(const results *run, view_options options, text *out) {
         return;
     for (int64_t i = 0; i < run->cell_count; i++) {
         const results_cell *cell = run->cells[i];
-        const results_breakdown *scopes = breakdown_of_form(cell, "by_scope", 1, 6);
-        const results_breakdown *values = breakdown_of_form(cell, "peak_values", 3, 2);
+        const results_breakdown *scopes = breakdown_of_form(cell, BREAKDOWN_BY_SCOPE, 1, 6);
+        const results_breakdown *values = breakdown_of_form(cell, BREAKDOWN_PEAK_VALUES, 3, 2);
         if (scopes)
             render_and_destroy(flops_table(cell, scopes), options, out);
         if (values)
