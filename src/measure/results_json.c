@@ -16,7 +16,7 @@
  * written. Numbers that JSON has no word for stand as "nan", "inf" and "-inf". Fields that
  * this version does not know are ignored; the version grows when old readers would be wrong. */
 #define _POSIX_C_SOURCE 200809L
-#include "measure/results.h"
+#include "measure/results_json.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -128,6 +128,15 @@ json_t *results_to_json(const results *run) {
     return root;
 }
 
+void results_append_json(const results *run, text *out) {
+    json_t *root = results_to_json(run);
+    char *dump = json_dumps(root, JSON_INDENT(1) | JSON_REAL_PRECISION(17));
+    text_append(out, dump ? dump : "");
+    text_append(out, "\n");
+    free(dump);
+    json_decref(root);
+}
+
 static char *path_of_run(const char *directory) {
     size_t bytes = strlen(directory) + sizeof "/run.json";
     char *path = memory_allocate(bytes, 1);
@@ -231,34 +240,16 @@ static dyno_status read_number(place at, const char *field, const json_t *found,
     return wrong(at, field, found, "a number");
 }
 
-static dyno_status read_environment(place at, json_t *object, results *run) {
+static dyno_status read_map(place at, json_t *object, arena *strings, results_map *out) {
     const char *key;
-    json_t *value;
-    json_object_foreach(object, key, value) {
-        if (json_is_string(value))
-            results_set_environment_text(run, key, json_string_value(value));
-        else if (json_is_integer(value))
-            results_set_environment_integer(run, key, json_integer_value(value));
-        else if (json_is_real(value))
-            results_set_environment_real(run, key, json_real_value(value));
-        else
-            return wrong(at, key, value, "a text or a number");
-    }
-    return DYNO_OK;
-}
-
-static dyno_status read_parameters(place at, json_t *object, results_cell *cell) {
-    const char *key;
-    json_t *value;
-    json_object_foreach(object, key, value) {
-        if (json_is_string(value))
-            cell_set_text(cell, key, json_string_value(value));
-        else if (json_is_integer(value))
-            cell_set_integer(cell, key, json_integer_value(value));
-        else if (json_is_real(value))
-            cell_set_real(cell, key, json_real_value(value));
-        else
-            return wrong(at, key, value, "a text or a number");
+    json_t *found;
+    json_object_foreach(object, key, found) {
+        results_value value = {.kind = RESULTS_TEXT, .text = json_string_value(found)};
+        if (!json_is_string(found) && !json_is_number(found))
+            return wrong(at, key, found, "a text or a number");
+        if (!json_is_string(found))
+            RETURN_IF_FAILED(read_number(at, key, found, &value));
+        results_map_set(out, strings, key, value);
     }
     return DYNO_OK;
 }
@@ -402,7 +393,7 @@ static dyno_status read_cell(place at, const json_t *object, results_cell *cell)
         RETURN_IF_FAILED(
             read_member(at, object, "breakdowns", JSON_OBJECT, "an object", &breakdowns));
     RETURN_IF_FAILED(read_status(at, object, cell));
-    RETURN_IF_FAILED(read_parameters(at, parameters, cell));
+    RETURN_IF_FAILED(read_map(at, parameters, cell->strings, &cell->parameters));
     RETURN_IF_FAILED(read_metrics(at, metrics, cell));
     RETURN_IF_FAILED(read_samples(at, samples, cell));
     return breakdowns ? read_breakdowns(at, breakdowns, cell) : DYNO_OK;
@@ -438,7 +429,7 @@ static dyno_status read_run(place at, const json_t *root, results *run) {
     run->started = arena_copy_string(run->strings, started);
     run->is_complete = json_is_true(complete);
     run->planned_cells = json_integer_value(planned);
-    RETURN_IF_FAILED(read_environment(at, environment, run));
+    RETURN_IF_FAILED(read_map(at, environment, run->strings, &run->environment));
     for (size_t i = 0; i < json_array_size(cells); i++) {
         at.cell = (int64_t)i;
         RETURN_IF_FAILED(read_cell(at, json_array_get(cells, i), results_add_cell(run)));

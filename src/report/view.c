@@ -7,6 +7,7 @@
 
 #include "base/memory.h"
 #include "measure/keys.h"
+#include "measure/results_json.h"
 #include "measure/statistics.h"
 #include "report/plot.h"
 #include "report/view_parts.h"
@@ -383,12 +384,7 @@ static void append_growth(const results *run, view_options options, text *out) {
 
 void view_render(const results *run, view_options options, text *out) {
     if (options.format == TABLE_JSON) {
-        json_t *root = results_to_json(run);
-        char *dump = json_dumps(root, JSON_INDENT(1) | JSON_REAL_PRECISION(17));
-        text_append(out, dump ? dump : "");
-        text_append(out, "\n");
-        free(dump);
-        json_decref(root);
+        results_append_json(run, out);
         return;
     }
     if (strcmp(run->verb, "plan") == 0 && run->cell_count > 0) {

@@ -14,7 +14,7 @@
 #include "base/json.h"
 #include "measure/environment.h"
 #include "measure/keys.h"
-#include "measure/results.h"
+#include "measure/results_json.h"
 #include "plan/plan.h"
 
 static results *example(void) {

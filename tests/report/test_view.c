@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "measure/results_json.h"
 #include "report/view.h"
 
 static results_cell *add_cell(results *run, const char *model, int64_t context, const char *pass) {
