@@ -5,14 +5,14 @@
 #include <string.h>
 
 #include "measure/keys.h"
-#include "report/attention_rows.h"
+#include "report/attention_table_rows.h"
 #include "report/view.h"
 #include "report/view_parts.h"
 
 typedef struct attention_view {
     const results *run;
     report_table *table;
-    attention_rows all;
+    attention_table_rows all;
     view_list parameters; /* that have a column */
     bool has_time[ATTENTION_TIME_COUNT];
     const char *compared;            /* the parameter that speed-ups compare; NULL: none */
@@ -22,36 +22,37 @@ typedef struct attention_view {
 
 /* How many times as fast as the run's first impl in the same mode; of one impl, as its first mode
  * with the same tile. */
-static double row_speedup(const attention_view *view, const attention_row *row, int which) {
+static double row_speedup(const attention_view *view, const attention_table_row *row, int which) {
     const char *except[] = {view->compared,
                             strcmp(view->compared, PARAM_IMPL) == 0 ? PARAM_TILE : NULL, NULL};
     const results_value *wanted =
-        cell_find_parameter(attention_row_cell(&view->all.rows[0]), view->compared);
+        cell_find_parameter(attention_table_row_cell(&view->all.rows[0]), view->compared);
     for (int64_t i = 0; i < view->all.count; i++) {
-        const attention_row *other = &view->all.rows[i];
-        if (view_values_are_equal(wanted,
-                                  cell_find_parameter(attention_row_cell(other), view->compared)) &&
-            attention_rows_agree(row, other, except))
-            return attention_row_time(other, which).median / attention_row_time(row, which).median;
+        const attention_table_row *other = &view->all.rows[i];
+        if (view_values_are_equal(
+                wanted, cell_find_parameter(attention_table_row_cell(other), view->compared)) &&
+            attention_table_rows_agree(row, other, except))
+            return attention_table_row_time(other, which).median /
+                   attention_table_row_time(row, which).median;
     }
     return (double)NAN;
 }
 
 /* Whether no row of the same but for the tile is faster. */
-static bool is_best_tile(const attention_view *view, const attention_row *row, int which) {
+static bool is_best_tile(const attention_view *view, const attention_table_row *row, int which) {
     static const char *const except[] = {PARAM_TILE, NULL};
-    double ms = attention_row_time(row, which).median;
-    if (!(ms > 0) || !cell_find_parameter(attention_row_cell(row), PARAM_TILE))
+    double ms = attention_table_row_time(row, which).median;
+    if (!(ms > 0) || !cell_find_parameter(attention_table_row_cell(row), PARAM_TILE))
         return false;
     for (int64_t i = 0; i < view->all.count; i++)
-        if (attention_rows_agree(row, &view->all.rows[i], except) &&
-            attention_row_time(&view->all.rows[i], which).median < ms)
+        if (attention_table_rows_agree(row, &view->all.rows[i], except) &&
+            attention_table_row_time(&view->all.rows[i], which).median < ms)
             return false;
     return true;
 }
 
 /* "64x128", or "auto: 128x128/64x128" with what forward and backward took. */
-static void add_tile(report_table *table, const attention_row *row) {
+static void add_tile(report_table *table, const attention_table_row *row) {
     const results_cell *cell = row->whole ? row->whole : row->forward;
     const results_value *asked = cell_find_parameter(cell, PARAM_TILE);
     const results_value *used = cell_find_parameter(cell, PARAM_TILES_USED);
@@ -66,7 +67,7 @@ static void add_tile(report_table *table, const attention_row *row) {
     text_release(&shown);
 }
 
-static void add_best(const attention_view *view, const attention_row *row) {
+static void add_best(const attention_view *view, const attention_table_row *row) {
     text best = {0};
     for (int i = 0; i < ATTENTION_TIME_COUNT; i++)
         if (is_best_tile(view, row, i))
@@ -75,10 +76,10 @@ static void add_best(const attention_view *view, const attention_row *row) {
     text_release(&best);
 }
 
-static void add_status(report_table *table, const attention_row *row) {
+static void add_status(report_table *table, const attention_table_row *row) {
     if (!row->forward || !row->whole ||
         attention_status(row->forward) == attention_status(row->whole)) {
-        table_add_text(table, results_status_name(attention_status(attention_row_cell(row))));
+        table_add_text(table, results_status_name(attention_status(attention_table_row_cell(row))));
         return;
     }
     text both = {0};
@@ -90,7 +91,7 @@ static void add_status(report_table *table, const attention_row *row) {
 }
 
 /* What both passes say is said once. */
-static void add_note(report_table *table, const attention_row *row) {
+static void add_note(report_table *table, const attention_table_row *row) {
     text forward = {0}, whole = {0}, both = {0};
     if (row->forward)
         view_append_note(&forward, row->forward);
@@ -114,7 +115,7 @@ static int64_t count_reps(const results_cell *cell) {
 }
 
 /* "100", or "100 + 12" where the passes differ. */
-static void add_reps(const attention_view *view, const attention_row *row) {
+static void add_reps(const attention_view *view, const attention_table_row *row) {
     int64_t forward = count_reps(row->forward), whole = count_reps(row->whole);
     if (view->is_full) {
         table_add_integer(view->table, forward);
@@ -136,9 +137,9 @@ static bool shows_time(const attention_view *view, int which) {
     return view->is_full || view->has_time[which];
 }
 
-static void add_row(const attention_view *view, const attention_row *row) {
+static void add_row(const attention_view *view, const attention_table_row *row) {
     report_table *table = view->table;
-    const results_cell *cell = attention_row_cell(row);
+    const results_cell *cell = attention_table_row_cell(row);
     table_add_row(table);
     for (int i = 0; i < view->parameters.count; i++)
         view_add_value(table, cell_find_parameter(cell, view->parameters.names[i]));
@@ -148,7 +149,7 @@ static void add_row(const attention_view *view, const attention_row *row) {
         add_best(view, row);
     add_status(table, row);
     for (int i = 0; i < ATTENTION_TIME_COUNT; i++) {
-        statistics s = attention_row_time(row, i);
+        statistics s = attention_table_row_time(row, i);
         if (shows_time(view, i))
             view_add_three_digits(table, s.median);
         if (view->is_full)
@@ -157,7 +158,7 @@ static void add_row(const attention_view *view, const attention_row *row) {
     add_reps(view, row);
     for (int i = 0; i < ATTENTION_TIME_COUNT; i++)
         if (shows_time(view, i))
-            view_add_three_digits(table, attention_row_tflops(row, i));
+            view_add_three_digits(table, attention_table_row_tflops(row, i));
     for (int i = 0; i < ATTENTION_TIME_COUNT && view->compared; i++)
         if (shows_time(view, i))
             table_add_real(table, row_speedup(view, row, i), 2);
@@ -262,14 +263,14 @@ static void choose_parameters(attention_view *view, text *title) {
 static void find_tiles(attention_view *view) {
     static const char *const except[] = {PARAM_TILE, NULL};
     for (int64_t i = 0; i < view->all.count; i++) {
-        const attention_row *row = &view->all.rows[i];
-        const results_value *tile = cell_find_parameter(attention_row_cell(row), PARAM_TILE);
+        const attention_table_row *row = &view->all.rows[i];
+        const results_value *tile = cell_find_parameter(attention_table_row_cell(row), PARAM_TILE);
         view->has_tiles = view->has_tiles || tile;
         for (int64_t j = 0; j < i && tile && !view->has_tile_choice; j++) {
-            const attention_row *other = &view->all.rows[j];
+            const attention_table_row *other = &view->all.rows[j];
             const results_value *its_tile =
-                cell_find_parameter(attention_row_cell(other), PARAM_TILE);
-            view->has_tile_choice = its_tile && attention_rows_agree(row, other, except) &&
+                cell_find_parameter(attention_table_row_cell(other), PARAM_TILE);
+            view->has_tile_choice = its_tile && attention_table_rows_agree(row, other, except) &&
                                     !view_values_are_equal(tile, its_tile);
         }
     }
@@ -277,7 +278,7 @@ static void find_tiles(attention_view *view) {
 
 /* "speed-up: against naive in the same mode, precision and sizes" */
 static void note_speedup(const attention_view *view) {
-    const results_cell *first = attention_row_cell(&view->all.rows[0]);
+    const results_cell *first = attention_table_row_cell(&view->all.rows[0]);
     bool is_mode = strcmp(view->compared, PARAM_MODE) == 0;
     const results_value *way = cell_find_parameter(first, view->compared);
     if (!way)
@@ -310,9 +311,9 @@ static void add_notes(const attention_view *view) {
 
 report_table *view_create_attention_table(const results *run, table_format format) {
     attention_view view = {
-        .run = run, .all = attention_rows_of(run), .is_full = format == TABLE_CSV};
+        .run = run, .all = attention_table_rows_of(run), .is_full = format == TABLE_CSV};
     for (int i = 0; i < ATTENTION_TIME_COUNT; i++)
-        view.has_time[i] = attention_rows_have_time(&view.all, i);
+        view.has_time[i] = attention_table_rows_have_time(&view.all, i);
     if (run->cell_count)
         view.compared = view_parameter_varies(run, PARAM_IMPL)   ? PARAM_IMPL
                         : view_parameter_varies(run, PARAM_MODE) ? PARAM_MODE
@@ -327,6 +328,6 @@ report_table *view_create_attention_table(const results *run, table_format forma
     for (int64_t i = 0; i < view.all.count; i++)
         add_row(&view, &view.all.rows[i]);
     add_notes(&view);
-    attention_rows_release(&view.all);
+    attention_table_rows_release(&view.all);
     return view.table;
 }
