@@ -306,12 +306,10 @@ static void add_notes(const attention_view *view) {
     if (view->compared)
         note_speedup(view);
     view_note_contention(view->run, table);
-    view_note_interruption(view->run, table);
 }
 
-report_table *view_create_attention_table(const results *run, table_format format) {
-    attention_view view = {
-        .run = run, .all = attention_table_rows_of(run), .is_full = format == TABLE_CSV};
+report_table *view_create_attention_table(const results *run, bool is_full) {
+    attention_view view = {.run = run, .all = attention_table_rows_of(run), .is_full = is_full};
     for (int i = 0; i < ATTENTION_TIME_COUNT; i++)
         view.has_time[i] = attention_table_rows_have_time(&view.all, i);
     if (run->cell_count)
@@ -330,4 +328,21 @@ report_table *view_create_attention_table(const results *run, table_format forma
     add_notes(&view);
     attention_table_rows_release(&view.all);
     return view.table;
+}
+
+/* Files have the growth in columns. */
+static void add_growth(const results *run, report_document *out) {
+    report_table *table = view_create_growth_table(run);
+    if (table_row_count(table))
+        document_add_table(out, table);
+    else
+        table_destroy(table);
+}
+
+void view_attention(const results *run, bool is_full, report_document *out) {
+    document_add_table(out, view_create_attention_table(run, is_full));
+    view_add_interruption(run, out);
+    if (!is_full)
+        add_growth(run, out);
+    view_add_cells(run, out);
 }

@@ -27,6 +27,14 @@ void view_list_add(view_list *list, const char *name, const char *unit) {
     list->names[list->count++] = name;
 }
 
+double view_ms_per_unit(const char *unit) {
+    return strcmp(unit, "ns") == 0   ? 1e-6
+           : strcmp(unit, "us") == 0 ? 1e-3
+           : strcmp(unit, "ms") == 0 ? 1
+           : strcmp(unit, "s") == 0  ? 1e3
+                                     : (double)NAN;
+}
+
 void view_append_value(text *out, const results_value *value) {
     if (value->kind == RESULTS_TEXT)
         text_append(out, value->text);
@@ -34,6 +42,13 @@ void view_append_value(text *out, const results_value *value) {
         text_format(out, "%lld", (long long)value->integer);
     else
         text_format(out, "%g", value->real);
+}
+
+void view_describe_cell(const results_cell *cell, text *out) {
+    for (int i = 0; i < cell->parameters.count; i++) {
+        text_format(out, "%s%s ", i ? ", " : "", cell->parameters.entries[i].key);
+        view_append_value(out, &cell->parameters.entries[i].value);
+    }
 }
 
 void view_add_value(report_table *table, const results_value *value) {
@@ -96,6 +111,18 @@ results_status view_trusted_status(const results_cell *cell, const results_serie
     return is_whole ? RESULTS_OK : RESULTS_INCOMPLETE;
 }
 
+const results_series *view_whole_steps(const results_cell *cell) {
+    const results_series *step = cell_find_series(cell, SERIES_STEP);
+    const results_value *pass = cell_find_parameter(cell, PARAM_PASS);
+    if (!step && pass && pass->kind == RESULTS_TEXT)
+        step = cell_find_series(cell, pass->text);
+    return step;
+}
+
+results_status view_steps_status(const results_cell *cell) {
+    return view_trusted_status(cell, view_whole_steps(cell), PARAM_STEPS);
+}
+
 double view_metric(const results_cell *cell, const char *name) {
     const results_metric *found = cell_find_metric(cell, name);
     return found ? results_number(&found->value) : (double)NAN;
@@ -113,12 +140,15 @@ void view_append_note(text *out, const results_cell *cell) {
         text_format(out, "%s%s", has_sizes ? "; " : "", cell->reason);
 }
 
-void view_note_interruption(const results *run, report_table *table) {
+void view_add_interruption(const results *run, report_document *out) {
     if (run->is_complete)
         return;
     int64_t planned = run->planned_cells > run->cell_count ? run->planned_cells : run->cell_count;
-    table_add_note(table, "incomplete: interrupted after %lld of %lld cells",
-                   (long long)results_finished_cells(run), (long long)planned);
+    text note = {0};
+    text_format(&note, "incomplete: interrupted after %lld of %lld cells",
+                (long long)results_finished_cells(run), (long long)planned);
+    document_add_note(out, text_string(&note));
+    text_release(&note);
 }
 
 void view_append_origin(const results *run, text *out) {

@@ -258,13 +258,6 @@ static report_table *map_table(const results *run) {
     return t;
 }
 
-static void render_and_destroy(report_table *t, view_options options, text *out) {
-    if (out->length)
-        text_append(out, options.format == TABLE_CSV ? "\r\n" : "\n");
-    table_render(t, options.format, options.is_bold, out);
-    table_destroy(t);
-}
-
 static bool has_flag(const results *run, const char *flag) {
     for (int i = 0; i < run->argc; i++)
         if (strcmp(run->argv[i], flag) == 0)
@@ -279,22 +272,27 @@ static const results_breakdown *breakdown_of_form(const results_cell *cell, cons
     return b && b->key_count == keys && b->column_count == columns ? b : NULL;
 }
 
-void view_render_plan(const results *run, view_options options, text *out) {
-    if (has_flag(run, "--map")) {
-        render_and_destroy(map_table(run), options, out);
-        return;
-    }
-    render_and_destroy(summary_table(run), options, out);
-    bool has_detail = run->cell_count == 1 || has_flag(run, "--detail");
-    if (!has_detail || options.format == TABLE_CSV)
-        return;
+static void add_details(const results *run, report_document *out) {
     for (int64_t i = 0; i < run->cell_count; i++) {
         const results_cell *cell = run->cells[i];
         const results_breakdown *scopes = breakdown_of_form(cell, BREAKDOWN_BY_SCOPE, 1, 6);
         const results_breakdown *values = breakdown_of_form(cell, BREAKDOWN_PEAK_VALUES, 3, 2);
         if (scopes)
-            render_and_destroy(flops_table(cell, scopes), options, out);
+            document_add_table(out, flops_table(cell, scopes));
         if (values)
-            render_and_destroy(peak_table(cell, values), options, out);
+            document_add_table(out, peak_table(cell, values));
+    }
+}
+
+/* --map and --detail among the run's arguments decide which tables there are. */
+void view_plan(const results *run, bool is_full, report_document *out) {
+    if (!run->cell_count) {
+        view_general(run, is_full, out);
+    } else if (has_flag(run, "--map")) {
+        document_add_table(out, map_table(run));
+    } else {
+        document_add_table(out, summary_table(run));
+        if (!is_full && (run->cell_count == 1 || has_flag(run, "--detail")))
+            add_details(run, out);
     }
 }
