@@ -6,7 +6,7 @@
 #ifndef MEASURE_KEYS_H
 #define MEASURE_KEYS_H
 
-/* Verbs that leave a run. */
+/* Verbs that make a run; that of doctor is not kept. */
 #define RUN_BENCH "bench"
 #define RUN_ATTENTION "attention"
 #define RUN_PLAN "plan"

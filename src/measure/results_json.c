@@ -49,15 +49,13 @@ static json_t *map_to_json(const results_map *map) {
 }
 
 static json_t *series_to_json(const results_series *series) {
-    json_t *object = json_object(), *values = json_array();
+    json_t *values = json_array();
     for (int64_t i = 0; i < series->count; i++) {
         results_value value = series->kind == RESULTS_INTEGER ? results_integer(series->integers[i])
                                                               : results_real(series->reals[i]);
         json_array_append_new(values, value_to_json(&value));
     }
-    json_object_set_new(object, "unit", json_string(series->unit));
-    json_object_set_new(object, "values", values);
-    return object;
+    return json_pack("{s:s, s:o}", "unit", series->unit, "values", values);
 }
 
 static json_t *texts_to_json(const char *const *texts, int64_t count) {
@@ -68,64 +66,49 @@ static json_t *texts_to_json(const char *const *texts, int64_t count) {
 }
 
 static json_t *breakdown_to_json(const results_breakdown *breakdown) {
-    json_t *object = json_object(), *columns = json_array(), *rows = json_array();
+    json_t *columns = json_array(), *rows = json_array();
     for (int i = 0; i < breakdown->column_count; i++)
         json_array_append_new(columns, json_pack("{s:s, s:s}", "name", breakdown->columns[i].name,
                                                  "unit", breakdown->columns[i].unit));
     for (int64_t i = 0; i < breakdown->row_count; i++) {
-        json_t *row = json_object(), *values = json_array();
+        json_t *values = json_array();
         for (int j = 0; j < breakdown->column_count; j++)
             json_array_append_new(values, value_to_json(&breakdown->rows[i].values[j]));
-        json_object_set_new(row, "keys",
-                            texts_to_json(breakdown->rows[i].keys, breakdown->key_count));
-        json_object_set_new(row, "values", values);
-        json_array_append_new(rows, row);
+        json_t *keys = texts_to_json(breakdown->rows[i].keys, breakdown->key_count);
+        json_array_append_new(rows, json_pack("{s:o, s:o}", "keys", keys, "values", values));
     }
-    json_object_set_new(object, "keys", texts_to_json(breakdown->keys, breakdown->key_count));
-    json_object_set_new(object, "columns", columns);
-    json_object_set_new(object, "rows", rows);
-    return object;
+    return json_pack("{s:o, s:o, s:o}", "keys",
+                     texts_to_json(breakdown->keys, breakdown->key_count), "columns", columns,
+                     "rows", rows);
 }
 
 static json_t *cell_to_json(const results_cell *cell) {
-    json_t *object = json_object(), *metrics = json_object(), *samples = json_object();
-    for (int i = 0; i < cell->metric_count; i++) {
-        json_t *metric = json_object();
-        json_object_set_new(metric, "unit", json_string(cell->metrics[i].unit));
-        json_object_set_new(metric, "value", value_to_json(&cell->metrics[i].value));
-        json_object_set_new(metrics, cell->metrics[i].name, metric);
-    }
+    json_t *metrics = json_object(), *samples = json_object();
+    for (int i = 0; i < cell->metric_count; i++)
+        json_object_set_new(metrics, cell->metrics[i].name,
+                            json_pack("{s:s, s:o}", "unit", cell->metrics[i].unit, "value",
+                                      value_to_json(&cell->metrics[i].value)));
     for (int i = 0; i < cell->series_count; i++)
         json_object_set_new(samples, cell->series[i]->name, series_to_json(cell->series[i]));
-    json_object_set_new(object, "parameters", map_to_json(&cell->parameters));
-    json_object_set_new(object, "status", json_string(results_status_name(cell->status)));
-    json_object_set_new(object, "reason", json_string(cell->reason));
-    json_object_set_new(object, "metrics", metrics);
-    json_object_set_new(object, "samples", samples);
-    if (cell->breakdown_count) {
-        json_t *breakdowns = json_object();
-        for (int i = 0; i < cell->breakdown_count; i++)
-            json_object_set_new(breakdowns, cell->breakdowns[i]->name,
-                                breakdown_to_json(cell->breakdowns[i]));
-        json_object_set_new(object, "breakdowns", breakdowns);
-    }
-    return object;
+    json_t *breakdowns = cell->breakdown_count ? json_object() : NULL;
+    for (int i = 0; i < cell->breakdown_count; i++)
+        json_object_set_new(breakdowns, cell->breakdowns[i]->name,
+                            breakdown_to_json(cell->breakdowns[i]));
+    return json_pack("{s:o, s:s, s:s, s:o, s:o, s:o*}", "parameters",
+                     map_to_json(&cell->parameters), "status", results_status_name(cell->status),
+                     "reason", cell->reason, "metrics", metrics, "samples", samples, "breakdowns",
+                     breakdowns);
 }
 
 json_t *results_to_json(const results *run) {
-    json_t *root = json_object(), *cells = json_array();
+    json_t *cells = json_array();
     for (int64_t i = 0; i < run->cell_count; i++)
         json_array_append_new(cells, cell_to_json(run->cells[i]));
-    json_object_set_new(root, "format", json_string(FORMAT));
-    json_object_set_new(root, "version", json_integer(RESULTS_VERSION));
-    json_object_set_new(root, "verb", json_string(run->verb));
-    json_object_set_new(root, "argv", texts_to_json(run->argv, run->argc));
-    json_object_set_new(root, "started", json_string(run->started));
-    json_object_set_new(root, "complete", json_boolean(run->is_complete));
-    json_object_set_new(root, "planned_cells", json_integer(run->planned_cells));
-    json_object_set_new(root, "environment", map_to_json(&run->environment));
-    json_object_set_new(root, "cells", cells);
-    return root;
+    return json_pack("{s:s, s:i, s:s, s:o, s:s, s:b, s:I, s:o, s:o}", "format", FORMAT, "version",
+                     RESULTS_VERSION, "verb", run->verb, "argv",
+                     texts_to_json(run->argv, run->argc), "started", run->started, "complete",
+                     run->is_complete, "planned_cells", (json_int_t)run->planned_cells,
+                     "environment", map_to_json(&run->environment), "cells", cells);
 }
 
 void results_append_json(const results *run, text *out) {

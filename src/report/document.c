@@ -47,7 +47,10 @@ plot_bar *document_add_bars(report_document *document, const char *unit, int64_t
     return bars.bars;
 }
 
-void document_add_note(report_document *document, const char *note) {
-    add_block(document, (document_block){.kind = BLOCK_NOTE,
-                                         .note = arena_copy_string(document->memory, note)});
+void document_add_note(report_document *document, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    const char *note = arena_format_list(document->memory, format, arguments);
+    va_end(arguments);
+    add_block(document, (document_block){.kind = BLOCK_NOTE, .note = note});
 }

@@ -53,6 +53,6 @@ void document_add_table(report_document *document, report_table *table);
 double *document_add_curve(report_document *document, const char *title, const char *unit,
                            int64_t count, int64_t warmup);
 plot_bar *document_add_bars(report_document *document, const char *unit, int64_t count);
-void document_add_note(report_document *document, const char *note);
+void document_add_note(report_document *document, const char *format, ...) PRINTF_LIKE(2, 3);
 
 #endif

@@ -5,7 +5,6 @@
 
 #include <assert.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -55,9 +54,16 @@ static void add_cell(report_table *table, table_cell cell) {
     row->cells[row->filled++] = cell;
 }
 
+void table_add_format(report_table *table, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    const char *value = arena_format_list(table->strings, format, arguments);
+    va_end(arguments);
+    add_cell(table, (table_cell){.kind = CELL_TEXT, .text = value});
+}
+
 void table_add_text(report_table *table, const char *value) {
-    add_cell(table,
-             (table_cell){.kind = CELL_TEXT, .text = arena_copy_string(table->strings, value)});
+    table_add_format(table, "%s", value);
 }
 
 void table_add_integer(report_table *table, int64_t value) {
@@ -75,15 +81,10 @@ void table_add_empty(report_table *table) { add_cell(table, (table_cell){.kind =
 
 void table_add_note(report_table *table, const char *format, ...) {
     MEMORY_GROW(table->notes, table->note_count, table->note_capacity);
-    va_list arguments, again;
+    va_list arguments;
     va_start(arguments, format);
-    va_copy(again, arguments);
-    int length = vsnprintf(NULL, 0, format, arguments);
+    table->notes[table->note_count++] = arena_format_list(table->strings, format, arguments);
     va_end(arguments);
-    char *note = arena_allocate(table->strings, (size_t)length + 1, 1);
-    vsnprintf(note, (size_t)length + 1, format, again);
-    va_end(again);
-    table->notes[table->note_count++] = note;
 }
 
 int table_row_count(const report_table *table) { return table->row_count; }

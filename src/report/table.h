@@ -61,6 +61,7 @@ void table_add_row(report_table *table);
 /* A rule above the next row in a terminal: totals. */
 void table_add_rule(report_table *table);
 void table_add_text(report_table *table, const char *value);
+void table_add_format(report_table *table, const char *format, ...) PRINTF_LIKE(2, 3);
 void table_add_integer(report_table *table, int64_t value);
 void table_add_real(report_table *table, double value, int decimals);
 void table_add_empty(report_table *table);

@@ -82,12 +82,9 @@ static void add_status(report_table *table, const attention_table_row *row) {
         table_add_text(table, results_status_name(attention_status(attention_table_row_cell(row))));
         return;
     }
-    text both = {0};
-    text_format(&both, "forward %s, backward %s",
-                results_status_name(attention_status(row->forward)),
-                results_status_name(attention_status(row->whole)));
-    table_add_text(table, text_string(&both));
-    text_release(&both);
+    table_add_format(table, "forward %s, backward %s",
+                     results_status_name(attention_status(row->forward)),
+                     results_status_name(attention_status(row->whole)));
 }
 
 /* What both passes say is said once. */
@@ -125,10 +122,7 @@ static void add_reps(const attention_view *view, const attention_table_row *row)
     } else if (forward == whole || !forward || !whole) {
         table_add_integer(view->table, forward ? forward : whole);
     } else {
-        text both = {0};
-        text_format(&both, "%lld + %lld", (long long)forward, (long long)whole);
-        table_add_text(view->table, text_string(&both));
-        text_release(&both);
+        table_add_format(view->table, "%lld + %lld", (long long)forward, (long long)whole);
     }
 }
 
@@ -195,8 +189,7 @@ static void add_parameter_columns(const attention_view *view) {
         const char *header = strcmp(name, PARAM_SEQ) == 0        ? "seq tokens"
                              : strcmp(name, PARAM_HEAD_DIM) == 0 ? "head size"
                                                                  : name;
-        table_add_column(view->table, name, header,
-                         view_parameter_is_text(view->run, name) ? TABLE_LEFT : TABLE_RIGHT);
+        view_add_parameter_column(view->run, name, header, view->table);
     }
     if (view->has_tiles)
         table_add_column(view->table, "tile", "tile", TABLE_LEFT);
@@ -238,26 +231,6 @@ static void add_columns(const attention_view *view) {
     if (view->is_full)
         table_add_column(table, "predicted_mib", "predicted MiB", TABLE_RIGHT);
     table_add_column(table, "note", "note", TABLE_LEFT);
-}
-
-/* People see in a column what varies, and the axes of the sweep; the rest is in the title. */
-static void choose_parameters(attention_view *view, text *title) {
-    static const char *const always[] = {PARAM_MODE, PARAM_MATH, PARAM_SEQ, PARAM_HEAD_DIM, NULL};
-    static const char *const never[] = {PARAM_PASS, PARAM_REPS, PARAM_TILE, PARAM_TILES_USED, NULL};
-    view_list all = {0};
-    view_collect_parameters(view->run, &all);
-    for (int i = 0; i < all.count; i++) {
-        const char *name = all.names[i];
-        if (view_is_one_of(name, never))
-            continue;
-        if (view->is_full || view_is_one_of(name, always) ||
-            view_parameter_varies(view->run, name)) {
-            view_list_add(&view->parameters, name, "");
-        } else {
-            text_format(title, ", %s ", name);
-            view_append_value(title, cell_find_parameter(view->run->cells[0], name));
-        }
-    }
 }
 
 static void find_tiles(attention_view *view) {
@@ -317,9 +290,12 @@ report_table *view_create_attention_table(const results *run, bool is_full) {
                         : view_parameter_varies(run, PARAM_MODE) ? PARAM_MODE
                                                                  : NULL;
     find_tiles(&view);
+    /* The axes of the sweep have a column whether they vary or not. */
+    static const char *const always[] = {PARAM_MODE, PARAM_MATH, PARAM_SEQ, PARAM_HEAD_DIM, NULL};
+    static const char *const never[] = {PARAM_PASS, PARAM_REPS, PARAM_TILE, PARAM_TILES_USED, NULL};
     text title = {0};
     view_append_origin(run, &title);
-    choose_parameters(&view, &title);
+    view_choose_parameters(run, is_full, always, never, &view.parameters, &title);
     view.table = table_create(text_string(&title));
     text_release(&title);
     add_columns(&view);

@@ -7,8 +7,8 @@
 #include "report/view.h"
 #include "report/view_parts.h"
 
-static const char *const LEADING[] = {PARAM_MODEL, PARAM_CONTEXT, PARAM_BATCH, PARAM_WARMUP,
-                                      PARAM_PASS};
+static const char *const LEADING[] = {PARAM_MODEL,  PARAM_CONTEXT, PARAM_BATCH,
+                                      PARAM_WARMUP, PARAM_PASS,    NULL};
 static const char *const LEADING_HEADER[] = {"model", "context tokens", "batch", "warm-up steps",
                                              "pass"};
 enum { LEADING_COUNT = 5 };
@@ -169,11 +169,9 @@ static void add_bench_columns(bench_view *view) {
     for (int i = 0; i < LEADING_COUNT; i++)
         table_add_column(view->table, LEADING[i], LEADING_HEADER[i],
                          i == 0 || i == LEADING_COUNT - 1 ? TABLE_LEFT : TABLE_RIGHT);
-    for (int i = 0; i < view->others.count; i++) {
-        const char *name = view->others.names[i];
-        table_add_column(view->table, name, name,
-                         view_parameter_is_text(view->run, name) ? TABLE_LEFT : TABLE_RIGHT);
-    }
+    for (int i = 0; i < view->others.count; i++)
+        view_add_parameter_column(view->run, view->others.names[i], view->others.names[i],
+                                  view->table);
     table_add_column(view->table, "status", "status", TABLE_LEFT);
     for (size_t i = 0; i < sizeof columns / sizeof *columns; i++)
         if (columns[i].who == GPUS      ? view->has_device
@@ -212,25 +210,11 @@ report_table *view_create_bench_table(const results *run, bool is_full) {
         view.has_records =
             view.has_records || cell_find_metric(run->cells[i], METRIC_DEVICE_BUSY_NS);
     }
-    view_list all = {0};
-    view_collect_parameters(run, &all);
+    /* What the numbers were computed in is part of every row that is to be compared. */
+    static const char *const always[] = {PARAM_MATH, NULL};
     text title = {0};
     view_append_origin(run, &title);
-    for (int i = 0; i < all.count; i++) {
-        bool is_leading = false;
-        for (int j = 0; j < LEADING_COUNT; j++)
-            is_leading = is_leading || strcmp(all.names[i], LEADING[j]) == 0;
-        if (is_leading)
-            continue;
-        /* What the numbers were computed in is part of every row that is to be compared. */
-        bool is_math = strcmp(all.names[i], PARAM_MATH) == 0;
-        if (view.is_full || is_math || view_parameter_varies(run, all.names[i])) {
-            view_list_add(&view.others, all.names[i], "");
-        } else {
-            text_format(&title, ", %s ", all.names[i]);
-            view_append_value(&title, cell_find_parameter(run->cells[0], all.names[i]));
-        }
-    }
+    view_choose_parameters(run, is_full, always, LEADING, &view.others, &title);
     view.table = table_create(text_string(&title));
     text_release(&title);
     add_bench_columns(&view);

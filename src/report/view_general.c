@@ -20,9 +20,7 @@ report_table *view_create_general_table(const results *run) {
     view_append_origin(run, &label);
     report_table *table = table_create(text_string(&label));
     for (int i = 0; i < parameters.count; i++)
-        table_add_column(table, parameters.names[i], parameters.names[i],
-                         view_parameter_is_text(run, parameters.names[i]) ? TABLE_LEFT
-                                                                          : TABLE_RIGHT);
+        view_add_parameter_column(run, parameters.names[i], parameters.names[i], table);
     table_add_column(table, "status", "status", TABLE_LEFT);
     for (int i = 0; i < series.count; i++) {
         bool is_time = !isnan(view_ms_per_unit(series.units[i]));

@@ -92,13 +92,35 @@ bool view_parameter_varies(const results *run, const char *key) {
     return false;
 }
 
-bool view_parameter_is_text(const results *run, const char *key) {
+static bool is_text(const results *run, const char *key) {
     for (int64_t i = 0; i < run->cell_count; i++) {
         const results_value *value = cell_find_parameter(run->cells[i], key);
         if (value && value->kind == RESULTS_TEXT)
             return true;
     }
     return false;
+}
+
+void view_add_parameter_column(const results *run, const char *name, const char *header,
+                               report_table *table) {
+    table_add_column(table, name, header, is_text(run, name) ? TABLE_LEFT : TABLE_RIGHT);
+}
+
+void view_choose_parameters(const results *run, bool is_full, const char *const *always,
+                            const char *const *never, view_list *chosen, text *title) {
+    view_list all = {0};
+    view_collect_parameters(run, &all);
+    for (int i = 0; i < all.count; i++) {
+        const char *name = all.names[i];
+        if (view_is_one_of(name, never))
+            continue;
+        if (is_full || view_is_one_of(name, always) || view_parameter_varies(run, name)) {
+            view_list_add(chosen, name, "");
+        } else {
+            text_format(title, ", %s ", name);
+            view_append_value(title, cell_find_parameter(run->cells[0], name));
+        }
+    }
 }
 
 results_status view_trusted_status(const results_cell *cell, const results_series *whole,
@@ -144,11 +166,8 @@ void view_add_interruption(const results *run, report_document *out) {
     if (run->is_complete)
         return;
     int64_t planned = run->planned_cells > run->cell_count ? run->planned_cells : run->cell_count;
-    text note = {0};
-    text_format(&note, "incomplete: interrupted after %lld of %lld cells",
-                (long long)results_finished_cells(run), (long long)planned);
-    document_add_note(out, text_string(&note));
-    text_release(&note);
+    document_add_note(out, "incomplete: interrupted after %lld of %lld cells",
+                      (long long)results_finished_cells(run), (long long)planned);
 }
 
 void view_append_origin(const results *run, text *out) {

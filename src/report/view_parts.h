@@ -38,7 +38,13 @@ bool view_values_are_equal(const results_value *a, const results_value *b);
 void view_collect_parameters(const results *run, view_list *list);
 /* The run must have a cell. */
 bool view_parameter_varies(const results *run, const char *key);
-bool view_parameter_is_text(const results *run, const char *key);
+/* Numbers to the right, texts to the left. */
+void view_add_parameter_column(const results *run, const char *name, const char *header,
+                               report_table *table);
+/* The parameters that get a column: those of `always`, and those that vary, or all if the table is
+ * full, but none of `never`; both lists end with NULL. The title tells the others. */
+void view_choose_parameters(const results *run, bool is_full, const char *const *always,
+                            const char *const *never, view_list *chosen, text *title);
 /* The cell's status; INCOMPLETE for one that calls itself OK and has no samples of the whole pass,
  * or fewer than the parameter `asked_for` says. `whole` may be NULL. */
 results_status view_trusted_status(const results_cell *cell, const results_series *whole,

@@ -249,11 +249,8 @@ static report_table *map_table(const results *run) {
             add_ways(run, cell, t);
             table_add_text(t, parameter(cell, PARAM_PASS));
         }
-        char needed[48];
         bool fits = strcmp(parameter(cell, PARAM_FITS), "no") != 0;
-        snprintf(needed, sizeof needed, "%s%.2f", fits ? "" : "x ",
-                 metric(cell, METRIC_RESERVED_BYTES) / GIB);
-        table_add_text(t, needed);
+        table_add_format(t, "%s%.2f", fits ? "" : "x ", metric(cell, METRIC_RESERVED_BYTES) / GIB);
     }
     return t;
 }
