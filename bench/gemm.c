@@ -125,9 +125,10 @@ static void side_release(side_of_case *side) {
 }
 
 int main(int argc, char **argv) {
-    step_options options = {.batch = 4,
-                            .context = argc > 2 ? atoll(argv[2]) : 128,
-                            .pipeline = {.pass = STEP_FULL, .optimizer = step_default_optimizer()}};
+    step_options options = {
+        .batch = 4,
+        .context = argc > 2 ? atoll(argv[2]) : 128,
+        .pipeline = {.extent = STEP_FULL, .optimizer = step_default_optimizer()}};
     int rounds = argc > 3 ? atoi(argv[3]) : 15;
     const char *type_name = argc > 4 ? argv[4] : "fp32";
     dtype type = strcmp(type_name, "bf16") == 0 ? DTYPE_BF16 : DTYPE_F32;

@@ -51,15 +51,15 @@ int64_t dyno_model_vocabulary(const dyno_model *model) { return model->config.vo
 
 dyno_status dyno_model_plan(const dyno_model *model, dyno_pass pass, int64_t batch, int64_t context,
                             dyno_cost *out) {
-    static const step_pass passes[] = {[DYNO_FORWARD] = STEP_FORWARD,
-                                       [DYNO_FORWARD_BACKWARD] = STEP_BACKWARD,
-                                       [DYNO_STEP] = STEP_FULL};
+    static const step_extent extents[] = {[DYNO_FORWARD] = STEP_FORWARD,
+                                          [DYNO_FORWARD_BACKWARD] = STEP_BACKWARD,
+                                          [DYNO_STEP] = STEP_FULL};
     if ((int)pass < 0 || pass > DYNO_STEP)
         return dyno_fail(DYNO_INVALID, "there is no pass %d", (int)pass);
     step_options options = {.config = model->config,
                             .batch = batch,
                             .context = context,
-                            .pipeline = {.pass = passes[pass],
+                            .pipeline = {.extent = extents[pass],
                                          .target = BACKEND_CPU,
                                          .optimizer = step_default_optimizer()}};
     plan *p;
@@ -94,7 +94,7 @@ static dyno_status make_trainer(const model_config *config, const dyno_training 
         .config = *config,
         .batch = training->batch,
         .context = training->context,
-        .pipeline = {.pass = STEP_FULL,
+        .pipeline = {.extent = STEP_FULL,
                      .mode = d->backend == BACKEND_CPU ? STEP_EAGER : STEP_COMPILED,
                      .target = d->backend,
                      .optimizer = {.adamw = {.beta1 = training->beta1,

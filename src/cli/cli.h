@@ -5,22 +5,18 @@
 #ifndef CLI_CLI_H
 #define CLI_CLI_H
 
+#include "base/flags.h"
 #include "base/status.h"
 #include "base/text.h"
-#include "cli/flags.h"
 
 typedef struct cli_verb {
     const char *name, *summary;
     int (*run)(int argc, char **argv); /* argv[0] is the verb's name */
 } cli_verb;
 
-int cli_doctor(int argc, char **argv);
+int cli_experiment(int argc, char **argv); /* of every experiment: argv[0] says which */
 int cli_list(int argc, char **argv);
 int cli_init(int argc, char **argv);
-int cli_plan(int argc, char **argv);
-int cli_bench(int argc, char **argv);
-int cli_attention(int argc, char **argv);
-int cli_precision(int argc, char **argv);
 int cli_step(int argc, char **argv);
 int cli_show(int argc, char **argv);
 
@@ -28,10 +24,13 @@ int cli_show(int argc, char **argv);
  * returns the exit code that belongs to `status`. */
 int cli_report_failure(dyno_status status);
 
-/* Parses the flags. False when the verb is to return *exit_code at once: help was asked for and
- * printed, or the flags are wrong and that was said. On true *out belongs to the caller. */
-NODISCARD bool cli_parse_flags(const flags_verb *verb, int argc, char **argv, flags **out,
-                               int *exit_code);
+/* Parses the flags and runs the verb, or prints its help where that was asked for; reports what
+ * failed and returns the exit code. */
+int cli_run(const flags_verb *verb, int argc, char **argv,
+            dyno_status (*run)(flags *given, void *context), void *context);
+
+/* Usage, summary, flags with defaults and limits, examples. */
+void flags_append_help(const flags_verb *verb, text *out);
 
 /* Writes to stdout. Failures are found by main when the verb has returned. */
 void cli_print(const text *out);

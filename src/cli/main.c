@@ -9,13 +9,13 @@
 #include "cli/cli.h"
 
 static const cli_verb VERBS[] = {
-    {"doctor", "what this machine has, can do at best, and lacks", cli_doctor},
+    {"doctor", "what this machine has, can do at best, and lacks", cli_experiment},
     {"list", "models, ops and kernels that dyno knows", cli_list},
-    {"plan", "memory, FLOPs and launches of a step, without running it", cli_plan},
-    {"bench", "time forward, backward and whole training steps over a sweep", cli_bench},
+    {"plan", "memory, FLOPs and launches of a step, without running it", cli_experiment},
+    {"bench", "time forward, backward and whole training steps over a sweep", cli_experiment},
     {"attention", "time attention alone, forward and backward, over lengths and head sizes",
-     cli_attention},
-    {"precision", "what 16 bits do to sums, and which type everything has", cli_precision},
+     cli_experiment},
+    {"precision", "what 16 bits do to sums, and which type everything has", cli_experiment},
     {"init", "draw a model's weights and write a Hugging Face directory", cli_init},
     {"step", "run training steps of a Hugging Face model and write what they compute", cli_step},
     {"show", "print what a run recorded", cli_show},
@@ -35,22 +35,23 @@ int cli_report_failure(dyno_status status) {
                                         : 1;
 }
 
-bool cli_parse_flags(const flags_verb *verb, int argc, char **argv, flags **out, int *exit_code) {
-    dyno_status status = flags_parse(verb, argc, argv, out);
-    if (status != DYNO_OK) {
-        *exit_code = cli_report_failure(status);
-        return false;
-    }
-    if (!flags_wants_help(*out))
-        return true;
+static void print_verb_help(const flags_verb *verb) {
     text help = {0};
     flags_append_help(verb, &help);
     cli_print(&help);
     text_release(&help);
-    flags_destroy(*out);
-    *out = NULL;
-    *exit_code = 0;
-    return false;
+}
+
+int cli_run(const flags_verb *verb, int argc, char **argv,
+            dyno_status (*run)(flags *given, void *context), void *context) {
+    flags *given;
+    dyno_status status = flags_parse(verb, argc, argv, &given);
+    if (status == DYNO_OK && flags_wants_help(given))
+        print_verb_help(verb);
+    else if (status == DYNO_OK)
+        status = run(given, context);
+    flags_destroy(given);
+    return status == DYNO_OK ? 0 : cli_report_failure(status);
 }
 
 void cli_print(const text *out) { fwrite(text_string(out), 1, out->length, stdout); }

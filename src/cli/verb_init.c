@@ -5,7 +5,7 @@
 #include "base/threads.h"
 #include "base/units.h"
 #include "cli/cli.h"
-#include "cli/model_flags.h"
+#include "experiments/model_options.h"
 #include "formats/hf_directory.h"
 
 static const flag_spec FLAGS[] = {
@@ -67,15 +67,12 @@ static dyno_status write_model(const flags *given, const model_config *config) {
     return status;
 }
 
-int cli_init(int argc, char **argv) {
-    flags *given;
-    int exit_code;
-    if (!cli_parse_flags(&VERB, argc, argv, &given, &exit_code))
-        return exit_code;
+static dyno_status run(flags *given, void *context) {
+    (void)context;
     threads_set_count((int)flags_integer(given, "threads"));
     model_config *models = NULL;
     int count;
-    dyno_status status = model_flags_resolve(given, &models, &count);
+    dyno_status status = model_options_resolve(given, &models, &count);
     if (status == DYNO_OK && count != 1)
         status = dyno_fail(DYNO_INVALID, "--model names %d models; init writes one", count);
     if (status == DYNO_OK && !flags_text(given, "out"))
@@ -83,7 +80,7 @@ int cli_init(int argc, char **argv) {
     if (status == DYNO_OK)
         status = write_model(given, &models[0]);
     free(models);
-    exit_code = status == DYNO_OK ? 0 : cli_report_failure(status);
-    flags_destroy(given);
-    return exit_code;
+    return status;
 }
+
+int cli_init(int argc, char **argv) { return cli_run(&VERB, argc, argv, run, NULL); }

@@ -127,20 +127,17 @@ static dyno_status render(const char *wanted, table_format format, text *out) {
                                wanted);
 }
 
-int cli_list(int argc, char **argv) {
-    flags *given;
-    int exit_code;
-    if (!cli_parse_flags(&VERB, argc, argv, &given, &exit_code))
-        return exit_code;
+static dyno_status run(flags *given, void *context) {
+    (void)context;
     text out = {0};
     table_format format;
-    dyno_status status = table_format_parse(flags_text(given, "format"), &format);
-    if (status == DYNO_OK)
-        status =
-            render(flags_positional_count(given) ? flags_positional(given, 0) : NULL, format, &out);
+    RETURN_IF_FAILED(table_format_parse(flags_text(given, "format"), &format));
+    dyno_status status =
+        render(flags_positional_count(given) ? flags_positional(given, 0) : NULL, format, &out);
     if (status == DYNO_OK)
         cli_print(&out);
     text_release(&out);
-    flags_destroy(given);
-    return status == DYNO_OK ? 0 : cli_report_failure(status);
+    return status;
 }
+
+int cli_list(int argc, char **argv) { return cli_run(&VERB, argc, argv, run, NULL); }

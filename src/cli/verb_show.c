@@ -29,24 +29,19 @@ static const flags_verb VERB = {
     FLAGS_EXAMPLES(EXAMPLES),
 };
 
-int cli_show(int argc, char **argv) {
-    flags *given;
-    int exit_code;
-    if (!cli_parse_flags(&VERB, argc, argv, &given, &exit_code))
-        return exit_code;
+static dyno_status run(flags *given, void *context) {
+    (void)context;
     view_options options = {.is_bold = table_wants_bold(),
                             .has_plots = flags_switch(given, "plot")};
-    results *run = NULL;
-    dyno_status status = table_format_parse(flags_text(given, "format"), &options.format);
-    if (status == DYNO_OK)
-        status = results_read(flags_positional(given, 0), &run);
-    flags_destroy(given);
-    if (status != DYNO_OK)
-        return cli_report_failure(status);
+    results *shown;
+    RETURN_IF_FAILED(table_format_parse(flags_text(given, "format"), &options.format));
+    RETURN_IF_FAILED(results_read(flags_positional(given, 0), &shown));
     text out = {0};
-    view_render(run, options, &out);
+    view_render(shown, options, &out);
     cli_print(&out);
     text_release(&out);
-    results_destroy(run);
-    return 0;
+    results_destroy(shown);
+    return DYNO_OK;
 }
+
+int cli_show(int argc, char **argv) { return cli_run(&VERB, argc, argv, run, NULL); }

@@ -2,7 +2,6 @@
  * written down, so that any framework can check ours. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/checked.h"
 #include "base/memory.h"
@@ -10,10 +9,10 @@
 #include "base/units.h"
 #include "cli/cli.h"
 #include "cli/interrupt.h"
-#include "cli/model_flags.h"
 #include "cli/progress.h"
-#include "cli/step_flags.h"
-#include "cli/sweep.h"
+#include "experiments/model_options.h"
+#include "experiments/step_variant.h"
+#include "experiments/sweep.h"
 #include "formats/hf_directory.h"
 #include "formats/safetensors.h"
 #include "train/split_weights.h"
@@ -102,16 +101,10 @@ static dyno_status require(const flags *given, const char *name) {
 }
 
 static dump_choice parse_dump(const flags *given) {
-    dump_choice dump = {0};
-    int count;
-    const char *const *names = flags_text_list(given, "dump", &count);
-    for (int i = 0; i < count; i++) {
-        dump.logits |= strcmp(names[i], "logits") == 0;
-        dump.loss |= strcmp(names[i], "loss") == 0;
-        dump.gradients |= strcmp(names[i], "gradients") == 0;
-        dump.weights |= strcmp(names[i], "weights") == 0;
-    }
-    return dump;
+    return (dump_choice){.logits = flags_list_has(given, "dump", "logits"),
+                         .loss = flags_list_has(given, "dump", "loss"),
+                         .gradients = flags_list_has(given, "dump", "gradients"),
+                         .weights = flags_list_has(given, "dump", "weights")};
 }
 
 /* Said before anything is loaded or allocated. */
@@ -155,14 +148,14 @@ static dyno_status open_inputs(step_job *job) {
 static dyno_status load_model(step_job *job) {
     const flags *given = job->given;
     step_variant variant;
-    RETURN_IF_FAILED(step_flags_resolve_one(given, &variant));
+    RETURN_IF_FAILED(step_variant_resolve(given, &variant));
     RETURN_IF_FAILED(device_open(flags_text(given, "device"), &job->device));
     step_options options = {
         .config = *hf_directory_config(job->directory),
         .batch = job->batch,
         .context = job->context,
         .keep_logits = job->dump.logits,
-        .pipeline = {.pass = STEP_FULL,
+        .pipeline = {.extent = STEP_FULL,
                      .target = job->device->backend,
                      .keep_gradients = job->dump.gradients,
                      .optimizer = {.adamw = {.beta1 = flags_real(given, "beta1"),
@@ -322,11 +315,8 @@ static dyno_status run_job(step_job *job) {
     return status;
 }
 
-int cli_step(int argc, char **argv) {
-    flags *given;
-    int exit_code;
-    if (!cli_parse_flags(&VERB, argc, argv, &given, &exit_code))
-        return exit_code;
+static dyno_status run(flags *given, void *context) {
+    (void)context;
     threads_set_count((int)flags_integer(given, "threads"));
     interrupt_install();
     step_job job = {.given = given};
@@ -336,7 +326,7 @@ int cli_step(int argc, char **argv) {
     device_close(job.device);
     hf_directory_close(job.directory);
     tokens_close(job.source);
-    exit_code = status == DYNO_OK ? 0 : cli_report_failure(status);
-    flags_destroy(given);
-    return exit_code;
+    return status;
 }
+
+int cli_step(int argc, char **argv) { return cli_run(&VERB, argc, argv, run, NULL); }

@@ -22,16 +22,16 @@
 #include "graph/verify.h"
 #include "plan/memory_plan.h"
 
-static const char *const pass_names[STEP_PASS_COUNT] = {"forward", "forward+backward", "step"};
+static const char *const extent_names[STEP_EXTENT_COUNT] = {"forward", "forward+backward", "step"};
 
-const char *step_pass_name(step_pass pass) { return pass_names[pass]; }
+const char *step_extent_name(step_extent extent) { return extent_names[extent]; }
 
-dyno_status step_pass_parse(const char *name, step_pass *pass) {
+dyno_status step_extent_parse(const char *name, step_extent *extent) {
     int index = STEP_BACKWARD;
     if (strcmp(name, "backward") != 0)
-        RETURN_IF_FAILED(
-            choice_parse("pass", pass_names, STEP_PASS_COUNT, STEP_PASS_CHOICES, name, &index));
-    *pass = (step_pass)index;
+        RETURN_IF_FAILED(choice_parse("pass", extent_names, STEP_EXTENT_COUNT, STEP_EXTENT_CHOICES,
+                                      name, &index));
+    *extent = (step_extent)index;
     return DYNO_OK;
 }
 
@@ -97,10 +97,10 @@ static dyno_status run_rope(graph *g, const pipeline_options *options) {
 }
 
 static dyno_status run_autodiff(graph *g, const pipeline_options *options) {
-    if (options->pass == STEP_FORWARD)
+    if (options->extent == STEP_FORWARD)
         return DYNO_OK;
     RETURN_IF_FAILED(
-        autodiff_append_backward(g, options->keep_gradients || options->pass == STEP_BACKWARD));
+        autodiff_append_backward(g, options->keep_gradients || options->extent == STEP_BACKWARD));
     return mark_saved_activations(g);
 }
 
@@ -126,7 +126,7 @@ static dyno_status run_loss_head(graph *g, const pipeline_options *options) {
 }
 
 static dyno_status run_rematerialize(graph *g, const pipeline_options *options) {
-    if (options->pass == STEP_FORWARD)
+    if (options->extent == STEP_FORWARD)
         return DYNO_OK;
     /* A block that runs again starts from its own input. */
     enum { BLOCKS = 2 };
@@ -140,13 +140,13 @@ static dyno_status run_rematerialize(graph *g, const pipeline_options *options) 
 }
 
 static dyno_status run_recompute(graph *g, const pipeline_options *options) {
-    if (options->pass == STEP_FORWARD)
+    if (options->extent == STEP_FORWARD)
         return DYNO_OK;
     return recompute_apply(g, &options->recompute);
 }
 
 static dyno_status run_optimizer(graph *g, const pipeline_options *options) {
-    if (options->pass != STEP_FULL)
+    if (options->extent != STEP_FULL)
         return DYNO_OK;
     optimizer_options how = options->optimizer;
     how.by_block = how.by_block || (options->mode == STEP_COMPILED && !how.one_launch);

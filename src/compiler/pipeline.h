@@ -11,17 +11,18 @@
 #include "ops/kernel.h"
 #include "plan/plan.h"
 
-typedef enum step_pass {
+/* How much of a step is planned; to users it is --pass. */
+typedef enum step_extent {
     STEP_FORWARD,  /* logits and loss */
     STEP_BACKWARD, /* and the gradients: "forward+backward" */
     STEP_FULL,     /* and the optimizer: "step" */
-    STEP_PASS_COUNT
-} step_pass;
+    STEP_EXTENT_COUNT
+} step_extent;
 
-const char *step_pass_name(step_pass pass);
-#define STEP_PASS_CHOICES "forward|forward+backward|step"
+const char *step_extent_name(step_extent extent);
+#define STEP_EXTENT_CHOICES "forward|forward+backward|step"
 /* Also accepts "backward" for forward+backward. */
-NODISCARD dyno_status step_pass_parse(const char *name, step_pass *pass);
+NODISCARD dyno_status step_extent_parse(const char *name, step_extent *extent);
 
 typedef enum step_mode {
     STEP_EAGER,    /* each node a launch, memory taken and given back as it goes */
@@ -57,7 +58,7 @@ const char *gradients_name(gradients_type type); /* "low" */
 NODISCARD dyno_status gradients_parse(const char *name, gradients_type *type);
 
 typedef struct pipeline_options {
-    step_pass pass;
+    step_extent extent;
     step_mode mode;
     attention_way attention;
     precision precision;
@@ -67,7 +68,7 @@ typedef struct pipeline_options {
     backend target;
     bool is_unfused; /* compiled, on a CPU: every node a kernel that is there already */
     tile_options tiles;
-    bool keep_gradients; /* as outputs "g.P"; always so when the pass ends with the backward */
+    bool keep_gradients; /* as outputs "g.P"; always so when the step ends with the backward */
     optimizer_options optimizer;
     const char *dump_after; /* name of a pass, or NULL */
     text *dump;             /* where the graph is printed then */

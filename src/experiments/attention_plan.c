@@ -10,15 +10,15 @@
 
 static dyno_status make_plan(const attention_plan_options *options, bool is_flash, plan **out) {
     *out = NULL;
-    if (options->pass == STEP_FULL)
+    if (options->extent == STEP_FULL)
         return dyno_fail(DYNO_INVALID, "attention alone has no weights to optimize: its passes are "
                                        "forward and forward+backward");
     attention_options alone = {.shape = options->shape,
                                .is_causal = options->is_causal,
-                               .has_gradient = options->pass == STEP_BACKWARD,
+                               .has_gradient = options->extent == STEP_BACKWARD,
                                .is_flash = is_flash,
                                .low = precision_low_type(options->precision)};
-    pipeline_options pipeline = {.pass = options->pass,
+    pipeline_options pipeline = {.extent = options->extent,
                                  .mode = options->mode,
                                  .attention = ATTENTION_NAIVE,
                                  .precision = options->precision,

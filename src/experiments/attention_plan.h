@@ -9,7 +9,7 @@
 typedef struct attention_plan_options {
     attention_shape shape;
     bool is_causal;
-    step_pass pass; /* there is nothing to optimize */
+    step_extent extent; /* there is nothing to optimize */
     step_mode mode;
     precision precision; /* bf16 and fp16: Q, K, V, O, dO and the gradients are of that type */
     backend target;

@@ -121,7 +121,7 @@ dyno_status plan_advice_find(const step_options *options, int64_t memory_bytes, 
     outcome start, result;
     RETURN_IF_FAILED(try_options(&trial, &start));
     bool fits = start.bytes <= memory_bytes;
-    bool recomputes = options->pipeline.pass != STEP_FORWARD;
+    bool recomputes = options->pipeline.extent != STEP_FORWARD;
     result = start;
     trial.pipeline.mode = STEP_COMPILED;
     if (!fits && options->pipeline.mode != STEP_COMPILED) {

@@ -40,7 +40,7 @@ static void add_step(results_cell *cell, const plan *p, const step_times *times)
 dyno_status timing_run(executor *e, const plan *p, const timing_options *options,
                        results_cell *cell) {
     for (int64_t i = 0; i < options->warmup + options->steps; i++) {
-        if (options->should_stop && options->should_stop())
+        if (options->should_stop && options->should_stop(options->context))
             return dyno_fail(DYNO_INTERRUPTED, "interrupted after %lld of %lld steps", (long long)i,
                              (long long)(options->warmup + options->steps));
         step_times times;
@@ -71,11 +71,17 @@ static void count_step(void *context, int64_t steps_done) {
         c->options->on_step(c->options->context, c->before + steps_done);
 }
 
+static bool should_stop(void *context) {
+    const counting *c = context;
+    return c->options->should_stop && c->options->should_stop(c->options->context);
+}
+
 dyno_status timing_run_for(executor *e, const plan *p, const timing_options *options,
                            const timing_span *span, results_cell *cell) {
     counting count = {.options = options};
     timing_options part = *options;
     part.on_step = count_step;
+    part.should_stop = should_stop;
     part.context = &count;
     part.steps = 0;
     RETURN_IF_FAILED(timing_run(e, p, &part, cell));
@@ -86,7 +92,7 @@ dyno_status timing_run_for(executor *e, const plan *p, const timing_options *opt
     for (int64_t reps = 0; reps < span->most; reps++) {
         if (reps >= span->least && clock_now_ns() >= until)
             break;
-        if (options->should_stop && options->should_stop())
+        if (should_stop(&count))
             return dyno_fail(DYNO_INTERRUPTED, "interrupted after %lld timed repetitions",
                              (long long)reps);
         RETURN_IF_FAILED(timing_run(e, p, &part, cell));
@@ -194,7 +200,7 @@ static void write_breakdowns(const plan *p, const traced_step *traced, results_c
 }
 
 static dyno_status check_stop(const timing_options *options, int64_t done, int64_t steps) {
-    if (options->should_stop && options->should_stop())
+    if (options->should_stop && options->should_stop(options->context))
         return dyno_fail(DYNO_INTERRUPTED, "interrupted after %lld of %lld traced steps",
                          (long long)done, (long long)steps);
     return DYNO_OK;

@@ -11,7 +11,8 @@
 typedef struct timing_options {
     int64_t warmup, steps;
     bool by_marks; /* from the first launch's begin to the last one's end, by the device's clock */
-    bool (*should_stop)(void); /* asked between steps; may be NULL */
+    /* Asked between steps; may be NULL. */
+    bool (*should_stop)(void *context);
     /* Called after each step, warm-up included; may be NULL. */
     void (*on_step)(void *context, int64_t steps_done);
     void *context;

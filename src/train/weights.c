@@ -17,12 +17,12 @@ static float *room_for_largest(const model_config *config) {
 }
 
 dyno_status weights_init_unless(storage *s, const model_config *config, uint64_t seed,
-                                bool (*should_stop)(void)) {
+                                bool (*should_stop)(void *context), void *context) {
     float *room = room_for_largest(config);
     dyno_status status = DYNO_OK;
     int count = model_parameter_count(config);
     for (int i = 0; i < count && status == DYNO_OK; i++) {
-        if (should_stop && should_stop()) {
+        if (should_stop && should_stop(context)) {
             status =
                 dyno_fail(DYNO_INTERRUPTED, "interrupted after drawing %d of %d weights", i, count);
             break;
@@ -36,7 +36,7 @@ dyno_status weights_init_unless(storage *s, const model_config *config, uint64_t
 }
 
 dyno_status weights_init(storage *s, const model_config *config, uint64_t seed) {
-    return weights_init_unless(s, config, seed, NULL);
+    return weights_init_unless(s, config, seed, NULL, NULL);
 }
 
 dyno_status weights_load(storage *s, const hf_directory *directory) {

@@ -10,7 +10,7 @@
 NODISCARD dyno_status weights_init(storage *s, const model_config *config, uint64_t seed);
 /* The same, unless asked to stop before the last is drawn: billions take seconds. */
 NODISCARD dyno_status weights_init_unless(storage *s, const model_config *config, uint64_t seed,
-                                          bool (*should_stop)(void));
+                                          bool (*should_stop)(void *context), void *context);
 NODISCARD dyno_status weights_load(storage *s, const hf_directory *directory);
 /* Rounds every whole parameter into its low copy ("low.P", compiler/passes/low_copies.h) where the storage
  * has one: for plans that come after the weights. */

@@ -26,8 +26,8 @@ static plan *plan_of(const step_options *options) {
 }
 
 static plan *plan_in_mode(const model_config *config, int64_t batch, int64_t context,
-                          step_pass pass, step_mode mode) {
-    step_options options = small_model_step(config, batch, context, pass);
+                          step_extent extent, step_mode mode) {
+    step_options options = small_model_step(config, batch, context, extent);
     options.pipeline.mode = mode;
     return plan_of(&options);
 }
@@ -59,11 +59,11 @@ static void compiled_equals_eager_on_drawn_models(void **state) {
         draw d = draw_create(seed, 1);
         model_config config = small_model_draw(&d);
         int64_t batch = 1 + draw_below(&d, 4), context = 1 + draw_below(&d, 40);
-        step_pass pass = (step_pass)(seed % STEP_PASS_COUNT);
+        step_extent extent = (step_extent)(seed % STEP_EXTENT_COUNT);
         step_bench eager = step_bench_create(
-            &config, plan_in_mode(&config, batch, context, pass, STEP_EAGER), seed, false);
+            &config, plan_in_mode(&config, batch, context, extent, STEP_EAGER), seed, false);
         step_bench compiled = step_bench_create(
-            &config, plan_in_mode(&config, batch, context, pass, STEP_COMPILED), seed, false);
+            &config, plan_in_mode(&config, batch, context, extent, STEP_COMPILED), seed, false);
         step_bench_run(&eager);
         step_bench_run(&compiled);
         expect_close(&eager, &compiled, 2e-5);
@@ -129,7 +129,7 @@ static void recompute_saves_memory_in_compiled_mode(void **state) {
         for (int i = 0; i < 4; i++) {
             step_options options = {.batch = 4,
                                     .context = 512,
-                                    .pipeline = {.pass = STEP_FULL,
+                                    .pipeline = {.extent = STEP_FULL,
                                                  .mode = STEP_COMPILED,
                                                  .precision = (precision)p,
                                                  .optimizer = step_default_optimizer()}};

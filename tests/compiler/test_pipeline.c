@@ -30,14 +30,14 @@ static plan *compile(pipeline_options options) {
 
 static void each_pass_ends_with_its_phase(void **state) {
     (void)state;
-    for (int pass = 0; pass < STEP_PASS_COUNT; pass++) {
-        plan *p = compile((pipeline_options){.pass = (step_pass)pass});
+    for (int extent = 0; extent < STEP_EXTENT_COUNT; extent++) {
+        plan *p = compile((pipeline_options){.extent = (step_extent)extent});
         for (int i = 0; i < PHASE_COUNT; i++)
-            assert_int_equal(plan_total_cost(p, (phase)i).launches > 0, i <= pass);
+            assert_int_equal(plan_total_cost(p, (phase)i).launches > 0, i <= extent);
         for (int i = 1; i < p->launch_count; i++)
             assert_true(p->launches[i - 1].phase <= p->launches[i].phase);
-        assert_int_equal(plan_find_name(p, "m.w") != NULL, pass == STEP_FULL);
-        assert_int_equal(plan_find_name(p, "learning_rate") != NULL, pass == STEP_FULL);
+        assert_int_equal(plan_find_name(p, "m.w") != NULL, extent == STEP_FULL);
+        assert_int_equal(plan_find_name(p, "learning_rate") != NULL, extent == STEP_FULL);
         assert_non_null(plan_find_name(p, "loss"));
         plan_destroy(p);
     }
@@ -46,9 +46,9 @@ static void each_pass_ends_with_its_phase(void **state) {
 /* A backward whose gradients nobody could read would be no backward. */
 static void gradients_are_kept_where_the_step_ends_with_them_or_when_asked(void **state) {
     (void)state;
-    plan *backward = compile((pipeline_options){.pass = STEP_BACKWARD});
-    plan *step = compile((pipeline_options){.pass = STEP_FULL});
-    plan *kept = compile((pipeline_options){.pass = STEP_FULL, .keep_gradients = true});
+    plan *backward = compile((pipeline_options){.extent = STEP_BACKWARD});
+    plan *step = compile((pipeline_options){.extent = STEP_FULL});
+    plan *kept = compile((pipeline_options){.extent = STEP_FULL, .keep_gradients = true});
     assert_non_null(plan_find_name(backward, "g.w"));
     assert_null(plan_find_name(step, "g.w"));
     assert_non_null(plan_find_name(kept, "g.w"));
@@ -59,8 +59,8 @@ static void gradients_are_kept_where_the_step_ends_with_them_or_when_asked(void 
 
 static void only_what_a_later_phase_reads_is_saved(void **state) {
     (void)state;
-    plan *alone = compile((pipeline_options){.pass = STEP_FORWARD});
-    plan *both = compile((pipeline_options){.pass = STEP_BACKWARD});
+    plan *alone = compile((pipeline_options){.extent = STEP_FORWARD});
+    plan *both = compile((pipeline_options){.extent = STEP_BACKWARD});
     int saved[2] = {0};
     for (int i = 0; i < alone->buffer_count; i++)
         saved[0] += alone->buffers[i].role == ROLE_SAVED;
@@ -82,7 +82,7 @@ static void the_graph_is_dumped_after_the_pass_asked_for(void **state) {
     for (int i = 0; i < 3; i++) {
         text dump = {0};
         plan_destroy(compile(
-            (pipeline_options){.pass = STEP_FULL, .dump_after = cases[i].pass, .dump = &dump}));
+            (pipeline_options){.extent = STEP_FULL, .dump_after = cases[i].pass, .dump = &dump}));
         assert_non_null(strstr(text_string(&dump), cases[i].has));
         assert_null(strstr(text_string(&dump), cases[i].has_not));
         if (i == 0)
@@ -102,7 +102,7 @@ static void a_graph_that_breaks_a_rule_is_refused_with_the_pass(void **state) {
     assert_null(p);
     graph_destroy(g);
     g = graph_from_text("graph g\nparameter %0 f32[] \"w\"\n");
-    expect_failure(pipeline_compile(g, &(pipeline_options){.pass = STEP_BACKWARD}, &p),
+    expect_failure(pipeline_compile(g, &(pipeline_options){.extent = STEP_BACKWARD}, &p),
                    DYNO_INVALID, "no scalar output named 'loss'");
     assert_null(p);
     graph_destroy(g);
@@ -110,14 +110,14 @@ static void a_graph_that_breaks_a_rule_is_refused_with_the_pass(void **state) {
 
 static void passes_are_known_by_name(void **state) {
     (void)state;
-    step_pass pass;
-    for (int i = 0; i < STEP_PASS_COUNT; i++) {
-        assert_int_equal(step_pass_parse(step_pass_name((step_pass)i), &pass), DYNO_OK);
-        assert_int_equal(pass, i);
+    step_extent extent;
+    for (int i = 0; i < STEP_EXTENT_COUNT; i++) {
+        assert_int_equal(step_extent_parse(step_extent_name((step_extent)i), &extent), DYNO_OK);
+        assert_int_equal(extent, i);
     }
-    assert_int_equal(step_pass_parse("backward", &pass), DYNO_OK);
-    assert_int_equal(pass, STEP_BACKWARD);
-    expect_failure(step_pass_parse("sideways", &pass), DYNO_INVALID,
+    assert_int_equal(step_extent_parse("backward", &extent), DYNO_OK);
+    assert_int_equal(extent, STEP_BACKWARD);
+    expect_failure(step_extent_parse("sideways", &extent), DYNO_INVALID,
                    "there is no pass 'sideways'; there are forward, forward+backward and step");
 }
 

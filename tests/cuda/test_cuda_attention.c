@@ -97,7 +97,7 @@ static void every_tile_agrees_with_the_cpu(void **state) {
              causal += device_bench_rounds(1, 2)) {
             attention_plan_options options = {.shape = cases[i].shape,
                                               .is_causal = causal,
-                                              .pass = STEP_BACKWARD,
+                                              .extent = STEP_BACKWARD,
                                               .mode = STEP_COMPILED,
                                               .precision = cases[i].math};
             answer want = run(device_cpu(), &options, own);
@@ -133,7 +133,7 @@ static void a_tile_that_no_kernel_has_is_refused(void **state) {
     device *d = device_bench_open(state);
     device_tiles *tiles = device_tiles_create(d);
     attention_plan_options options = {.shape = {1, 64, 1, 1, 64},
-                                      .pass = STEP_BACKWARD,
+                                      .extent = STEP_BACKWARD,
                                       .precision = PRECISION_BF16,
                                       .target = d->backend,
                                       .tiles = {.forward = {7, 9}}};

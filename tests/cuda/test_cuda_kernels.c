@@ -65,7 +65,7 @@ static void kernels_agree_on_larger_operands(void **state) {
 /* ---- any op, as the pipeline compiles it ---- */
 
 static plan *compile(graph *g, const device *d, step_mode mode) {
-    pipeline_options options = {.pass = STEP_FORWARD, .mode = mode, .target = d->backend};
+    pipeline_options options = {.extent = STEP_FORWARD, .mode = mode, .target = d->backend};
     plan *p;
     if (pipeline_compile(g, &options, &p) != DYNO_OK)
         fail_msg("%s", dyno_error_message());

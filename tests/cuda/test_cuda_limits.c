@@ -71,7 +71,7 @@ static void check(subject *s, device *d, double limit) {
         wanted[i] = reference_run_value(exact, n->outputs[i]);
     }
     plan *p;
-    pipeline_options options = {.pass = STEP_FORWARD, .mode = STEP_EAGER, .target = d->backend};
+    pipeline_options options = {.extent = STEP_FORWARD, .mode = STEP_EAGER, .target = d->backend};
     expect_ok(pipeline_compile(g, &options, &p));
     device_run *r = device_run_create(d, p);
     for (int i = 0; i < s->data_count; i++)

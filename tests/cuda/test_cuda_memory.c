@@ -109,7 +109,7 @@ static void a_device_without_enough_memory_refuses_and_goes_on(void **state) {
     /* Where time is short, the very first value of an eager step is already too large. */
     step_options huge = {.batch = device_bench_rounds(512, 8192),
                          .context = 2048,
-                         .pipeline = {.pass = STEP_FULL,
+                         .pipeline = {.extent = STEP_FULL,
                                       .mode = STEP_COMPILED,
                                       .precision = PRECISION_BF16,
                                       .target = d->backend,
@@ -178,7 +178,7 @@ typedef struct large_run {
 
 static large_run large_create(device *d, graph *g, step_mode mode) {
     large_run r = {.d = d};
-    pipeline_options options = {.pass = STEP_FORWARD, .mode = mode, .target = d->backend};
+    pipeline_options options = {.extent = STEP_FORWARD, .mode = mode, .target = d->backend};
     expect_ok(pipeline_compile(g, &options, &r.p));
     graph_destroy(g);
     expect_ok(memory_pool_create(d, 64 * GIB, &r.pool));

@@ -35,11 +35,11 @@ typedef struct drawn {
     uint64_t seed;
 } drawn;
 
-static drawn draw_step(uint64_t seed, step_pass pass) {
+static drawn draw_step(uint64_t seed, step_extent extent) {
     draw d = draw_create(seed, 1);
     model_config config = small_model_draw(&d);
     int64_t batch = 1 + draw_below(&d, 4), context = 1 + draw_below(&d, 70);
-    return (drawn){.options = small_model_step(&config, batch, context, pass), .seed = seed};
+    return (drawn){.options = small_model_step(&config, batch, context, extent), .seed = seed};
 }
 
 static step_bench run_one(device *d, const drawn *what, step_mode mode, precision p) {
@@ -126,7 +126,7 @@ static void eager_and_compiled_agree_with_the_cpu_in_fp32(void **state) {
     device *d = device_bench_open(state);
     uint64_t end = 200 + (uint64_t)device_bench_rounds(6, 1);
     for (uint64_t seed = 200; seed < end; seed++) {
-        drawn what = draw_step(seed, (step_pass)(seed % STEP_PASS_COUNT));
+        drawn what = draw_step(seed, (step_extent)(seed % STEP_EXTENT_COUNT));
         step_bench exact = run_one(device_cpu(), &what, STEP_EAGER, PRECISION_FP32);
         check_precision(d, &what, &exact, PRECISION_FP32, STEP_EAGER);
         check_precision(d, &what, &exact, PRECISION_FP32, STEP_COMPILED);
@@ -369,7 +369,7 @@ static void train(device *d, precision p, step_mode mode, float *losses) {
     step_options options = {.config = learner,
                             .batch = BATCH,
                             .context = CONTEXT,
-                            .pipeline = {.pass = STEP_FULL,
+                            .pipeline = {.extent = STEP_FULL,
                                          .mode = mode,
                                          .precision = p,
                                          .optimizer = step_default_optimizer()}};

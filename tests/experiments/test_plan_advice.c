@@ -28,7 +28,7 @@ static step_options step_of(step_mode mode, precision kind, int64_t d_ff) {
                                      .rope_theta = 10000},
                           .batch = 4,
                           .context = 64,
-                          .pipeline = {.pass = STEP_FULL,
+                          .pipeline = {.extent = STEP_FULL,
                                        .mode = mode,
                                        .precision = kind,
                                        .optimizer = step_default_optimizer()}};

@@ -37,8 +37,8 @@ typedef struct bench {
     results_cell *cell;
 } bench;
 
-static bench bench_create(step_pass pass) {
-    bench b = {.p = small_model_plan(&tiny, 2, 3, pass)};
+static bench bench_create(step_extent extent) {
+    bench b = {.p = small_model_plan(&tiny, 2, 3, extent)};
     assert_int_equal(memory_pool_create(device_cpu(), POOL_BYTES, &b.pool), DYNO_OK);
     b.shared = storage_create(b.pool);
     assert_int_equal(executor_create(b.p, b.pool, b.shared, &b.e), DYNO_OK);
@@ -85,16 +85,16 @@ static void warm_up_is_a_series_of_its_own(void **state) {
 static void phases_have_series_where_there_are_several_and_sum_to_the_step(void **state) {
     (void)state;
     static const char *const phases[] = {"forward", "backward", "optimizer"};
-    for (int pass = 0; pass < STEP_PASS_COUNT; pass++) {
-        bench b = bench_create((step_pass)pass);
+    for (int extent = 0; extent < STEP_EXTENT_COUNT; extent++) {
+        bench b = bench_create((step_extent)extent);
         assert_int_equal(timing_run(b.e, b.p, &(timing_options){.warmup = 1, .steps = 4}, b.cell),
                          DYNO_OK);
         for (int i = 0; i < 3; i++)
-            assert_int_equal(samples(&b, phases[i]), pass > 0 && i <= pass ? 4 : -1);
+            assert_int_equal(samples(&b, phases[i]), extent > 0 && i <= extent ? 4 : -1);
         assert_int_equal(samples(&b, "communication"), -1);
-        for (int64_t k = 0; pass > 0 && k < 4; k++) {
+        for (int64_t k = 0; extent > 0 && k < 4; k++) {
             double sum = 0;
-            for (int i = 0; i <= pass; i++)
+            for (int i = 0; i <= extent; i++)
                 sum += results_series_at(cell_find_series(b.cell, phases[i]), k);
             assert_true(sum == results_series_at(cell_find_series(b.cell, "step"), k));
         }
@@ -158,9 +158,9 @@ static double column_sum(const results_breakdown *table, int column) {
 static void every_breakdown_sums_to_the_traced_step(void **state) {
     (void)state;
     static const char *const names[] = {"by_class", "by_kernel", "by_phase", "by_scope"};
-    for (int pass = 0; pass < STEP_PASS_COUNT; pass++)
+    for (int extent = 0; extent < STEP_EXTENT_COUNT; extent++)
         for (int64_t steps = 1; steps <= 3; steps += 2) {
-            bench b = bench_create((step_pass)pass);
+            bench b = bench_create((step_extent)extent);
             assert_int_equal(timing_break_down(b.e, b.p, &(timing_options){.steps = steps}, b.cell),
                              DYNO_OK);
             const results_metric *traced = cell_find_metric(b.cell, "traced_step_ns");
@@ -208,7 +208,10 @@ static void breakdowns_name_phases_and_fold_layers(void **state) {
 
 static int64_t stop_after, steps_seen;
 
-static bool stop_now(void) { return steps_seen >= stop_after; }
+static bool stop_now(void *context) {
+    (void)context;
+    return steps_seen >= stop_after;
+}
 
 static void count_step(void *context, int64_t steps_done) {
     assert_int_equal(steps_done, ++steps_seen);
@@ -238,6 +241,23 @@ static void an_interruption_keeps_the_samples_so_far(void **state) {
         assert_int_equal(samples(&b, "backward"), stop_after > 2 ? stop_after - 2 : -1);
         bench_destroy(&b);
     }
+}
+
+static bool stop_at_three(void *context) { return *(const int64_t *)context >= 3; }
+
+static void a_run_for_a_time_ends_when_asked_to(void **state) {
+    (void)state;
+    bench b = bench_create(STEP_FORWARD);
+    int64_t last = 0;
+    steps_seen = 0;
+    timing_options options = {
+        .warmup = 1, .should_stop = stop_at_three, .on_step = count_step, .context = &last};
+    timing_span span = {.seconds = 60, .least = 5, .most = 5};
+    assert_int_equal(timing_run_for(b.e, b.p, &options, &span, b.cell), DYNO_INTERRUPTED);
+    assert_string_equal(dyno_error_message(), "interrupted after 2 timed repetitions");
+    assert_int_equal(samples(&b, "warmup"), 1);
+    assert_int_equal(samples(&b, "step"), 2);
+    bench_destroy(&b);
 }
 
 static void a_step_that_runs_out_of_memory_ends_the_run(void **state) {
@@ -275,6 +295,7 @@ int main(void) {
         cmocka_unit_test(every_breakdown_sums_to_the_traced_step),
         cmocka_unit_test(breakdowns_name_phases_and_fold_layers),
         cmocka_unit_test(an_interruption_keeps_the_samples_so_far),
+        cmocka_unit_test(a_run_for_a_time_ends_when_asked_to),
         cmocka_unit_test(a_step_that_runs_out_of_memory_ends_the_run),
         cmocka_unit_test(resident_memory_is_told_where_the_system_tells_it),
     };

@@ -74,7 +74,7 @@ static void sample_release(sample *s) {
 static plan *make_plan(const attention_options *options, step_mode mode) {
     attention_plan_options wanted = {.shape = options->shape,
                                      .is_causal = options->is_causal,
-                                     .pass = options->has_gradient ? STEP_BACKWARD : STEP_FORWARD,
+                                     .extent = options->has_gradient ? STEP_BACKWARD : STEP_FORWARD,
                                      .mode = mode};
     plan *p;
     if ((options->is_flash ? attention_plan_flash : attention_plan_naive)(&wanted, &p) != DYNO_OK)
@@ -168,7 +168,7 @@ static void low_types_are_stored_as_such(void **state) {
         sample s = sample_create(&options);
         attention_plan_options wanted = {.shape = options.shape,
                                          .is_causal = options.is_causal,
-                                         .pass = STEP_BACKWARD,
+                                         .extent = STEP_BACKWARD,
                                          .mode = way & 2 ? STEP_COMPILED : STEP_EAGER,
                                          .precision = PRECISION_BF16};
         plan *p;
@@ -295,7 +295,7 @@ static void shapes_that_are_none_are_refused(void **state) {
     options.shape = (attention_shape){1 << 20, 1 << 24, 1, 1, 4};
     expect_failure(attention_build(&options, &g), DYNO_INVALID, "more bytes than can be counted");
     plan *p;
-    attention_plan_options whole = {.shape = {1, 4, 1, 1, 4}, .pass = STEP_FULL};
+    attention_plan_options whole = {.shape = {1, 4, 1, 1, 4}, .extent = STEP_FULL};
     expect_failure(attention_plan_naive(&whole, &p), DYNO_INVALID, "no weights to optimize");
     assert_null(p);
 }

@@ -182,10 +182,10 @@ static void arenas_of_models_are_little_larger_than_what_is_alive(void **state) 
     static const char *const levels[] = {"none", "every:3", "full", "nested"};
     for (size_t m = 0; m < 3; m++)
         for (size_t l = 0; l < 4; l++)
-            for (int pass = 0; pass < STEP_PASS_COUNT; pass++) {
+            for (int extent = 0; extent < STEP_EXTENT_COUNT; extent++) {
                 model_config config;
-                pass_options options = {.pass = (step_pass)pass, .is_static = true};
-                options.rematerialize = pass == STEP_BACKWARD;
+                pass_options options = {.extent = (step_extent)extent, .is_static = true};
+                options.rematerialize = extent == STEP_BACKWARD;
                 assert_int_equal(model_config_from_preset(models[m], &config), DYNO_OK);
                 assert_int_equal(recompute_parse(levels[l], &options.recompute), DYNO_OK);
                 plan *p = pass_plan(&config, 4, 512, &options);

@@ -17,7 +17,7 @@
 #include "train/step_plan.h"
 
 static const attention_plan_options PROBLEM = {
-    .shape = {1, 300, 1, 1, 16}, .pass = STEP_BACKWARD, .is_causal = true, .mode = STEP_COMPILED};
+    .shape = {1, 300, 1, 1, 16}, .extent = STEP_BACKWARD, .is_causal = true, .mode = STEP_COMPILED};
 
 /* The tile of that launch, and its plan's; `of` the source. */
 static plan *plan_with(const device_tiles *of, attention_plan_options options) {
@@ -96,7 +96,7 @@ static void a_model_is_planned_with_it_too(void **state) {
     (void)state;
     step_options options = {.batch = 1,
                             .context = 300,
-                            .pipeline = {.pass = STEP_FULL,
+                            .pipeline = {.extent = STEP_FULL,
                                          .mode = STEP_COMPILED,
                                          .optimizer = step_default_optimizer()}};
     expect_ok(model_config_from_preset("small", &options.config));

@@ -43,12 +43,12 @@ typedef struct bench {
     executor *e;
 } bench;
 
-static bench bench_create(uint64_t seed, step_pass pass, bool is_recording) {
+static bench bench_create(uint64_t seed, step_extent extent, bool is_recording) {
     draw d = draw_create(seed, 1);
     bench b = {.config = small_model_draw(&d)};
     b.batch = 1 + draw_below(&d, 3);
     b.context = 1 + draw_below(&d, 9);
-    b.p = small_model_plan(&b.config, b.batch, b.context, pass);
+    b.p = small_model_plan(&b.config, b.batch, b.context, extent);
     expect_ok(memory_pool_create(device_cpu(), POOL_BYTES, &b.pool));
     if (is_recording)
         memory_pool_start_recording(b.pool);
@@ -100,8 +100,8 @@ static void expect_foretold(const bench *b) {
 static void predicted_memory_is_what_every_step_takes(void **state) {
     (void)state;
     for (uint64_t seed = 0; seed < 8; seed++)
-        for (int pass = 0; pass < STEP_PASS_COUNT; pass++) {
-            bench b = bench_create(seed, (step_pass)pass, false);
+        for (int extent = 0; extent < STEP_EXTENT_COUNT; extent++) {
+            bench b = bench_create(seed, (step_extent)extent, false);
             expect_ok(executor_run(b.e, NULL, NULL));
             expect_foretold(&b);
             memory_pool_trim(b.pool); /* the peaks start anew */
@@ -117,7 +117,7 @@ static void predicted_memory_is_what_every_step_takes(void **state) {
  * would alone. */
 static void a_pool_that_keeps_weights_reserves_what_an_empty_one_would(void **state) {
     (void)state;
-    static const step_pass passes[] = {STEP_FULL, STEP_FORWARD, STEP_BACKWARD, STEP_FULL};
+    static const step_extent passes[] = {STEP_FULL, STEP_FORWARD, STEP_BACKWARD, STEP_FULL};
     bench b = bench_create(60, STEP_FULL, false);
     const char *name = "model.norm.weight";
     const void *weight = storage_find(b.shared, name);
@@ -201,8 +201,8 @@ static void replay(const bench *b, const memory_record *records, int count) {
 static void every_byte_taken_is_recorded_with_its_reason_and_its_return(void **state) {
     (void)state;
     for (uint64_t seed = 20; seed < 24; seed++)
-        for (int pass = 0; pass < STEP_PASS_COUNT; pass++) {
-            bench b = bench_create(seed, (step_pass)pass, true);
+        for (int extent = 0; extent < STEP_EXTENT_COUNT; extent++) {
+            bench b = bench_create(seed, (step_extent)extent, true);
             expect_ok(executor_run(b.e, NULL, NULL));
             bench_stop(&b);
             int count;
@@ -306,14 +306,14 @@ static void outputs_are_there_after_a_run_and_only_then(void **state) {
 
 static void the_time_of_a_step_is_the_sum_of_its_phases(void **state) {
     (void)state;
-    for (int pass = 0; pass < STEP_PASS_COUNT; pass++) {
-        bench b = bench_create(51, (step_pass)pass, false);
+    for (int extent = 0; extent < STEP_EXTENT_COUNT; extent++) {
+        bench b = bench_create(51, (step_extent)extent, false);
         step_times times;
         trace *t = trace_create(b.p->launch_count);
         expect_ok(executor_run(b.e, t, &times));
         int64_t sum = 0;
         for (int i = 0; i < PHASE_COUNT; i++) {
-            assert_int_equal(times.phase_ns[i] > 0, i <= pass);
+            assert_int_equal(times.phase_ns[i] > 0, i <= extent);
             sum += times.phase_ns[i];
         }
         assert_int_equal(sum, times.total_ns);

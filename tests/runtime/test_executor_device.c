@@ -35,8 +35,8 @@ typedef struct bench {
     executor *e;
 } bench;
 
-static bench bench_create(device *d, step_pass pass, step_mode mode, precision math) {
-    step_options options = small_model_step(&small_model_fixed, BATCH, CONTEXT, pass);
+static bench bench_create(device *d, step_extent extent, step_mode mode, precision math) {
+    step_options options = small_model_step(&small_model_fixed, BATCH, CONTEXT, extent);
     options.pipeline.mode = mode;
     options.pipeline.precision = math;
     bench b = {.d = d};
@@ -72,15 +72,15 @@ static void expect_same_numbers(const bench *a, const bench *b) {
 
 static void steps_compute_the_same_on_every_device(void **state) {
     (void)state;
-    for (int way = 0; way < STEP_PASS_COUNT * STEP_MODE_COUNT * 2 * 2; way++) {
-        step_pass pass = (step_pass)(way % STEP_PASS_COUNT);
-        step_mode mode = (step_mode)(way / STEP_PASS_COUNT % STEP_MODE_COUNT);
+    for (int way = 0; way < STEP_EXTENT_COUNT * STEP_MODE_COUNT * 2 * 2; way++) {
+        step_extent extent = (step_extent)(way % STEP_EXTENT_COUNT);
+        step_mode mode = (step_mode)(way / STEP_EXTENT_COUNT % STEP_MODE_COUNT);
         precision math =
-            way / STEP_PASS_COUNT / STEP_MODE_COUNT % 2 ? PRECISION_BF16 : PRECISION_FP32;
-        bool can_capture = way >= STEP_PASS_COUNT * STEP_MODE_COUNT * 2;
+            way / STEP_EXTENT_COUNT / STEP_MODE_COUNT % 2 ? PRECISION_BF16 : PRECISION_FP32;
+        bool can_capture = way >= STEP_EXTENT_COUNT * STEP_MODE_COUNT * 2;
         fake_device *f = fake_device_create(POOL_BYTES, can_capture);
-        bench a = bench_create(device_cpu(), pass, mode, math);
-        bench b = bench_create(fake_device_base(f), pass, mode, math);
+        bench a = bench_create(device_cpu(), extent, mode, math);
+        bench b = bench_create(fake_device_base(f), extent, mode, math);
         for (int step = 0; step < 3; step++) {
             expect_ok(executor_run(a.e, NULL, NULL));
             expect_ok(executor_run(b.e, NULL, NULL));
@@ -422,7 +422,7 @@ static void attention_alone_runs_on_every_device(void **state) {
     for (int mode = 0; mode < STEP_MODE_COUNT; mode++) {
         attention_plan_options options = {.shape = {2, 6, 2, 2, 4},
                                           .is_causal = true,
-                                          .pass = STEP_BACKWARD,
+                                          .extent = STEP_BACKWARD,
                                           .mode = (step_mode)mode};
         fake_device *f = fake_device_create(POOL_BYTES, true);
         device *devices[] = {device_cpu(), fake_device_base(f)};

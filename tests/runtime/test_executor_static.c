@@ -18,11 +18,11 @@
 #include "support/expect.h"
 #include "support/step_bench.h"
 
-static step_bench bench_of(uint64_t seed, step_pass pass, bool is_static, bool is_recording) {
+static step_bench bench_of(uint64_t seed, step_extent extent, bool is_static, bool is_recording) {
     draw d = draw_create(seed, 1);
     model_config config = small_model_draw(&d);
     int64_t batch = 1 + draw_below(&d, 3), context = 1 + draw_below(&d, 9);
-    pass_options options = {.pass = pass, .is_static = is_static, .keep_all = true};
+    pass_options options = {.extent = extent, .is_static = is_static, .keep_all = true};
     return step_bench_create(&config, pass_plan(&config, batch, context, &options), seed,
                              is_recording);
 }
@@ -30,9 +30,9 @@ static step_bench bench_of(uint64_t seed, step_pass pass, bool is_static, bool i
 static void static_steps_give_bitwise_what_eager_ones_do(void **state) {
     (void)state;
     for (uint64_t seed = 0; seed < 8; seed++)
-        for (int pass = 0; pass < STEP_PASS_COUNT; pass++) {
-            step_bench eager = bench_of(seed, (step_pass)pass, false, false);
-            step_bench fixed = bench_of(seed, (step_pass)pass, true, false);
+        for (int extent = 0; extent < STEP_EXTENT_COUNT; extent++) {
+            step_bench eager = bench_of(seed, (step_extent)extent, false, false);
+            step_bench fixed = bench_of(seed, (step_extent)extent, true, false);
             for (int step = 0; step < 3; step++) {
                 step_bench_run(&eager);
                 step_bench_run(&fixed);
@@ -46,8 +46,8 @@ static void static_steps_give_bitwise_what_eager_ones_do(void **state) {
 static void predicted_memory_is_measured_memory_to_the_byte(void **state) {
     (void)state;
     for (uint64_t seed = 10; seed < 16; seed++)
-        for (int pass = 0; pass < STEP_PASS_COUNT; pass++) {
-            step_bench b = bench_of(seed, (step_pass)pass, true, false);
+        for (int extent = 0; extent < STEP_EXTENT_COUNT; extent++) {
+            step_bench b = bench_of(seed, (step_extent)extent, true, false);
             memory_account account = memory_account_plan(b.p);
             for (int step = 0; step < 3; step++) {
                 assert_int_equal(memory_pool_taken_bytes(b.pool), account.peak_bytes);
@@ -67,9 +67,9 @@ static void plans_of_one_model_share_storage_and_pool(void **state) {
     (void)state;
     draw d = draw_create(17, 1);
     model_config config = small_model_draw(&d);
-    pass_options options = {.pass = STEP_FORWARD, .is_static = true};
+    pass_options options = {.extent = STEP_FORWARD, .is_static = true};
     plan *forward = pass_plan(&config, 2, 5, &options);
-    options.pass = STEP_FULL;
+    options.extent = STEP_FULL;
     plan *step = pass_plan(&config, 2, 5, &options);
     memory_pool *pool;
     executor *e;
@@ -135,8 +135,8 @@ static void replay(const step_bench *b, const memory_record *records, int count)
 static void every_buffer_is_recorded_when_it_comes_and_goes(void **state) {
     (void)state;
     for (uint64_t seed = 20; seed < 24; seed++)
-        for (int pass = 0; pass < STEP_PASS_COUNT; pass++) {
-            step_bench b = bench_of(seed, (step_pass)pass, true, true);
+        for (int extent = 0; extent < STEP_EXTENT_COUNT; extent++) {
+            step_bench b = bench_of(seed, (step_extent)extent, true, true);
             step_bench_run(&b);
             step_bench_stop(&b);
             int count;
@@ -180,7 +180,7 @@ static void memory_runs_out_when_the_executor_is_made_and_leaves_nothing(void **
     (void)state;
     draw d = draw_create(31, 1);
     model_config config = small_model_draw(&d);
-    pass_options options = {.pass = STEP_FULL, .is_static = true};
+    pass_options options = {.extent = STEP_FULL, .is_static = true};
     plan *p = pass_plan(&config, 2, 3, &options);
     int64_t needed = memory_account_plan(p).reserved_bytes;
     for (int64_t limit = needed - 64; limit <= needed; limit++) {

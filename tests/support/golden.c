@@ -61,7 +61,7 @@ static golden golden_open(const char *name) {
         .batch = (int64_t)setting(root, "batch"),
         .context = (int64_t)setting(root, "context"),
         .keep_logits = true,
-        .pipeline = {.pass = STEP_FULL,
+        .pipeline = {.extent = STEP_FULL,
                      .target = BACKEND_CPU,
                      .keep_gradients = true,
                      .optimizer = {.adamw = {.beta1 = setting(root, "beta1"),

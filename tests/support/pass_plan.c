@@ -20,7 +20,7 @@ static void expect(dyno_status status) {
 }
 
 static void append_backward(graph *g, const pass_options *options) {
-    expect(autodiff_append_backward(g, options->keep_all || options->pass == STEP_BACKWARD));
+    expect(autodiff_append_backward(g, options->keep_all || options->extent == STEP_BACKWARD));
     expect(mark_saved_activations(g));
     expect(graph_verify(g));
     if (options->rematerialize)
@@ -38,9 +38,9 @@ plan *pass_plan(const model_config *config, int64_t batch, int64_t context,
     graph *g;
     expect(transformer_build(config, &sizes, &g));
     expect(precision_apply(g, options->precision));
-    if (options->pass != STEP_FORWARD)
+    if (options->extent != STEP_FORWARD)
         append_backward(g, options);
-    if (options->pass == STEP_FULL) {
+    if (options->extent == STEP_FULL) {
         optimizer_options optimizer = step_default_optimizer();
         optimizer.clip_norm = 1;
         expect(optimizer_append_adamw(g, &optimizer));

@@ -7,7 +7,7 @@
 #include "model/config.h"
 
 typedef struct pass_options {
-    step_pass pass;
+    step_extent extent;
     precision precision;
     recompute_options recompute;
     bool rematerialize;

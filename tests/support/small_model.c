@@ -35,12 +35,12 @@ transformer_options small_model_draw_size(draw *d) {
 }
 
 step_options small_model_step(const model_config *config, int64_t batch, int64_t context,
-                              step_pass pass) {
+                              step_extent extent) {
     step_options options = {.config = *config,
                             .batch = batch,
                             .context = context,
                             .keep_logits = true,
-                            .pipeline = {.pass = pass,
+                            .pipeline = {.extent = extent,
                                          .target = BACKEND_CPU,
                                          .keep_gradients = true,
                                          .optimizer = step_default_optimizer()}};
@@ -55,8 +55,9 @@ static void expect(dyno_status status) {
     abort();
 }
 
-plan *small_model_plan(const model_config *config, int64_t batch, int64_t context, step_pass pass) {
-    step_options options = small_model_step(config, batch, context, pass);
+plan *small_model_plan(const model_config *config, int64_t batch, int64_t context,
+                       step_extent extent) {
+    step_options options = small_model_step(config, batch, context, extent);
     plan *p;
     expect(step_plan_create(&options, &p));
     return p;

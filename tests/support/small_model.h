@@ -17,9 +17,10 @@ extern const model_config small_model_fixed;
 
 /* Its step with everything kept that can be: logits and gradients. */
 step_options small_model_step(const model_config *config, int64_t batch, int64_t context,
-                              step_pass pass);
+                              step_extent extent);
 /* The plan of small_model_step; aborts when there is none. */
-plan *small_model_plan(const model_config *config, int64_t batch, int64_t context, step_pass pass);
+plan *small_model_plan(const model_config *config, int64_t batch, int64_t context,
+                       step_extent extent);
 
 /* First values for weights, ids inside the vocabulary, learning rate 1e-3 and step 1. */
 void small_model_fill(executor *e, storage *shared, const model_config *config, uint64_t seed);

@@ -34,7 +34,7 @@ static void train(precision p, step_mode mode, float *losses) {
     step_options options = {.config = tiny,
                             .batch = BATCH,
                             .context = CONTEXT,
-                            .pipeline = {.pass = STEP_FULL,
+                            .pipeline = {.extent = STEP_FULL,
                                          .mode = mode,
                                          .precision = p,
                                          .optimizer = step_default_optimizer()}};

@@ -63,8 +63,8 @@ static const model_config tiny = {.name = "tiny",
 
 static const int32_t ids[ROWS + 1] = {3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 19, 0};
 
-static trainer *make(precision p, step_pass pass, double clip_norm) {
-    step_options options = small_model_step(&tiny, BATCH, CONTEXT, pass);
+static trainer *make(precision p, step_extent extent, double clip_norm) {
+    step_options options = small_model_step(&tiny, BATCH, CONTEXT, extent);
     options.pipeline.precision = p;
     options.pipeline.optimizer.clip_norm = clip_norm;
     trainer *t;

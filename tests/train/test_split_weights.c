@@ -33,8 +33,8 @@ static const model_config tiny = {.name = "tiny",
                                   .norm_eps = 1e-5,
                                   .rope_theta = 10000};
 
-static step_options options_of(step_mode mode, precision kind, step_pass pass) {
-    step_options options = small_model_step(&tiny, BATCH, CONTEXT, pass);
+static step_options options_of(step_mode mode, precision kind, step_extent extent) {
+    step_options options = small_model_step(&tiny, BATCH, CONTEXT, extent);
     options.keep_logits = false;
     options.pipeline.keep_gradients = false;
     options.pipeline.mode = mode;
@@ -119,8 +119,8 @@ static void weights_in_halves_train_as_whole_ones_do(void **state) {
 
 static void a_split_weight_is_not_there_a_second_time(void **state) {
     (void)state;
-    for (int pass = 0; pass < STEP_PASS_COUNT; pass++) {
-        step_options options = options_of(STEP_COMPILED, PRECISION_BF16, (step_pass)pass);
+    for (int extent = 0; extent < STEP_EXTENT_COUNT; extent++) {
+        step_options options = options_of(STEP_COMPILED, PRECISION_BF16, (step_extent)extent);
         plan *p;
         expect_ok(step_plan_create(&options, &p));
         int products = 7 * (int)tiny.layers + 1, all = model_parameter_count(&tiny);
@@ -179,7 +179,7 @@ static void eager_updates_give_the_same_in_one_launch_or_many(void **state) {
 typedef struct way {
     step_mode mode;
     precision kind;
-    step_pass pass;
+    step_extent extent;
 } way;
 
 /* Through every way to keep them and back, in one storage, as the cells of a bench go. */
@@ -198,7 +198,7 @@ static void weights_go_from_plan_to_plan_without_losing_a_bit(void **state) {
     expect_ok(memory_pool_create(device_cpu(), MEMORY_LIMIT, &pool));
     storage *shared = storage_create(pool);
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
-        step_options options = options_of(ways[i].mode, ways[i].kind, ways[i].pass);
+        step_options options = options_of(ways[i].mode, ways[i].kind, ways[i].extent);
         plan *p;
         expect_ok(step_plan_create(&options, &p));
         held_weights *held = NULL;

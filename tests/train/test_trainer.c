@@ -120,15 +120,15 @@ static void a_learning_rate_of_zero_leaves_the_weights(void **state) {
 
 static void all_three_passes_agree_on_the_loss(void **state) {
     (void)state;
-    float losses[STEP_PASS_COUNT];
+    float losses[STEP_EXTENT_COUNT];
     char before[WEIGHT_BYTES];
-    for (int pass = 0; pass < STEP_PASS_COUNT; pass++) {
-        trainer *t = make(small_model_step(&tiny, BATCH, CONTEXT, (step_pass)pass));
+    for (int extent = 0; extent < STEP_EXTENT_COUNT; extent++) {
+        trainer *t = make(small_model_step(&tiny, BATCH, CONTEXT, (step_extent)extent));
         memcpy(before, weight(t), WEIGHT_BYTES);
-        losses[pass] = step(t, 1e-3);
+        losses[extent] = step(t, 1e-3);
         bool is_same = memcmp(before, weight(t), WEIGHT_BYTES) == 0;
-        assert_int_equal(is_same, pass != STEP_FULL);
-        assert_int_equal(trainer_find(t, "g.lm_head.weight").data != NULL, pass != STEP_FORWARD);
+        assert_int_equal(is_same, extent != STEP_FULL);
+        assert_int_equal(trainer_find(t, "g.lm_head.weight").data != NULL, extent != STEP_FORWARD);
         trainer_destroy(t);
     }
     assert_true(losses[0] == losses[1] && losses[1] == losses[2]);
@@ -148,14 +148,13 @@ static void what_is_not_kept_cannot_be_found(void **state) {
     trainer_destroy(kept);
 }
 
-static int asked;
-static bool stop_at_the_third(void) { return ++asked == 3; }
+static bool stop_at_the_third(void *asked) { return ++*(int *)asked == 3; }
 
 static void drawing_weights_ends_when_asked_to(void **state) {
     (void)state;
     trainer *t = make(small_model_step(&tiny, BATCH, CONTEXT, STEP_FULL));
-    asked = 0;
-    assert_int_equal(weights_init_unless(trainer_storage(t), &tiny, 1, stop_at_the_third),
+    int asked = 0;
+    assert_int_equal(weights_init_unless(trainer_storage(t), &tiny, 1, stop_at_the_third, &asked),
                      DYNO_INTERRUPTED);
     assert_non_null(strstr(dyno_error_message(), "interrupted after drawing 2 of "));
     trainer_destroy(t);

@@ -22,9 +22,9 @@ static void skip_without_a_compiler(void) {
     skip();
 }
 
-static plan *model_plan(const model_config *config, int64_t batch, int64_t context, step_pass pass,
-                        step_mode mode, precision low, backend target) {
-    step_options options = small_model_step(config, batch, context, pass);
+static plan *model_plan(const model_config *config, int64_t batch, int64_t context,
+                        step_extent extent, step_mode mode, precision low, backend target) {
+    step_options options = small_model_step(config, batch, context, extent);
     options.pipeline.mode = mode;
     options.pipeline.precision = low;
     options.pipeline.target = target;

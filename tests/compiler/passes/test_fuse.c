@@ -223,7 +223,7 @@ static void groups_of_whole_models_stand_together(void **state) {
         graph *g;
         assert_int_equal(transformer_build(&config, &options, &g), DYNO_OK);
         pipeline_options pipeline = {
-            .pass = STEP_FULL, .mode = STEP_COMPILED, .optimizer = step_default_optimizer()};
+            .extent = STEP_FULL, .mode = STEP_COMPILED, .optimizer = step_default_optimizer()};
         plan *p;
         if (pipeline_compile(g, &pipeline, &p) != DYNO_OK)
             fail_msg("%s", dyno_error_message());

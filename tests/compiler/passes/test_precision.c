@@ -406,8 +406,8 @@ static const model_config tiny = {.name = "tiny",
                                   .norm_eps = 1e-5,
                                   .rope_theta = 10000};
 
-static trainer *make(precision p, step_mode mode, step_pass pass) {
-    step_options options = small_model_step(&tiny, BATCH, CONTEXT, pass);
+static trainer *make(precision p, step_mode mode, step_extent extent) {
+    step_options options = small_model_step(&tiny, BATCH, CONTEXT, extent);
     options.pipeline.precision = p;
     options.pipeline.mode = mode;
     options.keep_logits = false;

@@ -132,7 +132,7 @@ enum { LEVELS = sizeof levels / sizeof *levels };
 
 static plan *plan_at(const model_config *config, const char *level, bool rematerialize,
                      bool is_static) {
-    pass_options options = {.pass = STEP_FULL,
+    pass_options options = {.extent = STEP_FULL,
                             .rematerialize = rematerialize,
                             .is_static = is_static,
                             .keep_all = true};
@@ -220,7 +220,7 @@ static void nested_recompute_saves_as_many_block_inputs_as_there_are_halvings(vo
 /* Without gradients, which outweigh all else in the end: the peak is what is saved. */
 static int64_t activation_peak(int64_t layers, const char *level) {
     model_config config = model_of(layers);
-    pass_options options = {.pass = STEP_BACKWARD};
+    pass_options options = {.extent = STEP_BACKWARD};
     assert_int_equal(recompute_parse(level, &options.recompute), DYNO_OK);
     plan *p = pass_plan(&config, 4, 32, &options);
     int64_t alive = 0, peak = 0;

@@ -181,7 +181,7 @@ static void predicted_memory_is_what_a_step_takes(void **state) {
 static plan *plan_of_small(step_mode mode, precision kind, backend target, const char *level) {
     step_options options = {.batch = 4,
                             .context = 512,
-                            .pipeline = {.pass = STEP_FULL,
+                            .pipeline = {.extent = STEP_FULL,
                                          .mode = mode,
                                          .precision = kind,
                                          .target = target,
@@ -247,9 +247,9 @@ static void the_mlp_of_a_block_is_the_scopes_below_it_and_its_norm(void **state)
 
 static void levels_beyond_the_blocks_get_a_clear_answer(void **state) {
     (void)state;
-    for (int pass = 0; pass < STEP_PASS_COUNT; pass++) {
+    for (int extent = 0; extent < STEP_EXTENT_COUNT; extent++) {
         step_options options = step_of(3, STEP_COMPILED, PRECISION_FP32, "mlp:4");
-        options.pipeline.pass = (step_pass)pass;
+        options.pipeline.extent = (step_extent)extent;
         plan *p;
         expect_failure(step_plan_create(&options, &p), DYNO_INVALID,
                        "every 4-th block, but the model has 3 blocks; give mlp:1");

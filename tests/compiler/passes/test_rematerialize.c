@@ -166,7 +166,7 @@ static void most_of_what_a_model_saves_is_not_needed(void **state) {
     (void)state;
     model_config config;
     assert_int_equal(model_config_from_preset("small", &config), DYNO_OK);
-    pass_options options = {.pass = STEP_BACKWARD};
+    pass_options options = {.extent = STEP_BACKWARD};
     plan *plain = pass_plan(&config, 4, 512, &options);
     options.rematerialize = true;
     plan *lean = pass_plan(&config, 4, 512, &options);
@@ -268,7 +268,7 @@ static void steps_are_bitwise_those_without(void **state) {
         draw d = draw_create(seed, 1);
         model_config config = small_model_draw(&d);
         int64_t batch = 1 + draw_below(&d, 3), context = 1 + draw_below(&d, 9);
-        pass_options options = {.pass = STEP_FULL,
+        pass_options options = {.extent = STEP_FULL,
                                 .precision = seed < 6 ? PRECISION_FP32 : PRECISION_BF16,
                                 .keep_all = seed & 1};
         step_bench plain =

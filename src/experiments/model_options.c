@@ -1,4 +1,4 @@
-#include "cli/model_flags.h"
+#include "experiments/model_options.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,7 +36,7 @@ static void apply_shape_flags(const flags *given, model_config *config) {
         snprintf(config->name, sizeof config->name, "custom");
 }
 
-dyno_status model_flags_resolve(const flags *given, model_config **out, int *count) {
+dyno_status model_options_resolve(const flags *given, model_config **out, int *count) {
     *out = NULL;
     const char *file = flags_text(given, "config");
     const char *const *names = flags_text_list(given, "model", count);

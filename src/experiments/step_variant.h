@@ -1,13 +1,13 @@
-/* step_flags.h - the flags that say how a step is run: mode, precision, attention, recompute,
+/* step_variant.h - the flags that say how a step is run: mode, precision, attention, recompute,
  * gradients. */
-#ifndef CLI_STEP_FLAGS_H
-#define CLI_STEP_FLAGS_H
+#ifndef EXPERIMENTS_STEP_VARIANT_H
+#define EXPERIMENTS_STEP_VARIANT_H
 
-#include "cli/flags.h"
+#include "base/flags.h"
 #include "compiler/pipeline.h"
 #include "measure/results.h"
 
-/* To be put into a verb's flag table. */
+/* To be put into a flag table. */
 #define STEP_FLAGS                                                                                 \
     {"mode",                                                                                       \
      "LIST",                                                                                       \
@@ -49,9 +49,9 @@ typedef struct step_variant {
 } step_variant;
 
 /* Every combination of what the flags list; the caller frees *out. */
-NODISCARD dyno_status step_flags_resolve(const flags *given, step_variant **out, int *count);
-/* For verbs that run one: more than one is an error. */
-NODISCARD dyno_status step_flags_resolve_one(const flags *given, step_variant *out);
+NODISCARD dyno_status step_variants_resolve(const flags *given, step_variant **out, int *count);
+/* For those who run one: more than one is an error. */
+NODISCARD dyno_status step_variant_resolve(const flags *given, step_variant *out);
 
 void step_variant_apply(const step_variant *variant, pipeline_options *options);
 /* Sets the parameters mode, math, attention, recompute and gradients. */

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/attention_sweep.h"
+#include "experiments/attention_sweep.h"
 #include "measure/statistics.h"
 
 /* One side of "64x64/32x64"; `end` is behind it. */
@@ -41,17 +41,17 @@ dyno_status attention_tiles_check(const char *tiles) {
 
 /* The tiles that the kernel of this pass has; none when there is no plan, which the sweep then
  * says. */
-static int list_tiles(const attention_sweep *s, const attention_point *at, step_pass pass,
+static int list_tiles(const attention_sweep *s, const attention_point *at, step_extent extent,
                       kernel_tile *out) {
     const tile_source *source = device_tiles_source(s->sweep.tiles);
     attention_point alone = *at;
-    alone.options.pass = pass;
+    alone.options.extent = extent;
     tiled_launch launch;
     plan *p;
     int count = 0;
     if (attention_sweep_plan(s, &alone, &p) != DYNO_OK)
         return 0;
-    if (find_tiled_launch(p, pass == STEP_BACKWARD, &launch))
+    if (find_tiled_launch(p, extent == STEP_BACKWARD, &launch))
         count = source->list(source, launch.kernel, &launch.args, out);
     plan_destroy(p);
     return count;
@@ -66,7 +66,7 @@ static bool has_tile(const kernel_tile *tiles, int count, kernel_tile wanted) {
 
 static void add_tile(attention_sweep *s, attention_point at, kernel_tile tile, bool is_backward) {
     snprintf(at.tile, sizeof at.tile, "%s", kernel_tile_format(tile).text);
-    at.options.pass = is_backward ? STEP_BACKWARD : STEP_FORWARD;
+    at.options.extent = is_backward ? STEP_BACKWARD : STEP_FORWARD;
     *(is_backward ? &at.options.tiles.backward : &at.options.tiles.forward) = tile;
     attention_sweep_add(s, &at);
 }
@@ -87,12 +87,12 @@ static void add_all_tiles(attention_sweep *s, const attention_point *at, bool ha
             add_tile(s, *at, backward[i], true);
 }
 
-static void add_passes(attention_sweep *s, attention_point at, bool has_forward,
-                       bool has_backward) {
-    at.options.pass = STEP_FORWARD;
+static void add_extents(attention_sweep *s, attention_point at, bool has_forward,
+                        bool has_backward) {
+    at.options.extent = STEP_FORWARD;
     if (has_forward)
         attention_sweep_add(s, &at);
-    at.options.pass = STEP_BACKWARD;
+    at.options.extent = STEP_BACKWARD;
     if (has_backward)
         attention_sweep_add(s, &at);
 }
@@ -113,15 +113,15 @@ dyno_status attention_sweep_add_tiles(attention_sweep *s, attention_point at, co
         at.options.tiles.forward = forward;
         at.options.tiles.backward = backward;
     }
-    add_passes(s, at, has_forward, has_backward);
+    add_extents(s, at, has_forward, has_backward);
     return DYNO_OK;
 }
 
 /* ---- the best ---- */
 
 static double time_of(const attention_point *at, bool is_backward) {
-    bool is_of_pass = (at->options.pass == STEP_BACKWARD) == is_backward;
-    if (!is_of_pass || !at->cell || at->cell->status != RESULTS_OK || !at->tile[0])
+    bool is_of_extent = (at->options.extent == STEP_BACKWARD) == is_backward;
+    if (!is_of_extent || !at->cell || at->cell->status != RESULTS_OK || !at->tile[0])
         return INFINITY;
     return statistics_of_series(cell_find_series(at->cell, is_backward ? "backward" : "step"))
         .median;
@@ -153,7 +153,7 @@ dyno_status attention_sweep_keep_best(attention_sweep *s) {
         RETURN_IF_FAILED(keep_best_of(s, i, true, &kept));
     }
     if (kept) /* else it was said that nothing can be */
-        fprintf(stderr, "dyno attention: %d best tile%s in the cache and will be used\n", kept,
-                kept == 1 ? " is" : "s are");
+        experiment_note(s->sweep.context, "%d best tile%s in the cache and will be used", kept,
+                        kept == 1 ? " is" : "s are");
     return DYNO_OK;
 }

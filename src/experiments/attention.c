@@ -1,16 +1,14 @@
-/* verb_attention.c - `dyno attention`: attention alone, timed over lengths, head sizes and ways to
+/* attention.c - `dyno attention`: attention alone, timed over lengths, head sizes and ways to
  * compute it.
  *
- * A row of the table is a point of the grid. It has a cell for each of its passes, because one can
+ * A row of the table is a point of the grid. It has a cell for each extent, because one can
  * fit where the other does not: the forward from runs of the forward alone, and forward+backward,
  * whose runs give the backward and the whole. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/memory.h"
-#include "cli/attention_sweep.h"
-#include "cli/cli.h"
+#include "experiments/attention_sweep.h"
 
 /* Grids worth having under a name: flags, of which those that the user gives count instead. */
 enum { MOST_PRESET_FLAGS = 12 };
@@ -142,47 +140,20 @@ static bool is_overridden(const flags *given, const char *flag) {
            (strcmp(flag, "reps") == 0 && flags_is_set(given, "seconds"));
 }
 
-static bool preset_has(const preset *p, const char *flag) {
+static dyno_status set_open_flags(flags *given, const preset *p) {
     for (int i = 0; i < MOST_PRESET_FLAGS && p->flags[i].flag; i++)
-        if (strcmp(p->flags[i].flag, flag) == 0)
-            return true;
-    return false;
+        if (!is_overridden(given, p->flags[i].flag))
+            RETURN_IF_FAILED(flags_set(given, p->flags[i].flag, p->flags[i].value));
+    return DYNO_OK;
 }
 
-/* The command line with the flags that a preset, or --tune, stands for. `joined` takes the texts;
- * the array is the caller's to free. */
-static char **expand(const flags *given, int argc, char **argv, text *joined, int *count) {
-    static const preset none, tune = {.flags = {{"impl", "flash"}, {"mode", "compiled"}}};
+/* Sets the flags that --tune, or else a preset, stands for. */
+static dyno_status expand(flags *given) {
+    static const preset tune = {.flags = {{"impl", "flash"}, {"mode", "compiled"}}};
     const preset *chosen = find_preset(flags_text(given, "preset"));
-    const preset *both[2] = {flags_switch(given, "tune") ? &tune : &none, chosen ? chosen : &none};
-    enum { MOST = 2 * MOST_PRESET_FLAGS };
-    char **all = memory_allocate((size_t)argc + MOST + 1, sizeof *all);
-    size_t starts[MOST];
-    int added = 0;
-    for (int p = 0; p < 2; p++)
-        for (int i = 0; i < MOST_PRESET_FLAGS && both[p]->flags[i].flag; i++) {
-            const char *flag = both[p]->flags[i].flag;
-            if (is_overridden(given, flag) || (p == 1 && preset_has(both[0], flag)))
-                continue;
-            starts[added++] = joined->length;
-            text_format(joined, "--%s=%s%c", flag, both[p]->flags[i].value, '\0');
-        }
-    all[0] = argv[0];
-    for (int i = 0; i < added; i++)
-        all[1 + i] = joined->data + starts[i];
-    for (int i = 1; i < argc; i++)
-        all[added + i] = argv[i];
-    *count = argc + added;
-    return all;
-}
-
-static bool list_has(const flags *given, const char *flag, const char *word) {
-    int count;
-    const char *const *words = flags_text_list(given, flag, &count);
-    for (int i = 0; i < count; i++)
-        if (strcmp(words[i], word) == 0)
-            return true;
-    return false;
+    if (flags_switch(given, "tune"))
+        RETURN_IF_FAILED(set_open_flags(given, &tune));
+    return chosen ? set_open_flags(given, chosen) : DYNO_OK;
 }
 
 /* The ways to compute one thing, one after the other: each row's neighbours are what it is to be
@@ -198,9 +169,9 @@ static dyno_status add_rows(attention_sweep *s, attention_point at, int *groups)
         tiles = all;
         tile_count = 1;
     }
-    bool has_forward = list_has(s->given, "pass", "forward");
+    bool has_forward = flags_list_has(s->given, "pass", "forward");
     bool has_backward =
-        list_has(s->given, "pass", "backward") || list_has(s->given, "pass", "both");
+        flags_list_has(s->given, "pass", "backward") || flags_list_has(s->given, "pass", "both");
     for (int i = 0; i < impl_count; i++)
         for (int way = 0; way < mode_count * precision_count; way++) {
             RETURN_IF_FAILED(
@@ -241,19 +212,20 @@ static dyno_status check_tiles(const flags *given) {
     if (is_tuned && has_tiles)
         return dyno_fail(DYNO_INVALID, "--tune times all tiles there are; --tiles does not go with "
                                        "it");
-    if ((is_tuned || has_tiles) && !list_has(given, "impl", "flash"))
+    if ((is_tuned || has_tiles) && !flags_list_has(given, "impl", "flash"))
         return dyno_fail(DYNO_INVALID, "--%s is of flash attention; add it: --impl flash",
                          is_tuned ? "tune" : "tiles");
     return DYNO_OK;
 }
 
-static dyno_status run(const flags *given, int argc, char **argv) {
+static dyno_status run(flags *given, const experiment_context *context, experiment_output *out) {
     attention_sweep s = {.given = given};
+    RETURN_IF_FAILED(expand(given));
     RETURN_IF_FAILED(check_tiles(given));
-    RETURN_IF_FAILED(sweep_prepare(&s.sweep, given));
+    RETURN_IF_FAILED(sweep_prepare(&s.sweep, given, context, out->run));
     dyno_status status = add_points(&s);
     if (status == DYNO_OK)
-        status = sweep_start(&s.sweep, argc, argv);
+        status = sweep_start(&s.sweep);
     if (status == DYNO_OK)
         status = attention_sweep_run(&s);
     if (status == DYNO_OK && flags_switch(given, "tune"))
@@ -263,20 +235,4 @@ static dyno_status run(const flags *given, int argc, char **argv) {
     return status;
 }
 
-int cli_attention(int argc, char **argv) {
-    flags *given, *whole;
-    text joined = {0};
-    int exit_code, count;
-    if (!cli_parse_flags(&VERB, argc, argv, &given, &exit_code))
-        return exit_code;
-    char **expanded = expand(given, argc, argv, &joined, &count);
-    flags_destroy(given);
-    if (cli_parse_flags(&VERB, count, expanded, &whole, &exit_code)) {
-        dyno_status status = run(whole, argc, argv);
-        exit_code = status == DYNO_OK ? 0 : cli_report_failure(status);
-        flags_destroy(whole);
-    }
-    free(expanded);
-    text_release(&joined);
-    return exit_code;
-}
+const experiment experiment_attention = {.settings = &VERB, .is_long = true, .run = run};

@@ -1,4 +1,4 @@
-#include "cli/attention_sweep.h"
+#include "experiments/attention_sweep.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -7,9 +7,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/units.h"
-#include "cli/interrupt.h"
 #include "measure/statistics.h"
-#include "measure/timing.h"
 #include "plan/memory_formula.h"
 
 static const attention_impl IMPLS[] = {{"naive", attention_plan_naive, false},
@@ -65,12 +63,12 @@ static double predict_cell(const attention_sweep *s, double run_seconds) {
 }
 
 /* How many times its prediction a run of `at` takes, as the last measured point of the same impl,
- * mode, precision and pass did; 1 while there is none. */
+ * mode, precision and extent did; 1 while there is none. */
 static double learned_factor(const attention_sweep *s, const attention_point *at) {
     for (const attention_point *other = at - 1; other >= s->points; other--) {
         const attention_plan_options *a = &at->options, *b = &other->options;
         if (other->impl != at->impl || a->mode != b->mode || a->precision != b->precision ||
-            a->pass != b->pass || !other->cell || other->cell->status != RESULTS_OK)
+            a->extent != b->extent || !other->cell || other->cell->status != RESULTS_OK)
             continue;
         double median = statistics_of_series(cell_find_series(other->cell, "step")).median;
         return median / 1e9 / other->predicted_seconds;
@@ -113,7 +111,7 @@ static dyno_status plan_point(attention_sweep *s, attention_point *at) {
     RETURN_IF_FAILED(status);
     if (memory_account_plan(p).reserved_bytes <= s->sweep.memory_limit) {
         at->predicted_seconds = predict_seconds(s, p, at->options.precision);
-        s->seconds_total += predict_cell(s, at->predicted_seconds);
+        s->sweep.work_total += predict_cell(s, at->predicted_seconds);
     }
     plan_destroy(p);
     return DYNO_OK;
@@ -129,11 +127,11 @@ static dyno_status plan_points(attention_sweep *s) {
     if (s->count && refused == s->count)
         return dyno_fail(DYNO_UNSUPPORTED, "%s", s->points[0].reason);
     s->sweep.run->planned_cells = s->count;
-    if (s->seconds_total > LONG_SECONDS)
-        fprintf(stderr,
-                "dyno attention: at this machine's peak rates this takes %s, often longer; "
-                "--seconds, --reps and --seconds-per-cell shorten it\n",
-                units_duration(s->seconds_total).text);
+    if (s->sweep.work_total > LONG_SECONDS)
+        experiment_note(s->sweep.context,
+                        "at this machine's peak rates this takes %s, often longer; "
+                        "--seconds, --reps and --seconds-per-cell shorten it",
+                        units_duration(s->sweep.work_total).text);
     return DYNO_OK;
 }
 
@@ -168,7 +166,7 @@ static void describe_cell(const attention_sweep *s, const attention_point *at, r
     cell_set_integer(cell, "heads", o->shape.heads);
     cell_set_integer(cell, "seq", o->shape.context);
     cell_set_integer(cell, "head_dim", o->shape.head_dim);
-    cell_set_text(cell, "pass", step_pass_name(o->pass));
+    cell_set_text(cell, "pass", step_extent_name(o->extent));
     cell_set_text(cell, "math", precision_name(o->precision));
     if (at->tile[0])
         cell_set_text(cell, "tile", at->tile);
@@ -203,18 +201,11 @@ static void explain_oom(const plan *p, const memory_account *account, results_ce
 
 /* ---- measuring ---- */
 
-static void show_progress(void *context, int64_t runs_done) {
-    attention_sweep *s = context;
-    progress_update(s->line, s->seconds_done + s->run_seconds * (double)runs_done, s->label);
-}
-
 /* Untimed runs first: from them it is known how long the others will take. */
 static dyno_status time_runs(attention_sweep *s, executor *e, const plan *p, results_cell *cell) {
-    timing_options options = {.warmup = flags_integer(s->given, "warmup"),
-                              .by_marks = true,
-                              .should_stop = interrupt_requested,
-                              .on_step = show_progress,
-                              .context = s};
+    timing_options options = sweep_timing(&s->sweep);
+    options.warmup = flags_integer(s->given, "warmup");
+    options.by_marks = true;
     RETURN_IF_FAILED(timing_run(e, p, &options, cell));
     if (options.warmup) {
         double seconds = statistics_of_series(cell_find_series(cell, "warmup")).min / 1e9;
@@ -270,7 +261,7 @@ static dyno_status measure_plan(attention_sweep *s, const attention_point *at, c
     double seconds = at->predicted_seconds * learned_factor(s, at);
     if (is_too_long(s, at->cell, seconds, "as its operations and the rows before tell"))
         return DYNO_OK;
-    s->run_seconds = at->predicted_seconds;
+    s->sweep.step_work = at->predicted_seconds;
     dyno_status status = run_cell(s, p, at->cell);
     return status == DYNO_OK ? status : sweep_settle(at->cell, status);
 }
@@ -279,9 +270,9 @@ static dyno_status measure_plan(attention_sweep *s, const attention_point *at, c
 static dyno_status measure_point(attention_sweep *s, attention_point *at) {
     at->cell = results_add_cell(s->sweep.run);
     describe_cell(s, at, at->cell);
-    snprintf(s->label, sizeof s->label, "%s %s, sequence %lld, head size %lld, %s %s",
+    snprintf(s->sweep.label, sizeof s->sweep.label, "%s %s, sequence %lld, head size %lld, %s %s",
              at->impl->name, step_mode_name(at->options.mode), (long long)at->options.shape.context,
-             (long long)at->options.shape.head_dim, step_pass_name(at->options.pass), at->tile);
+             (long long)at->options.shape.head_dim, step_extent_name(at->options.extent), at->tile);
     if (at->is_refused) {
         cell_set_status(at->cell, RESULTS_FAILED, at->reason);
         return DYNO_OK;
@@ -292,7 +283,7 @@ static dyno_status measure_point(attention_sweep *s, attention_point *at) {
         return sweep_settle(at->cell, status);
     status = measure_plan(s, at, p);
     if (at->predicted_seconds > 0)
-        s->seconds_done += predict_cell(s, at->predicted_seconds);
+        s->sweep.work_done += predict_cell(s, at->predicted_seconds);
     plan_destroy(p);
     return status;
 }
@@ -300,11 +291,10 @@ static dyno_status measure_point(attention_sweep *s, attention_point *at) {
 dyno_status attention_sweep_run(attention_sweep *s) {
     RETURN_IF_FAILED(plan_points(s));
     RETURN_IF_FAILED(memory_pool_create(s->sweep.device, s->sweep.memory_limit, &s->pool));
-    s->line = progress_create(s->seconds_total);
+    sweep_show_progress(&s->sweep, 0);
     dyno_status status = DYNO_OK;
     for (int i = 0; i < s->count && status == DYNO_OK; i++)
         status = measure_point(s, &s->points[i]);
-    progress_destroy(s->line);
     memory_pool_destroy(s->pool);
     return status;
 }

@@ -1,17 +1,13 @@
-/* verb_bench.c - `dyno bench`: the full grid of models, contexts, warm-ups and passes, timed. */
+/* bench.c - `dyno bench`: the full grid of models, contexts, warm-ups and extents of a step, timed. */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/rng.h"
-#include "cli/cli.h"
-#include "cli/interrupt.h"
-#include "cli/model_flags.h"
-#include "cli/progress.h"
-#include "cli/step_flags.h"
-#include "cli/sweep.h"
-#include "measure/timing.h"
+#include "experiments/model_options.h"
+#include "experiments/step_variant.h"
+#include "experiments/sweep.h"
 #include "train/loss_scale.h"
 #include "train/split_weights.h"
 #include "train/step_plan.h"
@@ -60,37 +56,33 @@ static const flags_verb VERB = {
 typedef struct grid {
     const flags *given;
     sweep sweep;
-    const model_config *models;
+    model_config *models;
     const int64_t *contexts, *warmups;
-    step_pass *passes;
+    step_extent *extents;
     step_variant *variants;
-    int model_count, context_count, warmup_count, pass_count, variant_count;
+    int model_count, context_count, warmup_count, extent_count, variant_count;
     /* All cells are timed before the first is traced: a GPU whose work was recorded once (CUPTI) is
      * slower from then on, by 3 % of a small step on an H200. */
     bool is_tracing;
     int64_t next_cell; /* to be traced */
-    progress *line;
-    double work_done, work_total, cell_work; /* in FLOPs */
-    int64_t cell_steps;
-    char label[96];
 } grid;
 
 /* A model's cell. */
 typedef struct point {
     int64_t context, warmup;
-    step_pass pass;
+    step_extent extent;
     const step_variant *variant;
 } point;
 
 /* Cells of one model, and the one at a place among them. */
 static int64_t point_count(const grid *g) {
-    return (int64_t)g->context_count * g->variant_count * g->warmup_count * g->pass_count;
+    return (int64_t)g->context_count * g->variant_count * g->warmup_count * g->extent_count;
 }
 
 static point point_at(const grid *g, int64_t index) {
     point at;
-    at.pass = g->passes[index % g->pass_count];
-    index /= g->pass_count;
+    at.extent = g->extents[index % g->extent_count];
+    index /= g->extent_count;
     at.warmup = g->warmups[index % g->warmup_count];
     index /= g->warmup_count;
     at.variant = &g->variants[index % g->variant_count];
@@ -101,6 +93,7 @@ static point point_at(const grid *g, int64_t index) {
 /* What is kept between the cells of one model. */
 typedef struct bench_model {
     const model_config *config;
+    sweep *sweep;
     memory_pool *pool;
     storage *shared;
     bool has_weights;
@@ -111,7 +104,7 @@ static dyno_status make_plan(const grid *g, const model_config *config, const po
     step_options options = {.config = *config,
                             .batch = flags_integer(g->given, "batch"),
                             .context = at->context,
-                            .pipeline = {.pass = at->pass,
+                            .pipeline = {.extent = at->extent,
                                          .target = g->sweep.device->backend,
                                          .tiles.source = device_tiles_source(g->sweep.tiles),
                                          .optimizer = step_default_optimizer()}};
@@ -120,15 +113,15 @@ static dyno_status make_plan(const grid *g, const model_config *config, const po
 }
 
 /* Plans every cell once, so that what cannot be built is said before anything is measured, and
- * sums the work for the progress line. */
+ * sums the work, in FLOPs. */
 static dyno_status plan_cells(grid *g) {
     for (int m = 0; m < g->model_count; m++)
         for (int64_t i = 0; i < point_count(g); i++) {
             point at = point_at(g, i);
             plan *p;
             RETURN_IF_FAILED(make_plan(g, &g->models[m], &at, &p));
-            g->work_total += plan_total_cost(p, PHASE_COUNT).flops *
-                             (double)(at.warmup + flags_integer(g->given, "steps"));
+            g->sweep.work_total += plan_total_cost(p, PHASE_COUNT).flops *
+                                   (double)(at.warmup + flags_integer(g->given, "steps"));
             plan_destroy(p);
         }
     g->sweep.run->planned_cells = g->model_count * point_count(g);
@@ -142,7 +135,7 @@ static void describe_cell(const grid *g, results_cell *cell, const model_config 
     cell_set_integer(cell, "batch", flags_integer(g->given, "batch"));
     cell_set_integer(cell, "warmup", at->warmup);
     cell_set_integer(cell, "steps", flags_integer(g->given, "steps"));
-    cell_set_text(cell, "pass", step_pass_name(at->pass));
+    cell_set_text(cell, "pass", step_extent_name(at->extent));
     step_variant_describe(at->variant, cell);
     sweep_describe_device(&g->sweep, at->variant->precision, cell);
     cell_set_integer(cell, "seed", flags_integer(g->given, "seed"));
@@ -174,11 +167,6 @@ static dyno_status fill_inputs(executor *e, const model_config *config, uint64_t
     return set_input(e, "loss_scale", &scale, sizeof scale);
 }
 
-static void show_progress(void *context, int64_t steps_done) {
-    grid *g = context;
-    progress_update(g->line, g->work_done + g->cell_work * (double)steps_done, g->label);
-}
-
 /* Weights are drawn once per model. All else that the cell before left goes back first, so that
  * each cell's memory is its own. */
 static dyno_status prepare_cell(bench_model *m, const plan *p, uint64_t seed, int64_t *setup_ns,
@@ -198,7 +186,7 @@ static dyno_status prepare_cell(bench_model *m, const plan *p, uint64_t seed, in
     if (status == DYNO_OK && held)
         status = weights_restore(m->shared, held);
     else if (status == DYNO_OK && !m->has_weights)
-        status = weights_init_unless(m->shared, m->config, seed, interrupt_requested);
+        status = weights_init_unless(m->shared, m->config, seed, sweep_should_stop, m->sweep);
     else if (status == DYNO_OK && !has_copies)
         status = weights_fill_low_copies(m->shared, m->config);
     /* Weights that were held for a cell that could not be set up are drawn anew for the next. */
@@ -213,11 +201,9 @@ static dyno_status prepare_cell(bench_model *m, const plan *p, uint64_t seed, in
 
 static dyno_status time_cell(grid *g, executor *e, const plan *p, int64_t warmup,
                              results_cell *cell, const memory_pool *pool) {
-    timing_options options = {.warmup = warmup,
-                              .steps = flags_integer(g->given, "steps"),
-                              .should_stop = interrupt_requested,
-                              .on_step = show_progress,
-                              .context = g};
+    timing_options options = sweep_timing(&g->sweep);
+    options.warmup = warmup;
+    options.steps = flags_integer(g->given, "steps");
     if (g->is_tracing)
         return timing_break_down(e, p, &options, cell);
     contention_watch *watch = sweep_watch(&g->sweep);
@@ -261,9 +247,9 @@ static dyno_status trace_cell(grid *g, bench_model *m, const point *at) {
 static dyno_status measure_cell(grid *g, bench_model *m, const point *at) {
     results_cell *cell = results_add_cell(g->sweep.run);
     describe_cell(g, cell, m->config, at);
-    snprintf(g->label, sizeof g->label, "%s, context %lld, %s, %s %s", m->config->name,
-             (long long)at->context, step_pass_name(at->pass), step_mode_name(at->variant->mode),
-             precision_name(at->variant->precision));
+    snprintf(g->sweep.label, sizeof g->sweep.label, "%s, context %lld, %s, %s %s", m->config->name,
+             (long long)at->context, step_extent_name(at->extent),
+             step_mode_name(at->variant->mode), precision_name(at->variant->precision));
     plan *p;
     dyno_status status = make_plan(g, m->config, at, &p);
     if (status != DYNO_OK)
@@ -271,16 +257,17 @@ static dyno_status measure_cell(grid *g, bench_model *m, const point *at) {
     memory_account account = memory_account_plan(p);
     cell_set_metric(cell, "tokens", "", flags_integer(g->given, "batch") * at->context);
     sweep_record_plan(cell, p, &account);
-    g->cell_work = plan_total_cost(p, PHASE_COUNT).flops;
+    g->sweep.step_work = plan_total_cost(p, PHASE_COUNT).flops;
     if (sweep_admit(&g->sweep, cell, &account))
         status = sweep_settle(cell, run_cell(g, m, p, at->warmup, cell));
-    g->work_done += g->cell_work * (double)(at->warmup + flags_integer(g->given, "steps"));
+    g->sweep.work_done +=
+        g->sweep.step_work * (double)(at->warmup + flags_integer(g->given, "steps"));
     plan_destroy(p);
     return status;
 }
 
 static dyno_status measure_model(grid *g, const model_config *config) {
-    bench_model m = {.config = config};
+    bench_model m = {.config = config, .sweep = &g->sweep};
     RETURN_IF_FAILED(memory_pool_create(g->sweep.device, g->sweep.memory_limit, &m.pool));
     m.shared = storage_create(m.pool);
     dyno_status status = DYNO_OK;
@@ -295,7 +282,7 @@ static dyno_status measure_model(grid *g, const model_config *config) {
 
 static dyno_status measure_grid(grid *g) {
     RETURN_IF_FAILED(plan_cells(g));
-    g->line = progress_create(g->work_total);
+    sweep_show_progress(&g->sweep, 0);
     dyno_status status = DYNO_OK;
     for (int m = 0; m < g->model_count && status == DYNO_OK; m++)
         status = measure_model(g, &g->models[m]);
@@ -303,47 +290,39 @@ static dyno_status measure_grid(grid *g) {
     for (int m = 0; flags_switch(g->given, "breakdown") && m < g->model_count; m++)
         if (status == DYNO_OK)
             status = measure_model(g, &g->models[m]);
-    progress_destroy(g->line);
     return status;
 }
 
-static dyno_status parse_passes(grid *g) {
-    const char *const *names = flags_text_list(g->given, "pass", &g->pass_count);
-    g->passes = memory_allocate((size_t)g->pass_count, sizeof *g->passes);
-    for (int i = 0; i < g->pass_count; i++)
-        RETURN_IF_FAILED(step_pass_parse(names[i], &g->passes[i]));
+static dyno_status parse_extents(grid *g) {
+    const char *const *names = flags_text_list(g->given, "pass", &g->extent_count);
+    g->extents = memory_allocate((size_t)g->extent_count, sizeof *g->extents);
+    for (int i = 0; i < g->extent_count; i++)
+        RETURN_IF_FAILED(step_extent_parse(names[i], &g->extents[i]));
     return DYNO_OK;
 }
 
-static dyno_status prepare(grid *g, model_config **models) {
-    RETURN_IF_FAILED(model_flags_resolve(g->given, models, &g->model_count));
-    g->models = *models;
+static dyno_status prepare(grid *g, const experiment_context *context, results *run) {
+    RETURN_IF_FAILED(model_options_resolve(g->given, &g->models, &g->model_count));
     g->contexts = flags_list(g->given, "context", &g->context_count);
     g->warmups = flags_list(g->given, "warmup", &g->warmup_count);
-    RETURN_IF_FAILED(parse_passes(g));
-    RETURN_IF_FAILED(step_flags_resolve(g->given, &g->variants, &g->variant_count));
-    return sweep_prepare(&g->sweep, g->given);
+    RETURN_IF_FAILED(parse_extents(g));
+    RETURN_IF_FAILED(step_variants_resolve(g->given, &g->variants, &g->variant_count));
+    return sweep_prepare(&g->sweep, g->given, context, run);
 }
 
-int cli_bench(int argc, char **argv) {
-    grid g = {0};
-    flags *given;
-    int exit_code;
-    if (!cli_parse_flags(&VERB, argc, argv, &given, &exit_code))
-        return exit_code;
-    g.given = given;
-    model_config *models = NULL;
-    dyno_status status = prepare(&g, &models);
+static dyno_status run(flags *given, const experiment_context *context, experiment_output *out) {
+    grid g = {.given = given};
+    dyno_status status = prepare(&g, context, out->run);
     if (status == DYNO_OK) {
-        status = sweep_start(&g.sweep, argc, argv);
+        status = sweep_start(&g.sweep);
         if (status == DYNO_OK)
             status = measure_grid(&g);
         status = sweep_finish(&g.sweep, status);
     }
-    free(models);
-    free(g.passes);
+    free(g.models);
+    free(g.extents);
     free(g.variants);
-    exit_code = status == DYNO_OK ? 0 : cli_report_failure(status);
-    flags_destroy(given);
-    return exit_code;
+    return status;
 }
+
+const experiment experiment_bench = {.settings = &VERB, .is_long = true, .run = run};

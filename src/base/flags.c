@@ -1,5 +1,4 @@
-/* flags.c - parsing against the table. flags_help.c prints it. */
-#include "cli/flags.h"
+#include "base/flags.h"
 
 #include <assert.h>
 #include <ctype.h>
@@ -29,6 +28,8 @@ typedef struct flag_value {
 struct flags {
     const flags_verb *verb;
     flag_value *values; /* one for each of verb->flags */
+    const char **arguments;
+    int argument_count;
     const char **positionals;
     int positional_count, positional_capacity;
     bool wants_help;
@@ -355,6 +356,10 @@ dyno_status flags_parse(const flags_verb *verb, int argc, char *const *argv, fla
     given->verb = verb;
     given->strings = arena_create();
     given->values = memory_allocate((size_t)verb->flag_count, sizeof *given->values);
+    given->arguments = memory_allocate((size_t)argc, sizeof *given->arguments);
+    for (; given->argument_count < argc; given->argument_count++)
+        given->arguments[given->argument_count] =
+            arena_copy_string(given->strings, argv[given->argument_count]);
     given->wants_help = asks_for_help(argc, argv);
     dyno_status status = DYNO_OK;
     if (!given->wants_help)
@@ -368,6 +373,30 @@ dyno_status flags_parse(const flags_verb *verb, int argc, char *const *argv, fla
     return status;
 }
 
+/* A setting is never taken for the value of the one before it, nor for a plea for help. */
+static char *setting_as_argument(const flags_verb *verb, const char *setting, arena *strings) {
+    if (strchr(setting, '=') || setting[0] == '-')
+        return arena_format(strings, "--%s", setting);
+    int index = find_flag(verb, setting, strlen(setting));
+    if (index < 0)
+        return arena_copy_string(strings, setting);
+    bool is_switch = verb->flags[index].kind == FLAG_SWITCH;
+    return arena_format(strings, "--%s%s", setting, is_switch ? "" : "=");
+}
+
+dyno_status flags_parse_settings(const flags_verb *verb, int count, const char *const *settings,
+                                 flags **out) {
+    arena *strings = arena_create();
+    char **argv = memory_allocate((size_t)count + 1, sizeof *argv);
+    argv[0] = arena_copy_string(strings, verb->name);
+    for (int i = 0; i < count; i++)
+        argv[1 + i] = setting_as_argument(verb, settings[i], strings);
+    dyno_status status = flags_parse(verb, count + 1, argv, out);
+    free(argv);
+    arena_destroy(strings);
+    return status;
+}
+
 void flags_destroy(flags *given) {
     if (!given)
         return;
@@ -376,12 +405,21 @@ void flags_destroy(flags *given) {
         free(given->values[i].texts);
     }
     free(given->values);
+    free(given->arguments);
     free(given->positionals);
     arena_destroy(given->strings);
     free(given);
 }
 
 bool flags_wants_help(const flags *given) { return given->wants_help; }
+
+dyno_status flags_set(flags *given, const char *name, const char *value) {
+    int index = find_flag(given->verb, name, strlen(name));
+    assert(index >= 0);
+    given->values[index].is_set = true;
+    given->values[index].count = 0; /* a list had its default */
+    return parse_value(given->strings, &given->verb->flags[index], value, &given->values[index]);
+}
 
 /* `kinds` is a set of bits. */
 static const flag_value *look_up(const flags *given, const char *name, unsigned kinds) {
@@ -423,8 +461,22 @@ const char *const *flags_text_list(const flags *given, const char *name, int *co
     return value->texts;
 }
 
+bool flags_list_has(const flags *given, const char *name, const char *item) {
+    int count;
+    const char *const *items = flags_text_list(given, name, &count);
+    for (int i = 0; i < count; i++)
+        if (strcmp(items[i], item) == 0)
+            return true;
+    return false;
+}
+
 bool flags_is_set(const flags *given, const char *name) {
     return look_up(given, name, ~0u)->is_set;
+}
+
+const char *const *flags_arguments(const flags *given, int *count) {
+    *count = given->argument_count;
+    return given->arguments;
 }
 
 int flags_positional_count(const flags *given) { return given->positional_count; }

@@ -1,16 +1,13 @@
-/* verb_plan.c - `dyno plan`: every byte and FLOP of a step, before anything runs. */
+/* plan.c - `dyno plan`: every byte and FLOP of a step, before anything runs. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
-#include "cli/cli.h"
-#include "cli/model_flags.h"
-#include "cli/step_flags.h"
-#include "cli/sweep.h"
+#include "experiments/model_options.h"
 #include "experiments/plan_advice.h"
+#include "experiments/step_variant.h"
+#include "experiments/sweep.h"
 #include "measure/plan_record.h"
 #include "model/parameters.h"
-#include "report/view.h"
 #include "train/step_plan.h"
 
 static const flag_spec FLAGS[] = {
@@ -32,8 +29,6 @@ static const flag_spec FLAGS[] = {
      .choices = PIPELINE_PASS_CHOICES},
     {"source", NULL, FLAG_SWITCH, NULL,
      .help = "prints the generated kernels instead, each with the ops it contains (one cell)"},
-    {"out", "DIR", FLAG_TEXT, NULL, .help = "keeps it all in DIR/run.json"},
-    {"format", NULL, FLAG_CHOICE, "table", .help = "how to print", .choices = TABLE_FORMAT_CHOICES},
 };
 
 static const flags_example EXAMPLES[] = {
@@ -62,23 +57,24 @@ static const flags_verb VERB = {
 
 typedef struct plan_job {
     const flags *given;
+    const experiment_context *context;
     model_config *models;
     int model_count;
     step_variant *variants;
     int variant_count;
     backend target;
     device_tiles *tiles; /* of the CPU, which is here; NULL: nothing is known of the device */
-    results *run;
-    text printed; /* by --dump-after or --source */
+    experiment_output *out;
 } plan_job;
 
 static step_options cell_options(const plan_job *job, const model_config *config, int64_t context,
-                                 step_pass pass, const step_variant *variant) {
-    step_options options = {
-        .config = *config,
-        .batch = flags_integer(job->given, "batch"),
-        .context = context,
-        .pipeline = {.pass = pass, .target = job->target, .optimizer = step_default_optimizer()}};
+                                 step_extent extent, const step_variant *variant) {
+    step_options options = {.config = *config,
+                            .batch = flags_integer(job->given, "batch"),
+                            .context = context,
+                            .pipeline = {.extent = extent,
+                                         .target = job->target,
+                                         .optimizer = step_default_optimizer()}};
     step_variant_apply(variant, &options.pipeline);
     if (job->tiles)
         options.pipeline.tiles.source = device_tiles_source(job->tiles);
@@ -86,22 +82,23 @@ static step_options cell_options(const plan_job *job, const model_config *config
 }
 
 static dyno_status plan_cell(plan_job *job, const model_config *config, int64_t context,
-                             step_pass pass, const step_variant *variant) {
-    step_options options = cell_options(job, config, context, pass, variant);
+                             step_extent extent, const step_variant *variant) {
+    step_options options = cell_options(job, config, context, extent, variant);
     options.pipeline.dump_after = flags_text(job->given, "dump-after");
-    options.pipeline.dump = &job->printed;
+    options.pipeline.dump = &job->out->listing;
     plan *p;
     RETURN_IF_FAILED(step_plan_create(&options, &p));
-    results_cell *cell = results_add_cell(job->run);
+    results_cell *cell = results_add_cell(job->out->run);
     cell_set_text(cell, "model", config->name);
     cell_set_integer(cell, "context", context);
     cell_set_integer(cell, "batch", options.batch);
-    cell_set_text(cell, "pass", step_pass_name(pass));
+    cell_set_text(cell, "pass", step_extent_name(extent));
     step_variant_describe(variant, cell);
     cell_set_text(cell, "device", backend_name(job->target));
     cell_set_metric(cell, "parameters", "", model_parameter_elements(config));
     if (flags_switch(job->given, "source"))
-        text_append(&job->printed, p->source ? p->source : "no generated kernels in eager mode\n");
+        text_append(&job->out->listing,
+                    p->source ? p->source : "no generated kernels in eager mode\n");
     int64_t memory = flags_bytes(job->given, "memory");
     plan_record(p, memory, cell);
     plan_destroy(p);
@@ -114,71 +111,58 @@ static dyno_status plan_cell(plan_job *job, const model_config *config, int64_t 
     return DYNO_OK;
 }
 
+static dyno_status check_stop(const plan_job *job, int64_t cells) {
+    results *run = job->out->run;
+    experiment_progress(job->context, (double)run->cell_count, (double)cells, "planning");
+    if (!experiment_should_stop(job->context))
+        return DYNO_OK;
+    run->planned_cells = cells;
+    return dyno_fail(DYNO_INTERRUPTED, "interrupted after %lld of %lld cells",
+                     (long long)run->cell_count, (long long)cells);
+}
+
 static dyno_status plan_cells(plan_job *job) {
-    int contexts, passes;
+    int contexts, extents;
     const int64_t *context = flags_list(job->given, "context", &contexts);
-    const char *const *names = flags_text_list(job->given, "pass", &passes);
-    int64_t cells = (int64_t)job->model_count * contexts * passes * job->variant_count;
-    if ((flags_text(job->given, "dump-after") || flags_switch(job->given, "source")) && cells != 1)
+    const char *const *names = flags_text_list(job->given, "pass", &extents);
+    int64_t cells = (int64_t)job->model_count * contexts * extents * job->variant_count;
+    if (job->out->is_listing && cells != 1)
         return dyno_fail(DYNO_INVALID,
                          "--dump-after and --source print one cell, but %lld are asked for; give "
                          "one --model, --context, --pass, --mode, --precision and --recompute",
                          (long long)cells);
     for (int m = 0; m < job->model_count; m++)
         for (int v = 0; v < job->variant_count; v++)
-            for (int i = 0; i < passes; i++)
+            for (int i = 0; i < extents; i++)
                 for (int c = 0; c < contexts; c++) {
-                    step_pass pass;
-                    RETURN_IF_FAILED(step_pass_parse(names[i], &pass));
+                    step_extent extent;
+                    RETURN_IF_FAILED(check_stop(job, cells));
+                    RETURN_IF_FAILED(step_extent_parse(names[i], &extent));
                     RETURN_IF_FAILED(
-                        plan_cell(job, &job->models[m], context[c], pass, &job->variants[v]));
+                        plan_cell(job, &job->models[m], context[c], extent, &job->variants[v]));
                 }
-    job->run->is_complete = true;
     return DYNO_OK;
 }
 
-static void print_run(const plan_job *job, table_format format) {
-    text out = {0};
-    if (flags_text(job->given, "dump-after") || flags_switch(job->given, "source"))
-        text_append(&out, text_string(&job->printed));
-    else
-        view_render(job->run, (view_options){.format = format, .is_bold = table_wants_bold()},
-                    &out);
-    cli_print(&out);
-    text_release(&out);
-}
-
-static dyno_status run_job(plan_job *job, table_format format) {
-    const char *directory = flags_text(job->given, "out");
-    RETURN_IF_FAILED(model_flags_resolve(job->given, &job->models, &job->model_count));
-    RETURN_IF_FAILED(step_flags_resolve(job->given, &job->variants, &job->variant_count));
+static dyno_status run_job(plan_job *job) {
+    RETURN_IF_FAILED(model_options_resolve(job->given, &job->models, &job->model_count));
+    RETURN_IF_FAILED(step_variants_resolve(job->given, &job->variants, &job->variant_count));
     int ordinal;
     RETURN_IF_FAILED(device_parse(flags_text(job->given, "device"), &job->target, &ordinal));
-    if (directory)
-        RETURN_IF_FAILED(file_make_output_directory(directory));
+    RETURN_IF_FAILED(experiment_start(job->context));
     if (job->target == BACKEND_CPU)
         job->tiles = device_tiles_create(device_cpu());
-    RETURN_IF_FAILED(plan_cells(job));
-    print_run(job, format);
-    return directory ? results_write(job->run, directory) : DYNO_OK;
+    return plan_cells(job);
 }
 
-int cli_plan(int argc, char **argv) {
-    flags *given;
-    int exit_code;
-    if (!cli_parse_flags(&VERB, argc, argv, &given, &exit_code))
-        return exit_code;
-    plan_job job = {.given = given, .run = results_create("plan", argc, (const char *const *)argv)};
-    table_format format;
-    dyno_status status = table_format_parse(flags_text(given, "format"), &format);
-    if (status == DYNO_OK)
-        status = run_job(&job, format);
+static dyno_status run(flags *given, const experiment_context *context, experiment_output *out) {
+    out->is_listing = flags_text(given, "dump-after") || flags_switch(given, "source");
+    plan_job job = {.given = given, .context = context, .out = out};
+    dyno_status status = run_job(&job);
     device_tiles_destroy(job.tiles);
     free(job.models);
     free(job.variants);
-    text_release(&job.printed);
-    results_destroy(job.run);
-    exit_code = status == DYNO_OK ? 0 : cli_report_failure(status);
-    flags_destroy(given);
-    return exit_code;
+    return status;
 }
+
+const experiment experiment_plan = {.settings = &VERB, .run = run};

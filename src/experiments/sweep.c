@@ -1,24 +1,16 @@
-#include "cli/sweep.h"
+#include "experiments/sweep.h"
 
 #include <stdio.h>
-#include <string.h>
 
-#include "base/file.h"
 #include "base/threads.h"
-#include "cli/cli.h"
-#include "cli/interrupt.h"
 #include "measure/environment.h"
 #include "measure/gpu.h"
-#include "measure/timing.h"
-#include "report/view.h"
 
-dyno_status sweep_prepare(sweep *s, const flags *given) {
-    *s = (sweep){.given = given};
-    RETURN_IF_FAILED(table_format_parse(flags_text(given, "format"), &s->format));
+dyno_status sweep_prepare(sweep *s, const flags *given, const experiment_context *context,
+                          results *run) {
+    *s = (sweep){.given = given, .context = context, .run = run};
     threads_set_count((int)flags_integer(given, "threads"));
-    if (flags_text(given, "out"))
-        RETURN_IF_FAILED(file_make_output_directory(flags_text(given, "out")));
-    interrupt_install(); /* a GPU's driver makes threads of its own */
+    RETURN_IF_FAILED(experiment_start(context)); /* a GPU's driver makes threads of its own */
     RETURN_IF_FAILED(device_open(flags_text(given, "device"), &s->device));
     s->tiles = device_tiles_create(s->device);
     s->memory_limit = flags_is_set(given, "memory")
@@ -36,15 +28,6 @@ static dyno_status capture_gpu(sweep *s) {
     return DYNO_OK;
 }
 
-static bool has_bf16_rows(const sweep *s) {
-    int count;
-    const char *const *precisions = flags_text_list(s->given, "precision", &count);
-    for (int i = 0; i < count; i++)
-        if (strcmp(precisions[i], precision_name(PRECISION_BF16)) == 0)
-            return true;
-    return false;
-}
-
 /* Where products of bf16 are slower than those of fp32, bf16 is converted and fp32 is its peak. */
 static void keep_better_peaks(sweep *s, double fp32, machine_peak bf16) {
     if (fp32 > s->peaks.gflops_f32)
@@ -59,11 +42,11 @@ static void keep_better_peaks(sweep *s, double fp32, machine_peak bf16) {
 }
 
 static machine_peak measure_bf16(const sweep *s) {
-    return has_bf16_rows(s) ? machine_measure_peak_bf16(threads_count()) : (machine_peak){0};
+    bool has_rows = flags_list_has(s->given, "precision", precision_name(PRECISION_BF16));
+    return has_rows ? machine_measure_peak_bf16(threads_count()) : (machine_peak){0};
 }
 
-dyno_status sweep_start(sweep *s, int argc, char **argv) {
-    s->run = results_create(argv[0], argc, (const char *const *)argv);
+dyno_status sweep_start(sweep *s) {
     environment_capture(s->run);
     results_set_environment_text(s->run, "device", s->device->description);
     if (!is_cpu(s))
@@ -75,32 +58,29 @@ dyno_status sweep_start(sweep *s, int argc, char **argv) {
     return DYNO_OK;
 }
 
-/* Shows and keeps whatever there is, also after an interruption. */
-static dyno_status publish(const sweep *s) {
-    text out = {0};
-    view_render(s->run, (view_options){.format = s->format, .is_bold = table_wants_bold()}, &out);
-    cli_print(&out);
-    text_release(&out);
-    const char *directory = flags_text(s->given, "out");
-    return directory ? results_write(s->run, directory) : DYNO_OK;
-}
-
 dyno_status sweep_finish(sweep *s, dyno_status status) {
-    if (status == DYNO_OK || status == DYNO_INTERRUPTED) {
-        /* Somebody else may have been busy when the sweep began; the better of two is the peak. */
-        if (is_cpu(s))
-            keep_better_peaks(s, machine_measure_peak_flops_f32(threads_count()), measure_bf16(s));
-        s->run->is_complete = status == DYNO_OK;
-        dyno_status published = publish(s);
-        status = published == DYNO_OK ? status : published;
-    }
-    results_destroy(s->run);
-    s->run = NULL;
+    /* Somebody else may have been busy when the sweep began; the better of two is the peak. */
+    if (is_cpu(s) && (status == DYNO_OK || status == DYNO_INTERRUPTED))
+        keep_better_peaks(s, machine_measure_peak_flops_f32(threads_count()), measure_bf16(s));
     device_tiles_destroy(s->tiles);
     s->tiles = NULL;
     device_close(s->device);
     s->device = NULL;
     return status;
+}
+
+bool sweep_should_stop(void *s) { return experiment_should_stop(((const sweep *)s)->context); }
+
+void sweep_show_progress(void *of, int64_t steps_done) {
+    const sweep *s = of;
+    double done = s->work_done + s->step_work * (double)steps_done;
+    experiment_progress(s->context, done < s->work_total ? done : s->work_total, s->work_total,
+                        s->label);
+}
+
+timing_options sweep_timing(sweep *s) {
+    return (timing_options){
+        .should_stop = sweep_should_stop, .on_step = sweep_show_progress, .context = s};
 }
 
 double sweep_peak_gflops(const sweep *s, precision math) {

@@ -1,4 +1,4 @@
-#include "cli/flags.h"
+#include "base/flags.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,6 +9,8 @@
 #include <string.h>
 
 #include <cmocka.h>
+
+#include "cli/cli.h" /* flags_append_help */
 
 static const flag_spec FLAGS[] = {
     {"quick", NULL, FLAG_SWITCH, NULL, .help = "be quick"},
@@ -275,6 +277,66 @@ static void help_wins_over_everything_else(void **state) {
     flags_destroy(given);
 }
 
+#define SETTINGS(given, ...)                                                                       \
+    flags_parse_settings(&VERB, (int)(sizeof(const char *[]){__VA_ARGS__} / sizeof(char *)),       \
+                         (const char *const[]){__VA_ARGS__}, given)
+
+static void settings_are_flags_without_dashes(void **state) {
+    (void)state;
+    flags *given;
+    int count;
+    assert_int_equal(SETTINGS(&given, "batch=8", "quick", "runs/a", "context=1:3"), DYNO_OK);
+    assert_int_equal(flags_integer(given, "batch"), 8);
+    assert_true(flags_switch(given, "quick"));
+    assert_string_equal(flags_positional(given, 0), "runs/a");
+    flags_list(given, "context", &count);
+    assert_int_equal(count, 3);
+    assert_string_equal(flags_text(given, "format"), "table");
+    const char *const *arguments = flags_arguments(given, &count);
+    static const char *const typed[] = {"bench", "--batch=8", "--quick", "runs/a", "--context=1:3"};
+    assert_int_equal(count, 5);
+    for (int i = 0; i < count; i++)
+        assert_string_equal(arguments[i], typed[i]);
+    flags_destroy(given);
+}
+
+static void bad_settings_are_refused_as_flags_are(void **state) {
+    (void)state;
+    static const struct {
+        const char *setting, *message;
+    } cases[] = {{"batch=0", "--batch: 0 is outside 1 to 1024"},
+                 {"batch", "--batch: '' is not a whole number"},
+                 {"out", "--out: the value is empty"},
+                 {"btach=3", "did you mean --batch?"},
+                 {"quick=yes", "--quick takes no value"},
+                 {"=", "unknown flag"},
+                 {"-h", "unknown flag"},
+                 {"--help", "unknown flag"},
+                 {"--batch=3", "unknown flag"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        flags *given;
+        assert_int_equal(SETTINGS(&given, cases[i].setting, "runs/a"), DYNO_INVALID);
+        assert_null(given);
+        if (!strstr(dyno_error_message(), cases[i].message))
+            fail_msg("%s: '%s'", cases[i].setting, dyno_error_message());
+    }
+}
+
+static void what_a_flag_stands_for_can_be_set(void **state) {
+    (void)state;
+    flags *given;
+    int count;
+    assert_int_equal(PARSE(&given, "--batch", "8"), DYNO_OK);
+    assert_false(flags_is_set(given, "context"));
+    assert_int_equal(flags_set(given, "context", "7"), DYNO_OK);
+    const int64_t *contexts = flags_list(given, "context", &count);
+    assert_int_equal(count, 1);
+    assert_int_equal(contexts[0], 7);
+    assert_true(flags_is_set(given, "context"));
+    assert_int_equal(flags_set(given, "batch", "0"), DYNO_INVALID);
+    flags_destroy(given);
+}
+
 static void help_teaches(void **state) {
     (void)state;
     text help = {0};
@@ -309,6 +371,9 @@ int main(void) {
         cmocka_unit_test(a_missing_positional_is_named),
         cmocka_unit_test(a_wrong_default_is_found_out),
         cmocka_unit_test(help_wins_over_everything_else),
+        cmocka_unit_test(settings_are_flags_without_dashes),
+        cmocka_unit_test(bad_settings_are_refused_as_flags_are),
+        cmocka_unit_test(what_a_flag_stands_for_can_be_set),
         cmocka_unit_test(help_teaches),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

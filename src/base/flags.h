@@ -1,5 +1,7 @@
 /* flags.h - a verb declares its flags in a table; parsing, checking and --help follow from it.
  *
+ * A command line gives them as arguments, a program as settings: one table checks both.
+ *
  *     static const flag_spec FLAGS[] = {
  *         {"context", "LIST", FLAG_INTEGER_LIST, "128", .help = "context lengths in tokens",
  *          .minimum = 1, .maximum = 1 << 20},
@@ -12,8 +14,8 @@
  * with ranges in between: "1:5" counts by one, "1:10:+3" by three, "128:1024:*2" doubles. "--"
  * ends the flags. Every message names the flag, the value, the limit and, for a name that is
  * not known, the nearest one. */
-#ifndef CLI_FLAGS_H
-#define CLI_FLAGS_H
+#ifndef BASE_FLAGS_H
+#define BASE_FLAGS_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -70,11 +72,17 @@ typedef struct flags flags;
  * success *out belongs to the caller; on failure (DYNO_INVALID) it is NULL. When --help is
  * anywhere among the flags nothing else is looked at. */
 NODISCARD dyno_status flags_parse(const flags_verb *verb, int argc, char *const *argv, flags **out);
+
+/* The same from settings: "context=128,512", "breakdown" for a switch, a positional as it stands.
+ * They are parsed as the arguments that a user would type for them. */
+NODISCARD dyno_status flags_parse_settings(const flags_verb *verb, int count,
+                                           const char *const *settings, flags **out);
 void flags_destroy(flags *given);
 
 bool flags_wants_help(const flags *given);
-/* Usage, summary, flags with defaults and limits, examples. */
-void flags_append_help(const flags_verb *verb, text *out);
+
+/* Sets a flag as if the user had given it, for what another flag stands for. */
+NODISCARD dyno_status flags_set(flags *given, const char *name, const char *value);
 
 /* The value given, or the default. Asking for a flag that the verb did not declare, or as
  * another kind, is a bug and asserts. Without value and default: 0, NULL, an empty list. */
@@ -85,9 +93,13 @@ int64_t flags_bytes(const flags *given, const char *name);
 const char *flags_text(const flags *given, const char *name); /* texts and choices */
 const int64_t *flags_list(const flags *given, const char *name, int *count);
 const char *const *flags_text_list(const flags *given, const char *name, int *count);
+bool flags_list_has(const flags *given, const char *name, const char *item);
 
 /* Whether the user gave it. */
 bool flags_is_set(const flags *given, const char *name);
+
+/* What was parsed, the verb's name first; settings as a user would type them. */
+const char *const *flags_arguments(const flags *given, int *count);
 
 int flags_positional_count(const flags *given);
 const char *flags_positional(const flags *given, int index);

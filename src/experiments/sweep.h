@@ -1,15 +1,14 @@
-/* sweep.h - what the verbs that measure a grid of cells have in common: their flags, how the run
- * begins and ends, and what becomes of a cell. */
-#ifndef CLI_SWEEP_H
-#define CLI_SWEEP_H
+/* sweep.h - what the experiments that measure a grid of cells have in common: their flags, how the
+ * run begins and ends, and what becomes of a cell. */
+#ifndef EXPERIMENTS_SWEEP_H
+#define EXPERIMENTS_SWEEP_H
 
-#include "cli/flags.h"
 #include "compiler/passes/precision.h"
+#include "experiments/experiment.h"
 #include "measure/contention.h"
 #include "measure/machine.h"
-#include "measure/results.h"
+#include "measure/timing.h"
 #include "plan/memory_account.h"
-#include "report/table.h"
 #include "runtime/cuda/module.h"
 #include "runtime/device_tiles.h"
 #include "runtime/memory_pool.h"
@@ -21,7 +20,7 @@
             .help = "cpu, cuda, cuda:N, or auto: $DYNO_DEVICE, else a GPU if there is one"         \
     }
 
-/* To be put into a verb's flag table. */
+/* To be put into an experiment's flag table. */
 #define SWEEP_FLAGS                                                                                \
     DEVICE_FLAG("auto"), {"threads",                                                               \
                           NULL,                                                                    \
@@ -30,37 +29,46 @@
                           .help = "threads; 0 takes every core there is",                          \
                           .minimum = 0,                                                            \
                           .maximum = 4096},                                                        \
-        {"memory", "SIZE", FLAG_BYTES, NULL,                                                       \
-         .help = "what a cell may use; default: what the device has free"},                        \
-        {"out", "DIR", FLAG_TEXT, NULL, .help = "keeps every sample in DIR/run.json"}, {           \
-        "format", NULL, FLAG_CHOICE, "table", .help = "how to print",                              \
-                                              .choices = TABLE_FORMAT_CHOICES                      \
+    {                                                                                              \
+        "memory", "SIZE", FLAG_BYTES, NULL,                                                        \
+            .help = "what a cell may use; default: what the device has free"                       \
     }
 
 typedef struct sweep {
     const flags *given;
-    table_format format;
+    const experiment_context *context;
+    results *run;
     device *device;      /* from sweep_prepare to sweep_finish */
     device_tiles *tiles; /* likewise */
     int64_t memory_limit;
-    results *run;        /* from sweep_start to sweep_finish */
     machine_peaks peaks; /* of a GPU: rates of products in fp32, of copies */
     cuda_rates rates;    /* of a GPU */
     machine_peak bf16;   /* of a CPU, if a row is in bf16 */
+
+    /* What is told of progress: work in all, before the cell being measured, and of one step of
+     * that. */
+    double work_total, work_done, step_work;
+    char label[96];
 } sweep;
 
-/* Takes up SWEEP_FLAGS: sets the number of threads, makes the output directory and opens the
- * device, so that what is wrong with them is said before anything is measured. From here on Ctrl-C
- * only asks. */
-NODISCARD dyno_status sweep_prepare(sweep *s, const flags *given);
+/* Takes up SWEEP_FLAGS: sets the number of threads, tells the caller that the work starts and
+ * opens the device, so that what is wrong with them is said before anything is measured. */
+NODISCARD dyno_status sweep_prepare(sweep *s, const flags *given, const experiment_context *context,
+                                    results *run);
 
-/* Starts the record, with the machine and its peaks in it. On
- * failure, too, sweep_finish is to be called. */
-NODISCARD dyno_status sweep_start(sweep *s, int argc, char **argv);
+/* Puts the machine and its peaks into the record. On failure, too, sweep_finish is to be called. */
+NODISCARD dyno_status sweep_start(sweep *s);
 
-/* `status` is that of the sweep. Whole or interrupted, it is printed and kept; the record goes.
- * Returns `status`, or what went wrong here. */
+/* Closes the device. `status` is that of the sweep: whole or interrupted, its record is completed
+ * first. Returns `status`. */
 NODISCARD dyno_status sweep_finish(sweep *s, dyno_status status);
+
+/* Whether the caller wants no more. `sweep` is one, for those who know only a pointer. */
+bool sweep_should_stop(void *sweep);
+/* Says how far the sweep is, so many steps into a cell. */
+void sweep_show_progress(void *sweep, int64_t steps_done);
+/* Timing that asks the one and tells the other. */
+timing_options sweep_timing(sweep *s);
 
 /* Rate of large products in this precision on a GPU; on a CPU what products of bf16 can reach where
  * the CPU has such, else fp32, which all others are converted to. */

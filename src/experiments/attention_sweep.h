@@ -1,14 +1,13 @@
 /* attention_sweep.h - measures the points that `dyno attention` was asked for.
  *
- * A point is one cell of the record: one way to compute attention, one shape, one pass. What a
+ * A point is one cell of the record: one way to compute attention, one shape, one extent. What a
  * point takes is predicted from its plan, so that the wait can be told beforehand and what would
  * take too long is left out, and said. */
-#ifndef CLI_ATTENTION_SWEEP_H
-#define CLI_ATTENTION_SWEEP_H
+#ifndef EXPERIMENTS_ATTENTION_SWEEP_H
+#define EXPERIMENTS_ATTENTION_SWEEP_H
 
-#include "cli/progress.h"
-#include "cli/sweep.h"
 #include "experiments/attention_plan.h"
+#include "experiments/sweep.h"
 
 /* Ways to compute attention. */
 typedef struct attention_impl {
@@ -27,7 +26,7 @@ typedef struct attention_point {
     const attention_impl *impl;
     attention_plan_options options;
     char tile[64]; /* as it was asked for: "auto", "64x64"; "" where there are none */
-    int group;     /* points of one group differ in pass and tile only */
+    int group;     /* points of one group differ in extent and tile only */
 
     /* Found out on the way. */
     bool is_refused; /* cannot be planned: `reason` says why */
@@ -38,14 +37,10 @@ typedef struct attention_point {
 
 typedef struct attention_sweep {
     const flags *given;
-    sweep sweep;
+    sweep sweep; /* its work is in seconds, as predicted */
     attention_point *points;
     int count, capacity;
     memory_pool *pool;
-    progress *line;
-    double seconds_done, seconds_total; /* as predicted */
-    double run_seconds;                 /* of one run of the cell being measured, as predicted */
-    char label[96];
 } attention_sweep;
 
 void attention_sweep_add(attention_sweep *s, const attention_point *at);

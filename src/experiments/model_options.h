@@ -1,11 +1,11 @@
-/* model_flags.h - the flags by which every verb lets one choose models. */
-#ifndef CLI_MODEL_FLAGS_H
-#define CLI_MODEL_FLAGS_H
+/* model_options.h - the flags by which models are chosen. */
+#ifndef EXPERIMENTS_MODEL_OPTIONS_H
+#define EXPERIMENTS_MODEL_OPTIONS_H
 
-#include "cli/flags.h"
+#include "base/flags.h"
 #include "model/config.h"
 
-/* To be put into a verb's flag table. */
+/* To be put into a flag table. */
 #define MODEL_FLAGS                                                                                \
     {"model", "NAMES", FLAG_TEXT_LIST, "small", .help = "presets, see `dyno list presets`"},       \
         {"config", "FILE", FLAG_TEXT, NULL,                                                        \
@@ -27,6 +27,6 @@
     }
 
 /* The models asked for, checked; the caller frees *out. */
-NODISCARD dyno_status model_flags_resolve(const flags *given, model_config **out, int *count);
+NODISCARD dyno_status model_options_resolve(const flags *given, model_config **out, int *count);
 
 #endif

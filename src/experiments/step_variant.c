@@ -1,38 +1,38 @@
-#include "cli/step_flags.h"
+#include "experiments/step_variant.h"
 
 #include <stdlib.h>
 
 #include "base/memory.h"
 
-dyno_status step_flags_resolve(const flags *given, step_variant **out, int *count) {
+static dyno_status parse_variant(const char *const words[5], step_variant *out) {
+    RETURN_IF_FAILED(step_mode_parse(words[0], &out->mode));
+    RETURN_IF_FAILED(precision_parse(words[1], &out->precision));
+    RETURN_IF_FAILED(recompute_parse(words[2], &out->recompute));
+    RETURN_IF_FAILED(attention_way_parse(words[3], &out->attention));
+    if (out->mode == STEP_EAGER)
+        out->attention = ATTENTION_NAIVE;
+    return gradients_parse(words[4], &out->gradients);
+}
+
+/* Eager mode has one way to compute attention, whatever is listed. */
+dyno_status step_variants_resolve(const flags *given, step_variant **out, int *count) {
     *out = NULL;
     int modes, precisions, recomputes, ways, made = 0;
     const char *const *mode = flags_text_list(given, "mode", &modes);
     const char *const *type = flags_text_list(given, "precision", &precisions);
     const char *const *recompute = flags_text_list(given, "recompute", &recomputes);
     const char *const *way = flags_text_list(given, "attention", &ways);
-    size_t most = (size_t)modes * (size_t)precisions * (size_t)recomputes * (size_t)ways;
-    step_variant *variants = memory_allocate(most, sizeof *variants);
+    const char *gradients = flags_text(given, "gradients");
+    int64_t most = (int64_t)modes * precisions * recomputes * ways;
+    step_variant *variants = memory_allocate((size_t)most, sizeof *variants);
     dyno_status status = DYNO_OK;
-    for (int m = 0; m < modes; m++)
-        for (int p = 0; p < precisions; p++)
-            for (int r = 0; r < recomputes; r++)
-                for (int w = 0; w < ways && status == DYNO_OK; w++) {
-                    step_variant v;
-                    status = step_mode_parse(mode[m], &v.mode);
-                    if (status == DYNO_OK)
-                        status = precision_parse(type[p], &v.precision);
-                    if (status == DYNO_OK)
-                        status = recompute_parse(recompute[r], &v.recompute);
-                    if (status == DYNO_OK)
-                        status = attention_way_parse(way[w], &v.attention);
-                    if (status == DYNO_OK)
-                        status = gradients_parse(flags_text(given, "gradients"), &v.gradients);
-                    if (v.mode == STEP_EAGER)
-                        v.attention = ATTENTION_NAIVE;
-                    if (v.mode != STEP_EAGER || w == 0)
-                        variants[made++] = v;
-                }
+    for (int64_t i = 0; i < most && status == DYNO_OK; i++) {
+        int64_t w = i % ways, r = i / ways % recomputes, p = i / ways / recomputes % precisions;
+        int64_t m = i / ways / recomputes / precisions;
+        status = parse_variant((const char *[]){mode[m], type[p], recompute[r], way[w], gradients},
+                               &variants[made]);
+        made += variants[made].mode != STEP_EAGER || w == 0;
+    }
     if (status != DYNO_OK) {
         free(variants);
         return status;
@@ -42,10 +42,10 @@ dyno_status step_flags_resolve(const flags *given, step_variant **out, int *coun
     return DYNO_OK;
 }
 
-dyno_status step_flags_resolve_one(const flags *given, step_variant *out) {
+dyno_status step_variant_resolve(const flags *given, step_variant *out) {
     step_variant *variants;
     int count;
-    RETURN_IF_FAILED(step_flags_resolve(given, &variants, &count));
+    RETURN_IF_FAILED(step_variants_resolve(given, &variants, &count));
     *out = variants[0];
     free(variants);
     if (count != 1)

@@ -1,0 +1,58 @@
+#include "experiments/experiment.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static const experiment *const EXPERIMENTS[] = {&experiment_doctor, &experiment_plan,
+                                                &experiment_bench, &experiment_attention,
+                                                &experiment_precision};
+
+const experiment *experiment_find(const char *name) {
+    for (size_t i = 0; i < sizeof EXPERIMENTS / sizeof *EXPERIMENTS; i++)
+        if (strcmp(EXPERIMENTS[i]->settings->name, name) == 0)
+            return EXPERIMENTS[i];
+    return NULL;
+}
+
+void experiment_output_release(experiment_output *out) {
+    results_destroy(out->run);
+    text_release(&out->listing);
+    *out = (experiment_output){0};
+}
+
+dyno_status experiment_run(const experiment *e, flags *given, const experiment_context *context,
+                           experiment_output *out) {
+    int argc;
+    const char *const *argv = flags_arguments(given, &argc);
+    *out = (experiment_output){.run = results_create(e->settings->name, argc, argv)};
+    dyno_status status = e->run(given, context, out);
+    out->run->is_complete = status == DYNO_OK;
+    if (status != DYNO_OK && status != DYNO_INTERRUPTED)
+        experiment_output_release(out);
+    return status;
+}
+
+dyno_status experiment_start(const experiment_context *context) {
+    return context->on_start ? context->on_start(context->caller) : DYNO_OK;
+}
+
+void experiment_progress(const experiment_context *context, double done, double total,
+                         const char *label) {
+    if (context->on_progress)
+        context->on_progress(context->caller, done, total, label);
+}
+
+void experiment_note(const experiment_context *context, const char *format, ...) {
+    char note[512];
+    va_list values;
+    va_start(values, format);
+    vsnprintf(note, sizeof note, format, values);
+    va_end(values);
+    if (context->on_note)
+        context->on_note(context->caller, note);
+}
+
+bool experiment_should_stop(const experiment_context *context) {
+    return context->should_stop && context->should_stop(context->caller);
+}
