@@ -4,7 +4,7 @@
 
 #include "measure/keys.h"
 
-const registered_view VIEWS[] = {
+const registered_view REGISTERED_VIEWS[] = {
     {RUN_BENCH, view_bench},
     {RUN_ATTENTION, view_attention},
     {RUN_PLAN, view_plan},
@@ -13,7 +13,7 @@ const registered_view VIEWS[] = {
 
 report_document *view_create_document(const results *run, bool is_full) {
     report_document *document = document_create(run);
-    const registered_view *view = VIEWS;
+    const registered_view *view = REGISTERED_VIEWS;
     while (view->verb && strcmp(view->verb, run->verb) != 0)
         view++;
     view->append(run, is_full, document);

@@ -1,6 +1,6 @@
 /* view.h - a run as a document: what `dyno show` prints and every measuring verb ends with.
  *
- * A verb's view is a function and a row of VIEWS. All statistics are derived here, from the samples.
+ * A verb's view is a function and a row of REGISTERED_VIEWS. All statistics are derived here, from the samples.
  * From a cell that is not OK nothing is derived. docs/run-json.md says what a run holds; whatever is
  * missing leaves a gap. */
 #ifndef REPORT_VIEW_H
@@ -29,7 +29,7 @@ typedef struct registered_view {
     const char *verb; /* NULL: any other; the last row */
     view_function *append;
 } registered_view;
-extern const registered_view VIEWS[];
+extern const registered_view REGISTERED_VIEWS[];
 
 /* One table; the caller destroys it. */
 report_table *view_create_bench_table(const results *run, bool is_full);

@@ -218,7 +218,7 @@ static void a_verb_without_a_view_gets_the_general_one(void **state) {
 
 static void every_registered_view_shows_an_empty_run(void **state) {
     (void)state;
-    const registered_view *view = VIEWS;
+    const registered_view *view = REGISTERED_VIEWS;
     for (; view->verb; view++)
         for (table_format format = 0; format < TABLE_FORMAT_COUNT; format++) {
             results *run = results_create(view->verb, 0, NULL);
