@@ -6,10 +6,11 @@
 #ifndef MEASURE_KEYS_H
 #define MEASURE_KEYS_H
 
-/* Verbs that make a run; that of doctor is not kept. */
+/* Verbs that make a run; those of the last two are not kept. */
 #define RUN_BENCH "bench"
 #define RUN_ATTENTION "attention"
 #define RUN_PLAN "plan"
+#define RUN_PRECISION "precision"
 #define RUN_DOCTOR "doctor"
 
 /* Parameters of a cell: what was asked for, and where a plan has its peak. */
@@ -38,6 +39,15 @@
 #define PARAM_PEAK_AT "peak_at"
 #define PARAM_FITS "fits"
 #define PARAM_FITS_WITH "fits_with"
+#define PARAM_PART "part"
+#define PARAM_ITEM "item"
+#define PARAM_VALUE "value"
+#define PARAM_NOTE "note"
+#define PARAM_WAY "way"
+#define PARAM_TERM_TYPE "term_type"
+#define PARAM_TOTAL_TYPE "total_type"
+#define PARAM_TERMS "terms"
+#define PARAM_TERM "term"
 
 /* Metrics of a cell: counts and sizes of its plan, */
 #define METRIC_TOKENS "tokens"
@@ -56,6 +66,8 @@
 #define METRIC_NEEDED_BYTES "needed_bytes"
 #define METRIC_AVAILABLE_BYTES "available_bytes"
 #define METRIC_ESTIMATED_S "estimated_s"
+#define METRIC_SUM "sum"
+#define METRIC_LOSS "loss"
 /* Follows the name of a phase. */
 #define METRIC_FLOPS_SUFFIX "_flops"
 
@@ -159,6 +171,7 @@
 #define ENV_PEAK_BF16_BY "peak_bf16_by"
 #define ENV_READ_GBS "read_gbs"
 #define ENV_COPY_GBS "copy_gbs"
+#define ENV_VERDICT "verdict"
 
 /* and a GPU. */
 #define ENV_GPU "gpu"

@@ -5,17 +5,16 @@
 #include "measure/keys.h"
 
 const registered_view REGISTERED_VIEWS[] = {
-    {RUN_BENCH, view_bench},
-    {RUN_ATTENTION, view_attention},
-    {RUN_PLAN, view_plan},
-    {NULL, view_general},
+    {RUN_BENCH, view_bench, true},    {RUN_ATTENTION, view_attention, true},
+    {RUN_PLAN, view_plan, true},      {RUN_PRECISION, view_precision, false},
+    {RUN_DOCTOR, view_doctor, false}, {NULL, view_general, true},
 };
 
 report_document *view_create_document(const results *run, bool is_full) {
-    report_document *document = document_create(run);
     const registered_view *view = REGISTERED_VIEWS;
     while (view->verb && strcmp(view->verb, run->verb) != 0)
         view++;
+    report_document *document = document_create(view->is_kept ? run : NULL);
     view->append(run, is_full, document);
     return document;
 }

@@ -36,8 +36,7 @@ static void add_leading(const bench_view *view, const results_cell *cell, const 
 }
 
 static bool is_bf16(const results_cell *cell) {
-    const results_value *math = cell_find_parameter(cell, PARAM_MATH);
-    return math && math->kind == RESULTS_TEXT && strcmp(math->text, "bf16") == 0;
+    return strcmp(view_text(cell, PARAM_MATH), "bf16") == 0;
 }
 
 static double peak_of(const bench_view *view, const results_cell *cell) {
@@ -74,8 +73,7 @@ static void add_phase_rows(const bench_view *view, const results_cell *cell) {
                                          SERIES_BACKWARD_OPTIMIZER};
     enum { BACKWARD = 1, BOTH = 3 };
     const results_series *whole = view_whole_steps(cell);
-    const results_value *pass = cell_find_parameter(cell, PARAM_PASS);
-    const char *pass_name = pass && pass->kind == RESULTS_TEXT ? pass->text : "";
+    const char *pass_name = view_text(cell, PARAM_PASS);
     for (int i = 0; i <= BOTH; i++) {
         const results_series *phase = cell_find_series(cell, phases[i]);
         bool is_the_pass = strcmp(phases[i], pass_name) == 0;

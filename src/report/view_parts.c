@@ -145,6 +145,11 @@ results_status view_steps_status(const results_cell *cell) {
     return view_trusted_status(cell, view_whole_steps(cell), PARAM_STEPS);
 }
 
+const char *view_text(const results_cell *cell, const char *name) {
+    const results_value *found = cell_find_parameter(cell, name);
+    return found && found->kind == RESULTS_TEXT ? found->text : "";
+}
+
 double view_metric(const results_cell *cell, const char *name) {
     const results_metric *found = cell_find_metric(cell, name);
     return found ? results_number(&found->value) : (double)NAN;

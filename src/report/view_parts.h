@@ -52,6 +52,8 @@ results_status view_trusted_status(const results_cell *cell, const results_serie
 /* Of the whole pass, or NULL. */
 const results_series *view_whole_steps(const results_cell *cell);
 results_status view_steps_status(const results_cell *cell);
+/* The parameter; "" when there is none, or it is a number. */
+const char *view_text(const results_cell *cell, const char *name);
 /* NAN when the cell has none of that name. */
 double view_metric(const results_cell *cell, const char *name);
 

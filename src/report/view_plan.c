@@ -6,6 +6,7 @@
 #include "base/units.h"
 #include "measure/keys.h"
 #include "report/view.h"
+#include "report/view_parts.h"
 
 enum { PEAK_VALUES = 16 }; /* rows for people; the record has all */
 
@@ -14,11 +15,6 @@ static const double MIB = 0x1p20, GIB = 0x1p30;
 static double metric(const results_cell *cell, const char *name) {
     const results_metric *found = cell_find_metric(cell, name);
     return found ? results_number(&found->value) : 0;
-}
-
-static const char *parameter(const results_cell *cell, const char *name) {
-    const results_value *found = cell_find_parameter(cell, name);
-    return found && found->kind == RESULTS_TEXT ? found->text : "";
 }
 
 /* Numbers of a file may be anything; those that are no whole number show as 0. */
@@ -51,7 +47,7 @@ enum { WAY_COUNT = sizeof WAYS / sizeof *WAYS };
 
 static bool varies(const results *run, const char *name) {
     for (int64_t i = 1; i < run->cell_count; i++)
-        if (strcmp(parameter(run->cells[i], name), parameter(run->cells[0], name)) != 0)
+        if (strcmp(view_text(run->cells[i], name), view_text(run->cells[0], name)) != 0)
             return true;
     return false;
 }
@@ -60,7 +56,7 @@ static bool varies(const results *run, const char *name) {
 static void append_common_ways(const results *run, text *out) {
     text_format(out, "batch %lld", (long long)parameter_number(run->cells[0], PARAM_BATCH));
     for (int i = 0; i < WAY_COUNT; i++) {
-        const char *way = parameter(run->cells[0], WAYS[i]);
+        const char *way = view_text(run->cells[0], WAYS[i]);
         bool is_recompute = i == WAY_COUNT - 1;
         if (!varies(run, WAYS[i]) && !(is_recompute && strcmp(way, "none") == 0))
             text_format(out, ", %s%s", is_recompute ? "recompute " : "", way);
@@ -76,7 +72,7 @@ static void add_way_columns(const results *run, report_table *t) {
 static void add_ways(const results *run, const results_cell *cell, report_table *t) {
     for (int i = 0; i < WAY_COUNT; i++)
         if (varies(run, WAYS[i]))
-            table_add_text(t, parameter(cell, WAYS[i]));
+            table_add_text(t, view_text(cell, WAYS[i]));
 }
 
 static report_table *summary_table(const results *run) {
@@ -115,10 +111,10 @@ static report_table *summary_table(const results *run) {
     for (int64_t i = 0; i < run->cell_count; i++) {
         const results_cell *cell = run->cells[i];
         table_add_row(t);
-        table_add_text(t, parameter(cell, PARAM_MODEL));
+        table_add_text(t, view_text(cell, PARAM_MODEL));
         table_add_integer(t, context_of(cell));
         add_ways(run, cell, t);
-        table_add_text(t, parameter(cell, PARAM_PASS));
+        table_add_text(t, view_text(cell, PARAM_PASS));
         table_add_integer(t, whole(metric(cell, METRIC_PARAMETERS)));
         table_add_real(t, metric(cell, METRIC_FLOPS) / 1e9, 1);
         table_add_integer(t, whole(metric(cell, METRIC_LAUNCHES)));
@@ -127,10 +123,10 @@ static report_table *summary_table(const results *run) {
         table_add_real(t, metric(cell, METRIC_PEAK_BYTES) / MIB, 1);
         table_add_real(t, metric(cell, METRIC_RESERVED_BYTES) / MIB, 1);
         if (has_limit(run))
-            table_add_text(t, parameter(cell, PARAM_FITS));
+            table_add_text(t, view_text(cell, PARAM_FITS));
         if (has_advice(run))
-            table_add_text(t, parameter(cell, PARAM_FITS_WITH));
-        table_add_text(t, parameter(cell, PARAM_PEAK_AT));
+            table_add_text(t, view_text(cell, PARAM_FITS_WITH));
+        table_add_text(t, view_text(cell, PARAM_PEAK_AT));
     }
     table_add_note(t, "peak: bytes alive at once. reserved: what the caching allocator holds for "
                       "it, predicted by running its policy; fits compares reserved with the limit");
@@ -140,8 +136,8 @@ static report_table *summary_table(const results *run) {
 static report_table *flops_table(const results_cell *cell, const results_breakdown *b) {
     char title[160];
     snprintf(title, sizeof title, "%s, context %lld, %s: FLOPs by scope",
-             parameter(cell, PARAM_MODEL), (long long)context_of(cell),
-             parameter(cell, PARAM_PASS));
+             view_text(cell, PARAM_MODEL), (long long)context_of(cell),
+             view_text(cell, PARAM_PASS));
     report_table *t = table_create(title);
     static const char *const headers[] = {"forward GFLOP", "backward GFLOP", "optimizer GFLOP",
                                           "all GFLOP", "moved MiB"};
@@ -179,8 +175,8 @@ static report_table *flops_table(const results_cell *cell, const results_breakdo
 static report_table *peak_table(const results_cell *cell, const results_breakdown *b) {
     char title[320];
     snprintf(title, sizeof title, "%s, context %lld, %s: largest values alive at the peak, %s",
-             parameter(cell, PARAM_MODEL), (long long)context_of(cell), parameter(cell, PARAM_PASS),
-             parameter(cell, PARAM_PEAK_AT));
+             view_text(cell, PARAM_MODEL), (long long)context_of(cell), view_text(cell, PARAM_PASS),
+             view_text(cell, PARAM_PEAK_AT));
     report_table *t = table_create(title);
     table_add_column(t, "value", "value", TABLE_LEFT);
     table_add_column(t, "role", "role", TABLE_LEFT);
@@ -209,7 +205,7 @@ static report_table *peak_table(const results_cell *cell, const results_breakdow
 
 static bool is_run_alike(const results_cell *a, const results_cell *b) {
     for (int i = 0; i < WAY_COUNT; i++)
-        if (strcmp(parameter(a, WAYS[i]), parameter(b, WAYS[i])) != 0)
+        if (strcmp(view_text(a, WAYS[i]), view_text(b, WAYS[i])) != 0)
             return false;
     return true;
 }
@@ -232,8 +228,8 @@ static report_table *map_table(const results *run) {
     const results_cell *first = run->cells[0];
     int64_t across = 0;
     while (across < run->cell_count &&
-           strcmp(parameter(run->cells[across], PARAM_MODEL), parameter(first, PARAM_MODEL)) == 0 &&
-           strcmp(parameter(run->cells[across], PARAM_PASS), parameter(first, PARAM_PASS)) == 0 &&
+           strcmp(view_text(run->cells[across], PARAM_MODEL), view_text(first, PARAM_MODEL)) == 0 &&
+           strcmp(view_text(run->cells[across], PARAM_PASS), view_text(first, PARAM_PASS)) == 0 &&
            is_run_alike(run->cells[across], first)) {
         char header[48];
         snprintf(header, sizeof header, "context %lld", (long long)context_of(run->cells[across]));
@@ -244,12 +240,12 @@ static report_table *map_table(const results *run) {
         const results_cell *cell = run->cells[i];
         if (i % across == 0) {
             table_add_row(t);
-            table_add_text(t, parameter(cell, PARAM_MODEL));
+            table_add_text(t, view_text(cell, PARAM_MODEL));
             table_add_text(t, units_count(metric(cell, METRIC_PARAMETERS)).text);
             add_ways(run, cell, t);
-            table_add_text(t, parameter(cell, PARAM_PASS));
+            table_add_text(t, view_text(cell, PARAM_PASS));
         }
-        bool fits = strcmp(parameter(cell, PARAM_FITS), "no") != 0;
+        bool fits = strcmp(view_text(cell, PARAM_FITS), "no") != 0;
         table_add_format(t, "%s%.2f", fits ? "" : "x ", metric(cell, METRIC_RESERVED_BYTES) / GIB);
     }
     return t;
