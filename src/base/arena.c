@@ -57,14 +57,20 @@ char *arena_copy_string(arena *owner, const char *text) {
     return memcpy(arena_allocate(owner, bytes, 1), text, bytes);
 }
 
-char *arena_format(arena *owner, const char *format, ...) {
-    va_list arguments, again;
-    va_start(arguments, format);
+char *arena_format_list(arena *owner, const char *format, va_list arguments) {
+    va_list again;
     va_copy(again, arguments);
-    int length = vsnprintf(NULL, 0, format, arguments);
-    va_end(arguments);
-    char *text = arena_allocate(owner, (size_t)length + 1, 1);
-    vsnprintf(text, (size_t)length + 1, format, again);
+    int length = vsnprintf(NULL, 0, format, again);
     va_end(again);
+    char *text = arena_allocate(owner, (size_t)length + 1, 1);
+    vsnprintf(text, (size_t)length + 1, format, arguments);
+    return text;
+}
+
+char *arena_format(arena *owner, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    char *text = arena_format_list(owner, format, arguments);
+    va_end(arguments);
     return text;
 }

@@ -6,6 +6,7 @@
 #ifndef BASE_ARENA_H
 #define BASE_ARENA_H
 
+#include <stdarg.h>
 #include <stddef.h>
 
 #include "base/status.h"
@@ -19,5 +20,6 @@ void arena_destroy(arena *owner);
 void *arena_allocate(arena *owner, size_t count, size_t size);
 char *arena_copy_string(arena *owner, const char *text);
 char *arena_format(arena *owner, const char *format, ...) PRINTF_LIKE(2, 3);
+char *arena_format_list(arena *owner, const char *format, va_list arguments) PRINTF_LIKE(2, 0);
 
 #endif

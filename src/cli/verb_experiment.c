@@ -9,42 +9,42 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "cli/cli.h"
-#include "cli/experiment_views.h"
 #include "cli/interrupt.h"
 #include "cli/progress.h"
 #include "experiments/experiment.h"
+#include "measure/keys.h"
+#include "report/view.h"
 
-typedef struct experiment_view {
+typedef struct experiment_verb {
     const char *name;
-    void (*render)(const results *run, view_options options, text *out);
     const char *out_help; /* of --out; NULL: the record is not for keeping */
-} experiment_view;
+} experiment_verb;
 
-static const experiment_view VIEWS[] = {
-    {"bench", view_render, "keeps every sample in DIR/run.json"},
-    {"attention", view_render, "keeps every sample in DIR/run.json"},
-    {"plan", view_render, "keeps it all in DIR/run.json"},
-    {"precision", view_render_precision, NULL},
-    {"doctor", view_render_doctor, NULL},
+static const experiment_verb EXPERIMENT_VERBS[] = {
+    {RUN_BENCH, "keeps every sample in DIR/run.json"},
+    {RUN_ATTENTION, "keeps every sample in DIR/run.json"},
+    {RUN_PLAN, "keeps it all in DIR/run.json"},
+    {RUN_PRECISION, NULL},
+    {RUN_DOCTOR, NULL},
 };
 
 typedef struct experiment_job {
     const experiment *experiment;
-    const experiment_view *view;
+    const experiment_verb *own;
     const char *directory; /* of --out; NULL: none */
     table_format format;
     progress *line;
 } experiment_job;
 
 /* The experiment's table with the command line's own flags; the caller frees *table. */
-static flags_verb add_own_flags(const experiment *e, const experiment_view *view,
+static flags_verb add_own_flags(const experiment *e, const experiment_verb *own,
                                 flag_spec **table) {
     flags_verb verb = *e->settings;
     *table = memory_allocate((size_t)verb.flag_count + 2, sizeof **table);
     memcpy(*table, verb.flags, (size_t)verb.flag_count * sizeof **table);
-    if (view->out_help)
+    if (own->out_help)
         (*table)[verb.flag_count++] =
-            (flag_spec){"out", "DIR", FLAG_TEXT, NULL, .help = view->out_help};
+            (flag_spec){"out", "DIR", FLAG_TEXT, NULL, .help = own->out_help};
     (*table)[verb.flag_count++] = (flag_spec){"format",
                                               NULL,
                                               FLAG_CHOICE,
@@ -77,7 +77,7 @@ static void print_note(void *caller, const char *note) {
     const experiment_job *job = caller;
     if (job->line)
         progress_clear(job->line);
-    fprintf(stderr, "dyno %s: %s\n", job->view->name, note);
+    fprintf(stderr, "dyno %s: %s\n", job->own->name, note);
 }
 
 static bool should_stop(void *caller) {
@@ -90,7 +90,7 @@ static dyno_status publish(const experiment_job *job, const experiment_output *o
     text out = {0};
     view_options options = {.format = job->format, .is_bold = table_wants_bold()};
     if (!output->is_listing)
-        job->view->render(output->run, options, &out);
+        view_render(output->run, options, &out);
     cli_print(output->is_listing ? &output->listing : &out);
     text_release(&out);
     return job->directory ? results_write(output->run, job->directory) : DYNO_OK;
@@ -100,7 +100,7 @@ static dyno_status run(flags *given, void *context) {
     experiment_job *job = context;
     experiment_context told = {job, start, show_progress, print_note, should_stop};
     experiment_output output;
-    job->directory = job->view->out_help ? flags_text(given, "out") : NULL;
+    job->directory = job->own->out_help ? flags_text(given, "out") : NULL;
     RETURN_IF_FAILED(table_format_parse(flags_text(given, "format"), &job->format));
     dyno_status status = experiment_run(job->experiment, given, &told, &output);
     progress_destroy(job->line);
@@ -113,12 +113,12 @@ static dyno_status run(flags *given, void *context) {
 }
 
 int cli_experiment(int argc, char **argv) {
-    const experiment_view *view = VIEWS;
-    while (strcmp(view->name, argv[0]) != 0)
-        view++;
-    experiment_job job = {.experiment = experiment_find(view->name), .view = view};
+    const experiment_verb *own = EXPERIMENT_VERBS;
+    while (strcmp(own->name, argv[0]) != 0)
+        own++;
+    experiment_job job = {.experiment = experiment_find(own->name), .own = own};
     flag_spec *table;
-    flags_verb verb = add_own_flags(job.experiment, view, &table);
+    flags_verb verb = add_own_flags(job.experiment, own, &table);
     int exit_code = cli_run(&verb, argc, argv, run, &job);
     free(table);
     return exit_code;

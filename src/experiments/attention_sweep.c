@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/units.h"
+#include "measure/keys.h"
 #include "measure/statistics.h"
 #include "plan/memory_formula.h"
 
@@ -70,7 +71,7 @@ static double learned_factor(const attention_sweep *s, const attention_point *at
         if (other->impl != at->impl || a->mode != b->mode || a->precision != b->precision ||
             a->extent != b->extent || !other->cell || other->cell->status != RESULTS_OK)
             continue;
-        double median = statistics_of_series(cell_find_series(other->cell, "step")).median;
+        double median = statistics_of_series(cell_find_series(other->cell, SERIES_STEP)).median;
         return median / 1e9 / other->predicted_seconds;
     }
     return 1;
@@ -92,7 +93,7 @@ static bool is_too_long(const attention_sweep *s, results_cell *cell, double run
     text_format(&reason, ", %s; --seconds-per-cell allows %s", how_known,
                 units_duration(limit).text);
     cell_set_status(cell, RESULTS_SKIP, text_string(&reason));
-    cell_set_metric_real(cell, "estimated_s", "s", needed);
+    cell_set_metric_real(cell, METRIC_ESTIMATED_S, "s", needed);
     text_release(&reason);
     return true;
 }
@@ -153,32 +154,33 @@ static void record_tiles(const attention_sweep *s, const plan *p, results_cell *
                     kernel_tile_is_open(at.tile) ? "own" : kernel_tile_format(at.tile).text);
     }
     if (used.length)
-        cell_set_text(cell, "tiles_used", text_string(&used));
+        cell_set_text(cell, PARAM_TILES_USED, text_string(&used));
     text_release(&used);
 }
 
 static void describe_cell(const attention_sweep *s, const attention_point *at, results_cell *cell) {
     const attention_plan_options *o = &at->options;
-    cell_set_text(cell, "impl", at->impl->name);
-    cell_set_text(cell, "mode", step_mode_name(o->mode));
-    cell_set_text(cell, "causal", o->is_causal ? "yes" : "no");
-    cell_set_integer(cell, "batch", o->shape.batch);
-    cell_set_integer(cell, "heads", o->shape.heads);
-    cell_set_integer(cell, "seq", o->shape.context);
-    cell_set_integer(cell, "head_dim", o->shape.head_dim);
-    cell_set_text(cell, "pass", step_extent_name(o->extent));
-    cell_set_text(cell, "math", precision_name(o->precision));
+    cell_set_text(cell, PARAM_IMPL, at->impl->name);
+    cell_set_text(cell, PARAM_MODE, step_mode_name(o->mode));
+    cell_set_text(cell, PARAM_CAUSAL, o->is_causal ? "yes" : "no");
+    cell_set_integer(cell, PARAM_BATCH, o->shape.batch);
+    cell_set_integer(cell, PARAM_HEADS, o->shape.heads);
+    cell_set_integer(cell, PARAM_SEQ, o->shape.context);
+    cell_set_integer(cell, PARAM_HEAD_DIM, o->shape.head_dim);
+    cell_set_text(cell, PARAM_PASS, step_extent_name(o->extent));
+    cell_set_text(cell, PARAM_MATH, precision_name(o->precision));
     if (at->tile[0])
-        cell_set_text(cell, "tile", at->tile);
+        cell_set_text(cell, PARAM_TILE, at->tile);
     sweep_describe_device(&s->sweep, o->precision, cell);
-    cell_set_integer(cell, "warmup", flags_integer(s->given, "warmup"));
-    cell_set_integer(cell, "seed", flags_integer(s->given, "seed"));
+    cell_set_integer(cell, PARAM_WARMUP, flags_integer(s->given, "warmup"));
+    cell_set_integer(cell, PARAM_SEED, flags_integer(s->given, "seed"));
 }
 
 static void record_before_backward(const plan *p, results_cell *cell) {
     for (int i = 0; i < p->launch_count; i++)
         if (p->launches[i].phase == PHASE_BACKWARD) {
-            cell_set_metric(cell, "before_backward_bytes", "B", memory_account_bytes_before(p, i));
+            cell_set_metric(cell, METRIC_BEFORE_BACKWARD_BYTES, "B",
+                            memory_account_bytes_before(p, i));
             return;
         }
 }
@@ -208,7 +210,7 @@ static dyno_status time_runs(attention_sweep *s, executor *e, const plan *p, res
     options.by_marks = true;
     RETURN_IF_FAILED(timing_run(e, p, &options, cell));
     if (options.warmup) {
-        double seconds = statistics_of_series(cell_find_series(cell, "warmup")).min / 1e9;
+        double seconds = statistics_of_series(cell_find_series(cell, SERIES_WARMUP)).min / 1e9;
         if (is_too_long(s, cell, seconds, "as the first one showed"))
             return DYNO_OK;
     }
@@ -219,7 +221,7 @@ static dyno_status time_runs(attention_sweep *s, executor *e, const plan *p, res
         RETURN_IF_FAILED(timing_run_for(e, p, &options, &span, cell));
     } else {
         options.steps = flags_integer(s->given, "reps");
-        cell_set_integer(cell, "reps", options.steps);
+        cell_set_integer(cell, PARAM_REPS, options.steps);
         RETURN_IF_FAILED(timing_run(e, p, &options, cell));
     }
     cell_set_status(cell, RESULTS_OK, "");
@@ -235,7 +237,7 @@ static dyno_status run_cell(attention_sweep *s, const plan *p, results_cell *cel
     int64_t begin = clock_now_ns();
     dyno_status status = executor_create(p, s->pool, leaves, &e);
     if (status == DYNO_OK) {
-        cell_set_metric(cell, "setup_ns", "ns", clock_now_ns() - begin);
+        cell_set_metric(cell, METRIC_SETUP_NS, "ns", clock_now_ns() - begin);
         status = attention_fill(e, (uint64_t)flags_integer(s->given, "seed"));
         contention_watch *watch = sweep_watch(&s->sweep);
         if (status == DYNO_OK)

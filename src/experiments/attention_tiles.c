@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "experiments/attention_sweep.h"
+#include "measure/keys.h"
 #include "measure/statistics.h"
 
 /* One side of "64x64/32x64"; `end` is behind it. */
@@ -123,7 +124,8 @@ static double time_of(const attention_point *at, bool is_backward) {
     bool is_of_extent = (at->options.extent == STEP_BACKWARD) == is_backward;
     if (!is_of_extent || !at->cell || at->cell->status != RESULTS_OK || !at->tile[0])
         return INFINITY;
-    return statistics_of_series(cell_find_series(at->cell, is_backward ? "backward" : "step"))
+    return statistics_of_series(
+               cell_find_series(at->cell, is_backward ? SERIES_BACKWARD : SERIES_STEP))
         .median;
 }
 

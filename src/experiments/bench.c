@@ -8,6 +8,7 @@
 #include "experiments/model_options.h"
 #include "experiments/step_variant.h"
 #include "experiments/sweep.h"
+#include "measure/keys.h"
 #include "train/loss_scale.h"
 #include "train/split_weights.h"
 #include "train/step_plan.h"
@@ -130,15 +131,15 @@ static dyno_status plan_cells(grid *g) {
 
 static void describe_cell(const grid *g, results_cell *cell, const model_config *config,
                           const point *at) {
-    cell_set_text(cell, "model", config->name);
-    cell_set_integer(cell, "context", at->context);
-    cell_set_integer(cell, "batch", flags_integer(g->given, "batch"));
-    cell_set_integer(cell, "warmup", at->warmup);
-    cell_set_integer(cell, "steps", flags_integer(g->given, "steps"));
-    cell_set_text(cell, "pass", step_extent_name(at->extent));
+    cell_set_text(cell, PARAM_MODEL, config->name);
+    cell_set_integer(cell, PARAM_CONTEXT, at->context);
+    cell_set_integer(cell, PARAM_BATCH, flags_integer(g->given, "batch"));
+    cell_set_integer(cell, PARAM_WARMUP, at->warmup);
+    cell_set_integer(cell, PARAM_STEPS, flags_integer(g->given, "steps"));
+    cell_set_text(cell, PARAM_PASS, step_extent_name(at->extent));
     step_variant_describe(at->variant, cell);
     sweep_describe_device(&g->sweep, at->variant->precision, cell);
-    cell_set_integer(cell, "seed", flags_integer(g->given, "seed"));
+    cell_set_integer(cell, PARAM_SEED, flags_integer(g->given, "seed"));
 }
 
 /* Nothing where the plan has no such input: a forward has no learning rate. */
@@ -220,7 +221,7 @@ static dyno_status run_cell(grid *g, bench_model *m, const plan *p, int64_t warm
     executor *e;
     dyno_status status = prepare_cell(m, p, seed, &setup_ns, &e);
     if (!g->is_tracing)
-        cell_set_metric(cell, "setup_ns", "ns", setup_ns);
+        cell_set_metric(cell, METRIC_SETUP_NS, "ns", setup_ns);
     RETURN_IF_FAILED(status);
     status = fill_inputs(e, m->config, seed);
     if (status == DYNO_OK)
@@ -255,7 +256,7 @@ static dyno_status measure_cell(grid *g, bench_model *m, const point *at) {
     if (status != DYNO_OK)
         return sweep_settle(cell, status);
     memory_account account = memory_account_plan(p);
-    cell_set_metric(cell, "tokens", "", flags_integer(g->given, "batch") * at->context);
+    cell_set_metric(cell, METRIC_TOKENS, "", flags_integer(g->given, "batch") * at->context);
     sweep_record_plan(cell, p, &account);
     g->sweep.step_work = plan_total_cost(p, PHASE_COUNT).flops;
     if (sweep_admit(&g->sweep, cell, &account))

@@ -13,6 +13,7 @@
 #include "measure/contention.h"
 #include "measure/environment.h"
 #include "measure/gpu.h"
+#include "measure/keys.h"
 #include "measure/machine.h"
 #include "measure/optional.h"
 
@@ -41,26 +42,26 @@ static const flags_verb VERB = {
 
 static results_cell *add_item(results *run, const char *part, const char *item, const char *note) {
     results_cell *cell = results_add_cell(run);
-    cell_set_text(cell, "part", part);
-    cell_set_text(cell, "item", item);
-    cell_set_text(cell, "note", note);
+    cell_set_text(cell, PARAM_PART, part);
+    cell_set_text(cell, PARAM_ITEM, item);
+    cell_set_text(cell, PARAM_NOTE, note);
     cell_set_status(cell, RESULTS_OK, NULL);
     return cell;
 }
 
 static void add_text(results *run, const char *part, const char *item, const char *value,
                      const char *note) {
-    cell_set_text(add_item(run, part, item, note), "value", value);
+    cell_set_text(add_item(run, part, item, note), PARAM_VALUE, value);
 }
 
 static void add_integer(results *run, const char *part, const char *item, int64_t value,
                         const char *note) {
-    cell_set_integer(add_item(run, part, item, note), "value", value);
+    cell_set_integer(add_item(run, part, item, note), PARAM_VALUE, value);
 }
 
 static void add_real(results *run, const char *part, const char *item, double value,
                      const char *note) {
-    cell_set_real(add_item(run, part, item, note), "value", value);
+    cell_set_real(add_item(run, part, item, note), PARAM_VALUE, value);
 }
 
 static void add_governor(results *run) {
@@ -127,8 +128,8 @@ NODISCARD static dyno_status add_peaks(results *run, int threads) {
 
 /* The last of them also says whether others were busy meanwhile. */
 NODISCARD static dyno_status add_all_peaks(results *run, int threads) {
-    results_set_environment_integer(run, "cores_available", threads_available());
-    results_set_environment_integer(run, "threads", threads);
+    results_set_environment_integer(run, ENV_CORES_AVAILABLE, threads_available());
+    results_set_environment_integer(run, ENV_THREADS, threads);
     contention_watch *watch = contention_begin("/proc");
     dyno_status status = add_peaks(run, 1);
     if (status == DYNO_OK && threads > 1)
@@ -254,7 +255,7 @@ static void set_verdict(results *run, bool has_compiler, int gpus) {
     text verdict = {0};
     text_format(&verdict, "dyno runs here: on the CPU%s%s",
                 has_compiler ? "" : " (without fused kernels: there is no C compiler)", where);
-    results_set_environment_text(run, "verdict", text_string(&verdict));
+    results_set_environment_text(run, ENV_VERDICT, text_string(&verdict));
     text_release(&verdict);
 }
 

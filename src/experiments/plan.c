@@ -6,6 +6,7 @@
 #include "experiments/plan_advice.h"
 #include "experiments/step_variant.h"
 #include "experiments/sweep.h"
+#include "measure/keys.h"
 #include "measure/plan_record.h"
 #include "model/parameters.h"
 #include "train/step_plan.h"
@@ -101,15 +102,15 @@ static dyno_status plan_cell(plan_job *job, const model_config *config, int64_t 
     plan *p;
     RETURN_IF_FAILED(step_plan_create(&options, &p));
     results_cell *cell = results_add_cell(job->out->run);
-    cell_set_text(cell, "model", config->name);
-    cell_set_integer(cell, "context", context);
-    cell_set_integer(cell, "batch", options.batch);
-    cell_set_text(cell, "pass", step_extent_name(extent));
+    cell_set_text(cell, PARAM_MODEL, config->name);
+    cell_set_integer(cell, PARAM_CONTEXT, context);
+    cell_set_integer(cell, PARAM_BATCH, options.batch);
+    cell_set_text(cell, PARAM_PASS, step_extent_name(extent));
     step_variant_describe(variant, cell);
-    cell_set_text(cell, "device",
+    cell_set_text(cell, PARAM_DEVICE,
                   flags_is_set(job->given, "target") ? job->target.name
                                                      : target_kind_name(job->target.kind));
-    cell_set_metric(cell, "parameters", "", model_parameter_elements(config));
+    cell_set_metric(cell, METRIC_PARAMETERS, "", model_parameter_elements(config));
     if (flags_switch(job->given, "source"))
         text_append(&job->out->listing,
                     p->source ? p->source : "no generated kernels in eager mode\n");
@@ -118,9 +119,9 @@ static dyno_status plan_cell(plan_job *job, const model_config *config, int64_t 
     plan_destroy(p);
     plan_advice advice;
     if (memory && !flags_switch(job->given, "map") &&
-        strcmp(cell_find_parameter(cell, "fits")->text, "no") == 0) {
+        strcmp(cell_find_parameter(cell, PARAM_FITS)->text, "no") == 0) {
         RETURN_IF_FAILED(plan_advice_find(&options, memory, &advice));
-        cell_set_text(cell, "fits_with", advice.text);
+        cell_set_text(cell, PARAM_FITS_WITH, advice.text);
     }
     return DYNO_OK;
 }

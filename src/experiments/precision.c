@@ -8,6 +8,7 @@
 #include "experiments/experiment.h"
 #include "experiments/precision_study.h"
 #include "measure/accumulation.h"
+#include "measure/keys.h"
 
 static const flag_spec FLAGS[] = {
     {"terms", "N", FLAG_INTEGER, "1000", .help = "numbers added up", .minimum = 1,
@@ -36,7 +37,7 @@ static const flags_verb VERB = {
 
 static results_cell *add_cell(results *run, const char *part) {
     results_cell *cell = results_add_cell(run);
-    cell_set_text(cell, "part", part);
+    cell_set_text(cell, PARAM_PART, part);
     cell_set_status(cell, RESULTS_OK, NULL);
     return cell;
 }
@@ -47,12 +48,12 @@ static dyno_status add_accumulation(const flags *given, results *run) {
     for (int i = 0; i < accumulation_count(); i++) {
         const accumulation *a = accumulation_at(i);
         results_cell *cell = add_cell(run, "accumulation");
-        cell_set_text(cell, "way", a->name);
-        cell_set_text(cell, "term_type", dtype_name(a->term));
-        cell_set_text(cell, "total_type", dtype_name(a->total));
-        cell_set_integer(cell, "terms", terms);
-        cell_set_real(cell, "term", term);
-        cell_set_metric_real(cell, "sum", "", accumulation_run(a, term, terms));
+        cell_set_text(cell, PARAM_WAY, a->name);
+        cell_set_text(cell, PARAM_TERM_TYPE, dtype_name(a->term));
+        cell_set_text(cell, PARAM_TOTAL_TYPE, dtype_name(a->total));
+        cell_set_integer(cell, PARAM_TERMS, terms);
+        cell_set_real(cell, PARAM_TERM, term);
+        cell_set_metric_real(cell, METRIC_SUM, "", accumulation_run(a, term, terms));
     }
     return DYNO_OK;
 }
@@ -64,10 +65,10 @@ static dyno_status add_policy(const flags *given, results *run) {
         precision_study study;
         RETURN_IF_FAILED(precision_study_run(order[i], &study));
         results_cell *cell = add_cell(run, "policy");
-        cell_set_text(cell, "math", precision_name(order[i]));
+        cell_set_text(cell, PARAM_MATH, precision_name(order[i]));
         for (int item = 0; item < STUDY_ITEM_COUNT; item++)
             cell_set_text(cell, study_item_name((study_item)item), dtype_name(study.type[item]));
-        cell_set_metric_real(cell, "loss", "", (double)study.loss);
+        cell_set_metric_real(cell, METRIC_LOSS, "", (double)study.loss);
     }
     return DYNO_OK;
 }

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
+#include "measure/keys.h"
 
 static dyno_status parse_variant(const char *const words[5], step_variant *out) {
     RETURN_IF_FAILED(step_mode_parse(words[0], &out->mode));
@@ -65,11 +66,12 @@ void step_variant_apply(const step_variant *variant, pipeline_options *options) 
 }
 
 void step_variant_describe(const step_variant *variant, results_cell *cell) {
-    cell_set_text(cell, "mode", step_mode_name(variant->mode));
-    cell_set_text(cell, "math", precision_name(variant->precision));
-    cell_set_text(cell, "attention", attention_way_name(variant->attention));
-    cell_set_text(cell, "recompute", recompute_format(&variant->recompute).text);
+    cell_set_text(cell, PARAM_MODE, step_mode_name(variant->mode));
+    cell_set_text(cell, PARAM_MATH, precision_name(variant->precision));
+    cell_set_text(cell, PARAM_ATTENTION, attention_way_name(variant->attention));
+    cell_set_text(cell, PARAM_RECOMPUTE, recompute_format(&variant->recompute).text);
     bool are_low = variant->mode == STEP_COMPILED && variant->gradients == GRADIENTS_LOW &&
                    precision_low_type(variant->precision) != DTYPE_F32;
-    cell_set_text(cell, "gradients", precision_name(are_low ? variant->precision : PRECISION_FP32));
+    cell_set_text(cell, PARAM_GRADIENTS,
+                  precision_name(are_low ? variant->precision : PRECISION_FP32));
 }

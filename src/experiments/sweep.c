@@ -5,6 +5,7 @@
 #include "base/threads.h"
 #include "measure/environment.h"
 #include "measure/gpu.h"
+#include "measure/keys.h"
 
 dyno_status sweep_prepare(sweep *s, const flags *given, const experiment_context *context,
                           results *run) {
@@ -34,10 +35,10 @@ static void keep_better_peaks(sweep *s, double fp32, machine_peak bf16) {
         s->peaks.gflops_f32 = fp32;
     if (bf16.gflops > s->bf16.gflops)
         s->bf16 = bf16;
-    results_set_environment_real(s->run, "peak_gflops", s->peaks.gflops_f32);
+    results_set_environment_real(s->run, ENV_PEAK_GFLOPS, s->peaks.gflops_f32);
     if (s->bf16.gflops > s->peaks.gflops_f32) {
-        results_set_environment_real(s->run, "peak_bf16_gflops", s->bf16.gflops);
-        results_set_environment_text(s->run, "peak_bf16_by", s->bf16.by);
+        results_set_environment_real(s->run, ENV_PEAK_BF16_GFLOPS, s->bf16.gflops);
+        results_set_environment_text(s->run, ENV_PEAK_BF16_BY, s->bf16.by);
     }
 }
 
@@ -48,13 +49,13 @@ static machine_peak measure_bf16(const sweep *s) {
 
 dyno_status sweep_start(sweep *s) {
     environment_capture(s->run);
-    results_set_environment_text(s->run, "device", s->device->description);
+    results_set_environment_text(s->run, ENV_DEVICE, s->device->description);
     if (!is_cpu(s))
         return capture_gpu(s);
     RETURN_IF_FAILED(machine_peaks_get(threads_count(), &s->peaks));
     keep_better_peaks(s, s->peaks.gflops_f32, measure_bf16(s));
-    results_set_environment_real(s->run, "read_gbs", s->peaks.bandwidth.read);
-    results_set_environment_real(s->run, "copy_gbs", s->peaks.bandwidth.copy);
+    results_set_environment_real(s->run, ENV_READ_GBS, s->peaks.bandwidth.read);
+    results_set_environment_real(s->run, ENV_COPY_GBS, s->peaks.bandwidth.copy);
     return DYNO_OK;
 }
 
@@ -95,11 +96,11 @@ double sweep_peak_gflops(const sweep *s, precision math) {
 }
 
 void sweep_describe_device(const sweep *s, precision math, results_cell *cell) {
-    cell_set_text(cell, "device", s->device->name);
+    cell_set_text(cell, PARAM_DEVICE, s->device->name);
     if (is_cpu(s)) /* the environment has its peak */
-        cell_set_integer(cell, "threads", threads_count());
+        cell_set_integer(cell, PARAM_THREADS, threads_count());
     else
-        cell_set_metric_real(cell, "peak_gflops", "GFLOP/s", sweep_peak_gflops(s, math));
+        cell_set_metric_real(cell, METRIC_PEAK_GFLOPS, "GFLOP/s", sweep_peak_gflops(s, math));
 }
 
 contention_watch *sweep_watch(const sweep *s) {
@@ -115,29 +116,29 @@ void sweep_watched(contention_watch *watch, results_cell *cell) {
 
 void sweep_record_plan(results_cell *cell, const plan *p, const memory_account *account) {
     plan_cost all = plan_total_cost(p, PHASE_COUNT);
-    cell_set_metric(cell, "launches", "", all.launches);
-    cell_set_metric_real(cell, "flops", "FLOP", all.flops);
-    cell_set_metric_real(cell, "bytes_moved", "B", all.bytes_read + all.bytes_written);
+    cell_set_metric(cell, METRIC_LAUNCHES, "", all.launches);
+    cell_set_metric_real(cell, METRIC_FLOPS, "FLOP", all.flops);
+    cell_set_metric_real(cell, METRIC_BYTES_MOVED, "B", all.bytes_read + all.bytes_written);
     for (int i = 0; i < PHASE_COUNT; i++) {
         plan_cost part = plan_total_cost(p, (phase)i);
         char name[64];
-        snprintf(name, sizeof name, "%s_flops", phase_name((phase)i));
+        snprintf(name, sizeof name, "%s" METRIC_FLOPS_SUFFIX, phase_name((phase)i));
         if (part.launches)
             cell_set_metric_real(cell, name, "FLOP", part.flops);
     }
-    cell_set_metric(cell, "predicted_bytes", "B", account->peak_bytes);
-    cell_set_metric(cell, "predicted_reserved_bytes", "B", account->reserved_bytes);
+    cell_set_metric(cell, METRIC_PREDICTED_BYTES, "B", account->peak_bytes);
+    cell_set_metric(cell, METRIC_PREDICTED_RESERVED_BYTES, "B", account->reserved_bytes);
     if (p->memory_mode == PLAN_MEMORY_STATIC)
-        cell_set_metric(cell, "arena_bytes", "B", p->arena_bytes);
+        cell_set_metric(cell, METRIC_ARENA_BYTES, "B", p->arena_bytes);
 }
 
 dyno_status sweep_record_memory(const sweep *s, results_cell *cell, const memory_pool *pool) {
-    cell_set_metric(cell, "peak_bytes", "B", memory_pool_peak_taken_bytes(pool));
-    cell_set_metric(cell, "reserved_bytes", "B", memory_pool_reserved_bytes(pool));
-    cell_set_metric(cell, "rss_bytes", "B", timing_peak_rss_bytes());
+    cell_set_metric(cell, METRIC_PEAK_BYTES, "B", memory_pool_peak_taken_bytes(pool));
+    cell_set_metric(cell, METRIC_RESERVED_BYTES, "B", memory_pool_reserved_bytes(pool));
+    cell_set_metric(cell, METRIC_RSS_BYTES, "B", timing_peak_rss_bytes());
     if (is_cpu(s))
         return DYNO_OK;
-    cell_set_metric(cell, "committed_bytes", "B", memory_pool_committed_bytes(pool));
+    cell_set_metric(cell, METRIC_COMMITTED_BYTES, "B", memory_pool_committed_bytes(pool));
     return gpu_record_memory(s->device, cell);
 }
 
@@ -145,8 +146,8 @@ bool sweep_admit(const sweep *s, results_cell *cell, const memory_account *accou
     if (account->reserved_bytes <= s->memory_limit)
         return true;
     cell_set_status(cell, RESULTS_OOM, "");
-    cell_set_metric(cell, "needed_bytes", "B", account->reserved_bytes);
-    cell_set_metric(cell, "available_bytes", "B", s->memory_limit);
+    cell_set_metric(cell, METRIC_NEEDED_BYTES, "B", account->reserved_bytes);
+    cell_set_metric(cell, METRIC_AVAILABLE_BYTES, "B", s->memory_limit);
     return false;
 }
 

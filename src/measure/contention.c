@@ -16,6 +16,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "measure/keys.h"
 
 typedef struct thread_wait {
     long id;
@@ -153,11 +154,11 @@ contention contention_end(contention_watch *watch) {
 }
 
 void contention_record(const contention *seen, results_cell *cell) {
-    cell_set_metric(cell, "watched_ns", "ns", seen->watched_ns);
-    cell_set_metric(cell, "own_cpu_ns", "ns", seen->own_cpu_ns);
+    cell_set_metric(cell, METRIC_WATCHED_NS, "ns", seen->watched_ns);
+    cell_set_metric(cell, METRIC_OWN_CPU_NS, "ns", seen->own_cpu_ns);
     if (seen->all_cpu_ns >= 0)
-        cell_set_metric(cell, "all_cpu_ns", "ns", seen->all_cpu_ns);
+        cell_set_metric(cell, METRIC_ALL_CPU_NS, "ns", seen->all_cpu_ns);
     if (seen->waited_ns >= 0)
-        cell_set_metric(cell, "waited_ns", "ns", seen->waited_ns);
-    cell_set_metric(cell, "preemptions", "", seen->preemptions);
+        cell_set_metric(cell, METRIC_WAITED_NS, "ns", seen->waited_ns);
+    cell_set_metric(cell, METRIC_PREEMPTIONS, "", seen->preemptions);
 }

@@ -15,6 +15,7 @@
 #include "base/memory.h"
 #include "base/system_memory.h"
 #include "base/threads.h"
+#include "measure/keys.h"
 #include "measure/optional.h"
 
 /* The first line of a small file without its newline; false when there is none. */
@@ -157,60 +158,60 @@ static void capture_cpu(results *run) {
     environment_cpu cpu = environment_read_cpu();
     char governor[64];
     environment_read_governor(governor, sizeof governor);
-    results_set_environment_text(run, "cpu", cpu.model);
-    results_set_environment_integer(run, "cores_physical", cpu.physical_cores);
-    results_set_environment_integer(run, "cores_logical", cpu.logical_cores);
-    results_set_environment_integer(run, "cores_available", cpu.available_cores);
-    results_set_environment_text(run, "cpu_flags", cpu.flags);
-    static const char *const isa_key[ISA_COUNT] = {"isa_avx2", "isa_avx512", "isa_avx512_bf16",
-                                                   "isa_amx_bf16"};
+    results_set_environment_text(run, ENV_CPU, cpu.model);
+    results_set_environment_integer(run, ENV_CORES_PHYSICAL, cpu.physical_cores);
+    results_set_environment_integer(run, ENV_CORES_LOGICAL, cpu.logical_cores);
+    results_set_environment_integer(run, ENV_CORES_AVAILABLE, cpu.available_cores);
+    results_set_environment_text(run, ENV_CPU_FLAGS, cpu.flags);
+    static const char *const isa_key[ISA_COUNT] = {ENV_ISA_AVX2, ENV_ISA_AVX512,
+                                                   ENV_ISA_AVX512_BF16, ENV_ISA_AMX_BF16};
     for (isa which = 0; which < ISA_COUNT; which++) {
         isa_answer answer = isa_check(which);
         results_set_environment_text(run, isa_key[which],
                                      answer.is_usable ? "usable" : answer.why_not);
     }
-    results_set_environment_integer(run, "l1_data_bytes", cpu.l1_data_bytes);
-    results_set_environment_integer(run, "l2_bytes", cpu.l2_bytes);
-    results_set_environment_integer(run, "l3_bytes", cpu.l3_bytes);
-    results_set_environment_text(run, "frequency_governor", governor);
+    results_set_environment_integer(run, ENV_L1_DATA_BYTES, cpu.l1_data_bytes);
+    results_set_environment_integer(run, ENV_L2_BYTES, cpu.l2_bytes);
+    results_set_environment_integer(run, ENV_L3_BYTES, cpu.l3_bytes);
+    results_set_environment_text(run, ENV_FREQUENCY_GOVERNOR, governor);
 }
 
 static void capture_system(results *run) {
     system_memory memory = system_memory_read();
-    results_set_environment_integer(run, "memory_total_bytes", memory.total_bytes);
-    results_set_environment_integer(run, "memory_available_bytes", memory.available_bytes);
+    results_set_environment_integer(run, ENV_MEMORY_TOTAL_BYTES, memory.total_bytes);
+    results_set_environment_integer(run, ENV_MEMORY_AVAILABLE_BYTES, memory.available_bytes);
     double load[3];
     if (getloadavg(load, 3) == 3) {
-        results_set_environment_real(run, "load_average_1min", load[0]);
-        results_set_environment_real(run, "load_average_5min", load[1]);
-        results_set_environment_real(run, "load_average_15min", load[2]);
+        results_set_environment_real(run, ENV_LOAD_AVERAGE_1MIN, load[0]);
+        results_set_environment_real(run, ENV_LOAD_AVERAGE_5MIN, load[1]);
+        results_set_environment_real(run, ENV_LOAD_AVERAGE_15MIN, load[2]);
     }
     struct utsname kernel;
     if (uname(&kernel) == 0) {
         char line[256];
         snprintf(line, sizeof line, "%.64s %.128s %.32s", kernel.sysname, kernel.release,
                  kernel.machine);
-        results_set_environment_text(run, "kernel", line);
+        results_set_environment_text(run, ENV_KERNEL, line);
     }
 }
 
 static void capture_build(results *run) {
 #ifdef __clang__
-    results_set_environment_text(run, "compiler", __VERSION__);
+    results_set_environment_text(run, ENV_COMPILER, __VERSION__);
 #else
-    results_set_environment_text(run, "compiler", "gcc " __VERSION__);
+    results_set_environment_text(run, ENV_COMPILER, "gcc " __VERSION__);
 #endif
-    results_set_environment_text(run, "dyno_version", dyno_version());
+    results_set_environment_text(run, ENV_DYNO_VERSION, dyno_version());
 #ifdef DYNO_GIT
-    results_set_environment_text(run, "dyno_revision", DYNO_GIT);
+    results_set_environment_text(run, ENV_DYNO_REVISION, DYNO_GIT);
 #endif
-    results_set_environment_integer(run, "threads", threads_count());
+    results_set_environment_integer(run, ENV_THREADS, threads_count());
     optional_answer onednn = optional_find(OPTIONAL_ONEDNN);
-    results_set_environment_text(run, "onednn", onednn.is_found ? onednn.version : "absent");
+    results_set_environment_text(run, ENV_ONEDNN, onednn.is_found ? onednn.version : "absent");
 }
 
 void environment_capture(results *run) {
-    results_set_environment_text(run, "date", run->started);
+    results_set_environment_text(run, ENV_DATE, run->started);
     capture_cpu(run);
     capture_system(run);
     capture_build(run);

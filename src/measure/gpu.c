@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "measure/keys.h"
+
 const char *gpu_module_path(const cuda_module *module) {
     Dl_info info;
     return dladdr(module, &info) && info.dli_fname ? info.dli_fname : "";
@@ -33,18 +35,18 @@ dyno_status gpu_capture(device *d, results *run, cuda_rates *rates) {
     RETURN_IF_FAILED(module->measure(d, rates));
     char capability[32];
     snprintf(capability, sizeof capability, "%d.%d", info.major, info.minor);
-    results_set_environment_text(run, "gpu", info.name);
-    results_set_environment_text(run, "gpu_compute_capability", capability);
-    results_set_environment_integer(run, "gpu_memory_bytes", info.memory_bytes);
-    results_set_environment_integer(run, "gpu_memory_free_bytes", info.free_bytes);
-    results_set_environment_integer(run, "gpu_multiprocessors", info.multiprocessors);
-    set_version(run, "cuda_driver", info.driver_version);
-    set_version(run, "cuda_runtime", info.runtime_version);
-    results_set_environment_real(run, "gpu_copy_gbs", rates->copy_gb_s);
-    results_set_environment_real(run, "gpu_fp32_tflops", rates->fp32);
-    results_set_environment_real(run, "gpu_tf32_tflops", rates->tf32);
-    results_set_environment_real(run, "gpu_bf16_tflops", rates->bf16);
-    results_set_environment_real(run, "gpu_fp16_tflops", rates->fp16);
+    results_set_environment_text(run, ENV_GPU, info.name);
+    results_set_environment_text(run, ENV_GPU_COMPUTE_CAPABILITY, capability);
+    results_set_environment_integer(run, ENV_GPU_MEMORY_BYTES, info.memory_bytes);
+    results_set_environment_integer(run, ENV_GPU_MEMORY_FREE_BYTES, info.free_bytes);
+    results_set_environment_integer(run, ENV_GPU_MULTIPROCESSORS, info.multiprocessors);
+    set_version(run, ENV_CUDA_DRIVER, info.driver_version);
+    set_version(run, ENV_CUDA_RUNTIME, info.runtime_version);
+    results_set_environment_real(run, ENV_GPU_COPY_GBS, rates->copy_gb_s);
+    results_set_environment_real(run, ENV_GPU_FP32_TFLOPS, rates->fp32);
+    results_set_environment_real(run, ENV_GPU_TF32_TFLOPS, rates->tf32);
+    results_set_environment_real(run, ENV_GPU_BF16_TFLOPS, rates->bf16);
+    results_set_environment_real(run, ENV_GPU_FP16_TFLOPS, rates->fp16);
     return DYNO_OK;
 }
 
@@ -57,7 +59,7 @@ static void record_lines(char *lines, results_cell *cell) {
         if (colon) {
             char name[96];
             *colon = '\0';
-            snprintf(name, sizeof name, "device.%s", line);
+            snprintf(name, sizeof name, METRIC_DEVICE_PREFIX "%s", line);
             cell_set_metric(cell, name, "B", strtoll(colon + 1, NULL, 10));
         }
         line = next;
@@ -68,7 +70,7 @@ dyno_status gpu_record_memory(device *d, results_cell *cell) {
     const cuda_module *module;
     cuda_device_info info = {0};
     RETURN_IF_FAILED(find(d, &module, &info));
-    cell_set_metric(cell, "device_used_bytes", "B", info.memory_bytes - info.free_bytes);
+    cell_set_metric(cell, METRIC_DEVICE_USED_BYTES, "B", info.memory_bytes - info.free_bytes);
     char *lines = NULL;
     RETURN_IF_FAILED(module->explain_memory(d, &lines));
     if (lines)

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "measure/keys.h"
 #include "plan/memory_account.h"
 #include "plan/memory_formula.h"
 #include "plan/scope.h"
@@ -44,11 +45,11 @@ static void record_flops_by_scope(const plan *p, results_cell *cell) {
         costs[at].launches++;
     }
     qsort(costs, (size_t)count, sizeof *costs, most_flops_first);
-    static const results_column columns[] = {{"forward", "FLOP"},   {"backward", "FLOP"},
-                                             {"optimizer", "FLOP"}, {"flops", "FLOP"},
-                                             {"bytes", "B"},        {"launches", ""}};
-    const char *key = "scope";
-    results_breakdown *table = cell_add_breakdown(cell, "by_scope", &key, 1, columns, 6);
+    static const results_column columns[] = {{COLUMN_FORWARD, "FLOP"},   {COLUMN_BACKWARD, "FLOP"},
+                                             {COLUMN_OPTIMIZER, "FLOP"}, {COLUMN_FLOPS, "FLOP"},
+                                             {COLUMN_BYTES, "B"},        {COLUMN_LAUNCHES, ""}};
+    const char *key = KEY_SCOPE;
+    results_breakdown *table = cell_add_breakdown(cell, BREAKDOWN_BY_SCOPE, &key, 1, columns, 6);
     for (int i = 0; i < count; i++) {
         const double *f = costs[i].flops;
         const char *keys[] = {costs[i].scope};
@@ -99,9 +100,9 @@ static void record_peak_values(const plan *p, int launch, results_cell *cell) {
         groups[at].bytes += b->bytes;
     }
     qsort(groups, (size_t)count, sizeof *groups, largest_first);
-    static const char *const keys[] = {"value", "role", "formula"};
-    static const results_column columns[] = {{"count", ""}, {"bytes", "B"}};
-    results_breakdown *table = cell_add_breakdown(cell, "peak_values", keys, 3, columns, 2);
+    static const char *const keys[] = {KEY_VALUE, KEY_ROLE, KEY_FORMULA};
+    static const results_column columns[] = {{COLUMN_COUNT, ""}, {COLUMN_BYTES, "B"}};
+    results_breakdown *table = cell_add_breakdown(cell, BREAKDOWN_PEAK_VALUES, keys, 3, columns, 2);
     for (int i = 0; i < count; i++) {
         text formula = {0};
         memory_formula_append(groups[i].sample, &formula);
@@ -117,33 +118,33 @@ static void record_peak_values(const plan *p, int launch, results_cell *cell) {
 void plan_record(const plan *p, int64_t memory_bytes, results_cell *cell) {
     memory_account account = memory_account_plan(p);
     plan_cost all = plan_total_cost(p, PHASE_COUNT);
-    cell_set_metric_real(cell, "flops", "FLOP", all.flops);
+    cell_set_metric_real(cell, METRIC_FLOPS, "FLOP", all.flops);
     for (int i = 0; i < PHASE_COUNT; i++) {
         char name[48];
-        snprintf(name, sizeof name, "%s_flops", phase_name((phase)i));
+        snprintf(name, sizeof name, "%s" METRIC_FLOPS_SUFFIX, phase_name((phase)i));
         if (plan_total_cost(p, (phase)i).launches)
             cell_set_metric_real(cell, name, "FLOP", plan_total_cost(p, (phase)i).flops);
     }
-    cell_set_metric(cell, "launches", "", all.launches);
-    cell_set_metric_real(cell, "bytes_moved", "B", all.bytes_read + all.bytes_written);
+    cell_set_metric(cell, METRIC_LAUNCHES, "", all.launches);
+    cell_set_metric_real(cell, METRIC_BYTES_MOVED, "B", all.bytes_read + all.bytes_written);
     for (int r = 0; r < ROLE_COUNT; r++) {
         char name[48];
-        snprintf(name, sizeof name, "at_peak.%s", role_name((role)r));
+        snprintf(name, sizeof name, METRIC_AT_PEAK_PREFIX "%s", role_name((role)r));
         cell_set_metric(cell, name, "B", account.at_peak[r]);
     }
-    cell_set_metric(cell, "peak_bytes", "B", account.peak_bytes);
-    cell_set_metric(cell, "reserved_bytes", "B", account.reserved_bytes);
-    cell_set_metric(cell, "peak_launch", "", account.peak_launch);
+    cell_set_metric(cell, METRIC_PEAK_BYTES, "B", account.peak_bytes);
+    cell_set_metric(cell, METRIC_RESERVED_BYTES, "B", account.reserved_bytes);
+    cell_set_metric(cell, METRIC_PEAK_LAUNCH, "", account.peak_launch);
     char where[192] = "before the first launch";
     if (account.peak_launch >= 0) {
         const plan_launch *l = &p->launches[account.peak_launch];
         snprintf(where, sizeof where, "%s %s (%s)", p->scopes[l->scope], l->op_name,
                  phase_name(l->phase));
     }
-    cell_set_text(cell, "peak_at", where);
+    cell_set_text(cell, PARAM_PEAK_AT, where);
     if (memory_bytes) {
-        cell_set_metric(cell, "memory_bytes", "B", memory_bytes);
-        cell_set_text(cell, "fits", account.reserved_bytes <= memory_bytes ? "yes" : "no");
+        cell_set_metric(cell, METRIC_MEMORY_BYTES, "B", memory_bytes);
+        cell_set_text(cell, PARAM_FITS, account.reserved_bytes <= memory_bytes ? "yes" : "no");
     }
     record_flops_by_scope(p, cell);
     record_peak_values(p, account.peak_launch, cell);

@@ -7,6 +7,7 @@
 #include "measure/results.h"
 
 #include <assert.h>
+#include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -110,7 +111,7 @@ static results_value finite_or_text(double value) {
     return (results_value){.kind = RESULTS_TEXT, .text = word};
 }
 
-static void map_set(results_map *map, arena *strings, const char *key, results_value value) {
+void results_map_set(results_map *map, arena *strings, const char *key, results_value value) {
     if (value.kind == RESULTS_TEXT)
         value.text = copy_text(strings, value.text);
     for (int i = 0; i < map->count; i++)
@@ -123,29 +124,29 @@ static void map_set(results_map *map, arena *strings, const char *key, results_v
 }
 
 void results_set_environment_text(results *run, const char *key, const char *value) {
-    map_set(&run->environment, run->strings, key,
-            (results_value){.kind = RESULTS_TEXT, .text = value});
+    results_map_set(&run->environment, run->strings, key,
+                    (results_value){.kind = RESULTS_TEXT, .text = value});
 }
 
 void results_set_environment_integer(results *run, const char *key, int64_t value) {
-    map_set(&run->environment, run->strings, key, results_integer(value));
+    results_map_set(&run->environment, run->strings, key, results_integer(value));
 }
 
 void results_set_environment_real(results *run, const char *key, double value) {
-    map_set(&run->environment, run->strings, key, finite_or_text(value));
+    results_map_set(&run->environment, run->strings, key, finite_or_text(value));
 }
 
 void cell_set_text(results_cell *cell, const char *key, const char *value) {
-    map_set(&cell->parameters, cell->strings, key,
-            (results_value){.kind = RESULTS_TEXT, .text = value});
+    results_map_set(&cell->parameters, cell->strings, key,
+                    (results_value){.kind = RESULTS_TEXT, .text = value});
 }
 
 void cell_set_integer(results_cell *cell, const char *key, int64_t value) {
-    map_set(&cell->parameters, cell->strings, key, results_integer(value));
+    results_map_set(&cell->parameters, cell->strings, key, results_integer(value));
 }
 
 void cell_set_real(results_cell *cell, const char *key, double value) {
-    map_set(&cell->parameters, cell->strings, key, finite_or_text(value));
+    results_map_set(&cell->parameters, cell->strings, key, finite_or_text(value));
 }
 
 void cell_set_status(results_cell *cell, results_status status, const char *reason) {

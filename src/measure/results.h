@@ -12,7 +12,6 @@
 #ifndef MEASURE_RESULTS_H
 #define MEASURE_RESULTS_H
 
-#include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -150,6 +149,10 @@ void breakdown_add_row(results_breakdown *breakdown, const char *const *keys,
 results_value results_integer(int64_t value);
 results_value results_real(double value);
 
+/* Sets the value of `key` in the environment or in a cell's parameters; texts are copied to `strings`,
+ * the run's. */
+void results_map_set(results_map *map, arena *strings, const char *key, results_value value);
+
 /* Each answers NULL when there is none of that name. */
 const results_value *results_find_environment(const results *run, const char *key);
 const results_value *results_map_find(const results_map *map, const char *key);
@@ -173,10 +176,5 @@ NODISCARD dyno_status results_write(const results *run, const char *directory);
 /* Reads a run.json, or the one in a directory. The file may be anybody's: every field is
  * checked. On failure *out is NULL. */
 NODISCARD dyno_status results_read(const char *path, results **out);
-
-/* The run as the JSON that results_write writes (json_decref), and back. `what` names the
- * source in messages. */
-json_t *results_to_json(const results *run);
-NODISCARD dyno_status results_from_json(const json_t *root, const char *what, results **out);
 
 #endif

@@ -16,7 +16,7 @@
  * written. Numbers that JSON has no word for stand as "nan", "inf" and "-inf". Fields that
  * this version does not know are ignored; the version grows when old readers would be wrong. */
 #define _POSIX_C_SOURCE 200809L
-#include "measure/results.h"
+#include "measure/results_json.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -49,15 +49,13 @@ static json_t *map_to_json(const results_map *map) {
 }
 
 static json_t *series_to_json(const results_series *series) {
-    json_t *object = json_object(), *values = json_array();
+    json_t *values = json_array();
     for (int64_t i = 0; i < series->count; i++) {
         results_value value = series->kind == RESULTS_INTEGER ? results_integer(series->integers[i])
                                                               : results_real(series->reals[i]);
         json_array_append_new(values, value_to_json(&value));
     }
-    json_object_set_new(object, "unit", json_string(series->unit));
-    json_object_set_new(object, "values", values);
-    return object;
+    return json_pack("{s:s, s:o}", "unit", series->unit, "values", values);
 }
 
 static json_t *texts_to_json(const char *const *texts, int64_t count) {
@@ -68,64 +66,58 @@ static json_t *texts_to_json(const char *const *texts, int64_t count) {
 }
 
 static json_t *breakdown_to_json(const results_breakdown *breakdown) {
-    json_t *object = json_object(), *columns = json_array(), *rows = json_array();
+    json_t *columns = json_array(), *rows = json_array();
     for (int i = 0; i < breakdown->column_count; i++)
         json_array_append_new(columns, json_pack("{s:s, s:s}", "name", breakdown->columns[i].name,
                                                  "unit", breakdown->columns[i].unit));
     for (int64_t i = 0; i < breakdown->row_count; i++) {
-        json_t *row = json_object(), *values = json_array();
+        json_t *values = json_array();
         for (int j = 0; j < breakdown->column_count; j++)
             json_array_append_new(values, value_to_json(&breakdown->rows[i].values[j]));
-        json_object_set_new(row, "keys",
-                            texts_to_json(breakdown->rows[i].keys, breakdown->key_count));
-        json_object_set_new(row, "values", values);
-        json_array_append_new(rows, row);
+        json_t *keys = texts_to_json(breakdown->rows[i].keys, breakdown->key_count);
+        json_array_append_new(rows, json_pack("{s:o, s:o}", "keys", keys, "values", values));
     }
-    json_object_set_new(object, "keys", texts_to_json(breakdown->keys, breakdown->key_count));
-    json_object_set_new(object, "columns", columns);
-    json_object_set_new(object, "rows", rows);
-    return object;
+    return json_pack("{s:o, s:o, s:o}", "keys",
+                     texts_to_json(breakdown->keys, breakdown->key_count), "columns", columns,
+                     "rows", rows);
 }
 
 static json_t *cell_to_json(const results_cell *cell) {
-    json_t *object = json_object(), *metrics = json_object(), *samples = json_object();
-    for (int i = 0; i < cell->metric_count; i++) {
-        json_t *metric = json_object();
-        json_object_set_new(metric, "unit", json_string(cell->metrics[i].unit));
-        json_object_set_new(metric, "value", value_to_json(&cell->metrics[i].value));
-        json_object_set_new(metrics, cell->metrics[i].name, metric);
-    }
+    json_t *metrics = json_object(), *samples = json_object();
+    for (int i = 0; i < cell->metric_count; i++)
+        json_object_set_new(metrics, cell->metrics[i].name,
+                            json_pack("{s:s, s:o}", "unit", cell->metrics[i].unit, "value",
+                                      value_to_json(&cell->metrics[i].value)));
     for (int i = 0; i < cell->series_count; i++)
         json_object_set_new(samples, cell->series[i]->name, series_to_json(cell->series[i]));
-    json_object_set_new(object, "parameters", map_to_json(&cell->parameters));
-    json_object_set_new(object, "status", json_string(results_status_name(cell->status)));
-    json_object_set_new(object, "reason", json_string(cell->reason));
-    json_object_set_new(object, "metrics", metrics);
-    json_object_set_new(object, "samples", samples);
-    if (cell->breakdown_count) {
-        json_t *breakdowns = json_object();
-        for (int i = 0; i < cell->breakdown_count; i++)
-            json_object_set_new(breakdowns, cell->breakdowns[i]->name,
-                                breakdown_to_json(cell->breakdowns[i]));
-        json_object_set_new(object, "breakdowns", breakdowns);
-    }
-    return object;
+    json_t *breakdowns = cell->breakdown_count ? json_object() : NULL;
+    for (int i = 0; i < cell->breakdown_count; i++)
+        json_object_set_new(breakdowns, cell->breakdowns[i]->name,
+                            breakdown_to_json(cell->breakdowns[i]));
+    return json_pack("{s:o, s:s, s:s, s:o, s:o, s:o*}", "parameters",
+                     map_to_json(&cell->parameters), "status", results_status_name(cell->status),
+                     "reason", cell->reason, "metrics", metrics, "samples", samples, "breakdowns",
+                     breakdowns);
 }
 
 json_t *results_to_json(const results *run) {
-    json_t *root = json_object(), *cells = json_array();
+    json_t *cells = json_array();
     for (int64_t i = 0; i < run->cell_count; i++)
         json_array_append_new(cells, cell_to_json(run->cells[i]));
-    json_object_set_new(root, "format", json_string(FORMAT));
-    json_object_set_new(root, "version", json_integer(RESULTS_VERSION));
-    json_object_set_new(root, "verb", json_string(run->verb));
-    json_object_set_new(root, "argv", texts_to_json(run->argv, run->argc));
-    json_object_set_new(root, "started", json_string(run->started));
-    json_object_set_new(root, "complete", json_boolean(run->is_complete));
-    json_object_set_new(root, "planned_cells", json_integer(run->planned_cells));
-    json_object_set_new(root, "environment", map_to_json(&run->environment));
-    json_object_set_new(root, "cells", cells);
-    return root;
+    return json_pack("{s:s, s:i, s:s, s:o, s:s, s:b, s:I, s:o, s:o}", "format", FORMAT, "version",
+                     RESULTS_VERSION, "verb", run->verb, "argv",
+                     texts_to_json(run->argv, run->argc), "started", run->started, "complete",
+                     run->is_complete, "planned_cells", (json_int_t)run->planned_cells,
+                     "environment", map_to_json(&run->environment), "cells", cells);
+}
+
+void results_append_json(const results *run, text *out) {
+    json_t *root = results_to_json(run);
+    char *dump = json_dumps(root, JSON_INDENT(1) | JSON_REAL_PRECISION(17));
+    text_append(out, dump ? dump : "");
+    text_append(out, "\n");
+    free(dump);
+    json_decref(root);
 }
 
 static char *path_of_run(const char *directory) {
@@ -231,34 +223,16 @@ static dyno_status read_number(place at, const char *field, const json_t *found,
     return wrong(at, field, found, "a number");
 }
 
-static dyno_status read_environment(place at, json_t *object, results *run) {
+static dyno_status read_map(place at, json_t *object, arena *strings, results_map *out) {
     const char *key;
-    json_t *value;
-    json_object_foreach(object, key, value) {
-        if (json_is_string(value))
-            results_set_environment_text(run, key, json_string_value(value));
-        else if (json_is_integer(value))
-            results_set_environment_integer(run, key, json_integer_value(value));
-        else if (json_is_real(value))
-            results_set_environment_real(run, key, json_real_value(value));
-        else
-            return wrong(at, key, value, "a text or a number");
-    }
-    return DYNO_OK;
-}
-
-static dyno_status read_parameters(place at, json_t *object, results_cell *cell) {
-    const char *key;
-    json_t *value;
-    json_object_foreach(object, key, value) {
-        if (json_is_string(value))
-            cell_set_text(cell, key, json_string_value(value));
-        else if (json_is_integer(value))
-            cell_set_integer(cell, key, json_integer_value(value));
-        else if (json_is_real(value))
-            cell_set_real(cell, key, json_real_value(value));
-        else
-            return wrong(at, key, value, "a text or a number");
+    json_t *found;
+    json_object_foreach(object, key, found) {
+        results_value value = {.kind = RESULTS_TEXT, .text = json_string_value(found)};
+        if (!json_is_string(found) && !json_is_number(found))
+            return wrong(at, key, found, "a text or a number");
+        if (!json_is_string(found))
+            RETURN_IF_FAILED(read_number(at, key, found, &value));
+        results_map_set(out, strings, key, value);
     }
     return DYNO_OK;
 }
@@ -402,7 +376,7 @@ static dyno_status read_cell(place at, const json_t *object, results_cell *cell)
         RETURN_IF_FAILED(
             read_member(at, object, "breakdowns", JSON_OBJECT, "an object", &breakdowns));
     RETURN_IF_FAILED(read_status(at, object, cell));
-    RETURN_IF_FAILED(read_parameters(at, parameters, cell));
+    RETURN_IF_FAILED(read_map(at, parameters, cell->strings, &cell->parameters));
     RETURN_IF_FAILED(read_metrics(at, metrics, cell));
     RETURN_IF_FAILED(read_samples(at, samples, cell));
     return breakdowns ? read_breakdowns(at, breakdowns, cell) : DYNO_OK;
@@ -438,7 +412,7 @@ static dyno_status read_run(place at, const json_t *root, results *run) {
     run->started = arena_copy_string(run->strings, started);
     run->is_complete = json_is_true(complete);
     run->planned_cells = json_integer_value(planned);
-    RETURN_IF_FAILED(read_environment(at, environment, run));
+    RETURN_IF_FAILED(read_map(at, environment, run->strings, &run->environment));
     for (size_t i = 0; i < json_array_size(cells); i++) {
         at.cell = (int64_t)i;
         RETURN_IF_FAILED(read_cell(at, json_array_get(cells, i), results_add_cell(run)));

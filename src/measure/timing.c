@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "measure/keys.h"
 #include "plan/scope.h"
 
 /* Without what the host takes before and after, which is in the last phase. */
@@ -19,7 +20,7 @@ static step_times without_host(const plan *p, step_times times) {
 
 static void add_step(results_cell *cell, const plan *p, const step_times *times) {
     char together[64] = "";
-    cell_add_sample(cell, "step", "ns", times->total_ns);
+    cell_add_sample(cell, SERIES_STEP, "ns", times->total_ns);
     for (int i = 0; i < PHASE_COUNT; i++) {
         int launches = plan_total_cost(p, (phase)i).launches;
         if (!launches || launches == p->launch_count)
@@ -44,12 +45,12 @@ dyno_status timing_run(executor *e, const plan *p, const timing_options *options
                              (long long)(options->warmup + options->steps));
         step_times times;
         RETURN_IF_FAILED(executor_run(e, NULL, &times));
-        if (!cell_find_metric(cell, "first_step_ns"))
-            cell_set_metric(cell, "first_step_ns", "ns", times.total_ns);
+        if (!cell_find_metric(cell, METRIC_FIRST_STEP_NS))
+            cell_set_metric(cell, METRIC_FIRST_STEP_NS, "ns", times.total_ns);
         if (options->by_marks)
             times = without_host(p, times);
         if (i < options->warmup)
-            cell_add_sample(cell, "warmup", "ns", times.total_ns);
+            cell_add_sample(cell, SERIES_WARMUP, "ns", times.total_ns);
         else
             add_step(cell, p, &times);
         if (options->on_step)
@@ -96,7 +97,7 @@ dyno_status timing_run_for(executor *e, const plan *p, const timing_options *opt
                              (long long)reps);
         RETURN_IF_FAILED(timing_run(e, p, &part, cell));
         count.before++;
-        cell_set_integer(cell, "reps", reps + 1);
+        cell_set_integer(cell, PARAM_REPS, reps + 1);
     }
     return DYNO_OK;
 }
@@ -141,8 +142,11 @@ static int longest_first(const void *a, const void *b) {
 
 static void write_breakdown(results_cell *cell, const char *name, const char *key, shares *all,
                             const traced_step *traced) {
-    static const results_column columns[] = {
-        {"time", "ns"}, {"count", ""}, {"flops", "FLOP"}, {"bytes", "B"}, {"running", "ns"}};
+    static const results_column columns[] = {{COLUMN_TIME, "ns"},
+                                             {COLUMN_COUNT, ""},
+                                             {COLUMN_FLOPS, "FLOP"},
+                                             {COLUMN_BYTES, "B"},
+                                             {COLUMN_RUNNING, "ns"}};
     results_breakdown *table =
         cell_add_breakdown(cell, name, &key, 1, columns, traced->running_ns ? 5 : 4);
     qsort(all->items, (size_t)all->count, sizeof *all->items, longest_first);
@@ -172,8 +176,9 @@ static scope_text name_launch(const plan_launch *l) {
 
 static void write_breakdowns(const plan *p, const traced_step *traced, results_cell *cell) {
     enum { TABLES = 4 };
-    static const char *const NAMES[TABLES] = {"by_class", "by_kernel", "by_phase", "by_scope"};
-    static const char *const KEYS[TABLES] = {"class", "kernel", "phase", "scope"};
+    static const char *const NAMES[TABLES] = {BREAKDOWN_BY_CLASS, BREAKDOWN_BY_KERNEL,
+                                              BREAKDOWN_BY_PHASE, BREAKDOWN_BY_SCOPE};
+    static const char *const KEYS[TABLES] = {KEY_CLASS, KEY_KERNEL, KEY_PHASE, KEY_SCOPE};
     shares all[TABLES] = {{0}};
     for (int i = 0; i < p->launch_count; i++) {
         const plan_launch *l = &p->launches[i];
@@ -225,8 +230,8 @@ static dyno_status trace_steps(executor *e, const plan *p, const timing_options 
     for (int i = 0; i < p->launch_count; i++)
         traced->time_ns[i] /= (double)steps;
     traced->step_ns = (double)total_ns / (double)steps;
-    cell_set_metric(cell, "traced_step_ns", "ns", total_ns / steps);
-    cell_set_metric(cell, "in_launches_ns", "ns", in_launches_ns / steps);
+    cell_set_metric(cell, METRIC_TRACED_STEP_NS, "ns", total_ns / steps);
+    cell_set_metric(cell, METRIC_IN_LAUNCHES_NS, "ns", in_launches_ns / steps);
     return DYNO_OK;
 }
 
@@ -250,13 +255,13 @@ static dyno_status run_observed(executor *e, const timing_options *options, int 
 
 static void record_device(const activity_times *seen, int steps, int64_t total_ns,
                           results_cell *cell) {
-    cell_set_metric(cell, "traced_step_ns", "ns", total_ns / steps);
-    cell_set_metric(cell, "device_span_ns", "ns", seen->span_ns / steps);
-    cell_set_metric(cell, "device_busy_ns", "ns", seen->busy_ns / steps);
-    cell_set_metric(cell, "device_unknown_ns", "ns", (int64_t)seen->unknown_ns / steps);
-    cell_set_metric(cell, "launches_unseen", "", seen->unseen);
+    cell_set_metric(cell, METRIC_TRACED_STEP_NS, "ns", total_ns / steps);
+    cell_set_metric(cell, METRIC_DEVICE_SPAN_NS, "ns", seen->span_ns / steps);
+    cell_set_metric(cell, METRIC_DEVICE_BUSY_NS, "ns", seen->busy_ns / steps);
+    cell_set_metric(cell, METRIC_DEVICE_UNKNOWN_NS, "ns", (int64_t)seen->unknown_ns / steps);
+    cell_set_metric(cell, METRIC_LAUNCHES_UNSEEN, "", seen->unseen);
     if (steps > 1)
-        cell_set_metric(cell, "between_steps_ns", "ns", seen->between_ns / (steps - 1));
+        cell_set_metric(cell, METRIC_BETWEEN_STEPS_NS, "ns", seen->between_ns / (steps - 1));
 }
 
 static dyno_status observe_steps(executor *e, const plan *p, const timing_options *options,

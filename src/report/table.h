@@ -1,26 +1,53 @@
-/* table.h - rows and columns, rendered for a terminal, Markdown, CSV or JSON.
+/* table.h - rows and columns.
  *
  * A header says its unit ("mean ms"). Cells are typed: people see the decimals asked for, CSV
  * and JSON get every digit. A real that is not finite shows as an empty cell: there is nothing
- * to say. Rows are filled left to right; cells left over are empty. */
+ * to say. Rows are filled left to right; cells left over are empty. The structures are open for
+ * reading, which renderers do; the functions below write. */
 #ifndef REPORT_TABLE_H
 #define REPORT_TABLE_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/arena.h"
 #include "base/text.h"
+#include "report/renderer.h"
 
 typedef enum table_alignment { TABLE_LEFT, TABLE_RIGHT } table_alignment;
 
-typedef enum table_format {
-    TABLE_TERMINAL,
-    TABLE_MARKDOWN,
-    TABLE_CSV, /* RFC 4180, header included; no title and no notes */
-    TABLE_JSON /* an array with one object a row */
-} table_format;
+typedef enum cell_kind { CELL_EMPTY, CELL_TEXT, CELL_INTEGER, CELL_REAL } cell_kind;
 
-typedef struct report_table report_table;
+typedef struct table_cell {
+    cell_kind kind;
+    const char *text;
+    int64_t integer;
+    double real;
+    int decimals;
+} table_cell;
+
+typedef struct table_column {
+    const char *key, *header;
+    table_alignment alignment;
+} table_column;
+
+typedef struct table_row {
+    table_cell *cells; /* as many as there are columns */
+    int filled;
+    bool has_rule_above;
+} table_row;
+
+typedef struct report_table {
+    const char *title; /* NULL: none */
+    table_column *columns;
+    table_row *rows;
+    const char **notes;
+    int column_count, column_capacity;
+    int row_count, row_capacity;
+    int note_count, note_capacity;
+    bool next_has_rule;
+    arena *strings;
+} report_table;
 
 /* `title` may be NULL. Texts are copied. */
 report_table *table_create(const char *title);
@@ -34,6 +61,7 @@ void table_add_row(report_table *table);
 /* A rule above the next row in a terminal: totals. */
 void table_add_rule(report_table *table);
 void table_add_text(report_table *table, const char *value);
+void table_add_format(report_table *table, const char *format, ...) PRINTF_LIKE(2, 3);
 void table_add_integer(report_table *table, int64_t value);
 void table_add_real(report_table *table, double value, int decimals);
 void table_add_empty(report_table *table);
@@ -43,17 +71,13 @@ void table_add_note(report_table *table, const char *format, ...) PRINTF_LIKE(2,
 
 int table_row_count(const report_table *table);
 
-/* "table", "md", "csv", "json"; `table` is TABLE_TERMINAL. */
-#define TABLE_FORMAT_CHOICES "table|md|csv|json"
-NODISCARD dyno_status table_format_parse(const char *name, table_format *out);
-
-/* True when stdout is a terminal and the user has not set NO_COLOR. */
-bool table_wants_bold(void);
-
+/* For renderers: appends the cell as people see it, and a number with every digit. */
+void table_append_shown(text *out, const table_cell *cell);
+void table_append_exact(text *out, const table_cell *cell);
 /* Appends `string` with whatever a terminal would obey (escape sequences) made harmless. */
 void table_append_printable(text *out, const char *string);
 
-/* Appends the table to `out`. `is_bold` makes a terminal's header bold. */
+/* Appends the table to `out`, as a document of its own. */
 void table_render(const report_table *table, table_format format, bool is_bold, text *out);
 
 #endif

@@ -4,60 +4,62 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "report/attention_rows.h"
+#include "measure/keys.h"
+#include "report/attention_table_rows.h"
 #include "report/view.h"
 #include "report/view_parts.h"
 
 typedef struct attention_view {
     const results *run;
     report_table *table;
-    attention_rows all;
+    attention_table_rows all;
     view_list parameters; /* that have a column */
     bool has_time[ATTENTION_TIME_COUNT];
-    const char *compared;            /* what speed-ups compare: "impl", "mode"; NULL: nothing */
+    const char *compared;            /* the parameter that speed-ups compare; NULL: none */
     bool has_tiles, has_tile_choice; /* a column for them; several at the same sizes */
     bool is_full;                    /* every column: CSV */
 } attention_view;
 
 /* How many times as fast as the run's first impl in the same mode; of one impl, as its first mode
  * with the same tile. */
-static double row_speedup(const attention_view *view, const attention_row *row, int which) {
-    const char *except[] = {view->compared, strcmp(view->compared, "impl") == 0 ? "tile" : NULL,
-                            NULL};
+static double row_speedup(const attention_view *view, const attention_table_row *row, int which) {
+    const char *except[] = {view->compared,
+                            strcmp(view->compared, PARAM_IMPL) == 0 ? PARAM_TILE : NULL, NULL};
     const results_value *wanted =
-        cell_find_parameter(attention_row_cell(&view->all.rows[0]), view->compared);
+        cell_find_parameter(attention_table_row_cell(&view->all.rows[0]), view->compared);
     for (int64_t i = 0; i < view->all.count; i++) {
-        const attention_row *other = &view->all.rows[i];
-        if (view_values_are_equal(wanted,
-                                  cell_find_parameter(attention_row_cell(other), view->compared)) &&
-            attention_rows_agree(row, other, except))
-            return attention_row_time(other, which).median / attention_row_time(row, which).median;
+        const attention_table_row *other = &view->all.rows[i];
+        if (view_values_are_equal(
+                wanted, cell_find_parameter(attention_table_row_cell(other), view->compared)) &&
+            attention_table_rows_agree(row, other, except))
+            return attention_table_row_time(other, which).median /
+                   attention_table_row_time(row, which).median;
     }
     return (double)NAN;
 }
 
 /* Whether no row of the same but for the tile is faster. */
-static bool is_best_tile(const attention_view *view, const attention_row *row, int which) {
-    static const char *const except[] = {"tile", NULL};
-    double ms = attention_row_time(row, which).median;
-    if (!(ms > 0) || !cell_find_parameter(attention_row_cell(row), "tile"))
+static bool is_best_tile(const attention_view *view, const attention_table_row *row, int which) {
+    static const char *const except[] = {PARAM_TILE, NULL};
+    double ms = attention_table_row_time(row, which).median;
+    if (!(ms > 0) || !cell_find_parameter(attention_table_row_cell(row), PARAM_TILE))
         return false;
     for (int64_t i = 0; i < view->all.count; i++)
-        if (attention_rows_agree(row, &view->all.rows[i], except) &&
-            attention_row_time(&view->all.rows[i], which).median < ms)
+        if (attention_table_rows_agree(row, &view->all.rows[i], except) &&
+            attention_table_row_time(&view->all.rows[i], which).median < ms)
             return false;
     return true;
 }
 
 /* "64x128", or "auto: 128x128/64x128" with what forward and backward took. */
-static void add_tile(report_table *table, const attention_row *row) {
+static void add_tile(report_table *table, const attention_table_row *row) {
     const results_cell *cell = row->whole ? row->whole : row->forward;
-    const results_value *asked = cell_find_parameter(cell, "tile");
-    const results_value *used = cell_find_parameter(cell, "tiles_used");
+    const results_value *asked = cell_find_parameter(cell, PARAM_TILE);
+    const results_value *used = cell_find_parameter(cell, PARAM_TILES_USED);
     text shown = {0};
     if (asked)
         view_append_value(&shown, asked);
-    if (used && attention_cell_has_text(cell, "tile", "auto")) {
+    if (used && attention_cell_has_text(cell, PARAM_TILE, "auto")) {
         text_append(&shown, ": ");
         view_append_value(&shown, used);
     }
@@ -65,7 +67,7 @@ static void add_tile(report_table *table, const attention_row *row) {
     text_release(&shown);
 }
 
-static void add_best(const attention_view *view, const attention_row *row) {
+static void add_best(const attention_view *view, const attention_table_row *row) {
     text best = {0};
     for (int i = 0; i < ATTENTION_TIME_COUNT; i++)
         if (is_best_tile(view, row, i))
@@ -74,22 +76,19 @@ static void add_best(const attention_view *view, const attention_row *row) {
     text_release(&best);
 }
 
-static void add_status(report_table *table, const attention_row *row) {
+static void add_status(report_table *table, const attention_table_row *row) {
     if (!row->forward || !row->whole ||
         attention_status(row->forward) == attention_status(row->whole)) {
-        table_add_text(table, results_status_name(attention_status(attention_row_cell(row))));
+        table_add_text(table, results_status_name(attention_status(attention_table_row_cell(row))));
         return;
     }
-    text both = {0};
-    text_format(&both, "forward %s, backward %s",
-                results_status_name(attention_status(row->forward)),
-                results_status_name(attention_status(row->whole)));
-    table_add_text(table, text_string(&both));
-    text_release(&both);
+    table_add_format(table, "forward %s, backward %s",
+                     results_status_name(attention_status(row->forward)),
+                     results_status_name(attention_status(row->whole)));
 }
 
 /* What both passes say is said once. */
-static void add_note(report_table *table, const attention_row *row) {
+static void add_note(report_table *table, const attention_table_row *row) {
     text forward = {0}, whole = {0}, both = {0};
     if (row->forward)
         view_append_note(&forward, row->forward);
@@ -109,11 +108,11 @@ static void add_note(report_table *table, const attention_row *row) {
 }
 
 static int64_t count_reps(const results_cell *cell) {
-    return attention_is_ok(cell) ? cell_find_series(cell, "step")->count : 0;
+    return attention_is_ok(cell) ? cell_find_series(cell, SERIES_STEP)->count : 0;
 }
 
 /* "100", or "100 + 12" where the passes differ. */
-static void add_reps(const attention_view *view, const attention_row *row) {
+static void add_reps(const attention_view *view, const attention_table_row *row) {
     int64_t forward = count_reps(row->forward), whole = count_reps(row->whole);
     if (view->is_full) {
         table_add_integer(view->table, forward);
@@ -123,10 +122,7 @@ static void add_reps(const attention_view *view, const attention_row *row) {
     } else if (forward == whole || !forward || !whole) {
         table_add_integer(view->table, forward ? forward : whole);
     } else {
-        text both = {0};
-        text_format(&both, "%lld + %lld", (long long)forward, (long long)whole);
-        table_add_text(view->table, text_string(&both));
-        text_release(&both);
+        table_add_format(view->table, "%lld + %lld", (long long)forward, (long long)whole);
     }
 }
 
@@ -135,9 +131,9 @@ static bool shows_time(const attention_view *view, int which) {
     return view->is_full || view->has_time[which];
 }
 
-static void add_row(const attention_view *view, const attention_row *row) {
+static void add_row(const attention_view *view, const attention_table_row *row) {
     report_table *table = view->table;
-    const results_cell *cell = attention_row_cell(row);
+    const results_cell *cell = attention_table_row_cell(row);
     table_add_row(table);
     for (int i = 0; i < view->parameters.count; i++)
         view_add_value(table, cell_find_parameter(cell, view->parameters.names[i]));
@@ -147,7 +143,7 @@ static void add_row(const attention_view *view, const attention_row *row) {
         add_best(view, row);
     add_status(table, row);
     for (int i = 0; i < ATTENTION_TIME_COUNT; i++) {
-        statistics s = attention_row_time(row, i);
+        statistics s = attention_table_row_time(row, i);
         if (shows_time(view, i))
             view_add_three_digits(table, s.median);
         if (view->is_full)
@@ -156,7 +152,7 @@ static void add_row(const attention_view *view, const attention_row *row) {
     add_reps(view, row);
     for (int i = 0; i < ATTENTION_TIME_COUNT; i++)
         if (shows_time(view, i))
-            view_add_three_digits(table, attention_row_tflops(row, i));
+            view_add_three_digits(table, attention_table_row_tflops(row, i));
     for (int i = 0; i < ATTENTION_TIME_COUNT && view->compared; i++)
         if (shows_time(view, i))
             table_add_real(table, row_speedup(view, row, i), 2);
@@ -166,13 +162,14 @@ static void add_row(const attention_view *view, const attention_row *row) {
         table_add_real(table, growth.at_end, 2);
     }
     const results_cell *last = row->whole ? row->whole : row->forward;
-    table_add_real(table, view_metric(last, "launches"), 0);
+    table_add_real(table, view_metric(last, METRIC_LAUNCHES), 0);
     if (shows_time(view, ATTENTION_BACKWARD))
-        table_add_real(table, view_metric(last, "before_backward_bytes") / 0x1p20, 1);
+        table_add_real(table, view_metric(last, METRIC_BEFORE_BACKWARD_BYTES) / 0x1p20, 1);
     table_add_real(
-        table, attention_is_ok(last) ? view_metric(last, "peak_bytes") / 0x1p20 : (double)NAN, 1);
+        table, attention_is_ok(last) ? view_metric(last, METRIC_PEAK_BYTES) / 0x1p20 : (double)NAN,
+        1);
     if (view->is_full)
-        table_add_real(table, view_metric(last, "predicted_bytes") / 0x1p20, 1);
+        table_add_real(table, view_metric(last, METRIC_PREDICTED_BYTES) / 0x1p20, 1);
     add_note(table, row);
 }
 
@@ -189,11 +186,10 @@ static void add_time_column(const attention_view *view, int which, const char *k
 static void add_parameter_columns(const attention_view *view) {
     for (int i = 0; i < view->parameters.count; i++) {
         const char *name = view->parameters.names[i];
-        const char *header = strcmp(name, "seq") == 0        ? "seq tokens"
-                             : strcmp(name, "head_dim") == 0 ? "head size"
-                                                             : name;
-        table_add_column(view->table, name, header,
-                         view_parameter_is_text(view->run, name) ? TABLE_LEFT : TABLE_RIGHT);
+        const char *header = strcmp(name, PARAM_SEQ) == 0        ? "seq tokens"
+                             : strcmp(name, PARAM_HEAD_DIM) == 0 ? "head size"
+                                                                 : name;
+        view_add_parameter_column(view->run, name, header, view->table);
     }
     if (view->has_tiles)
         table_add_column(view->table, "tile", "tile", TABLE_LEFT);
@@ -237,36 +233,17 @@ static void add_columns(const attention_view *view) {
     table_add_column(table, "note", "note", TABLE_LEFT);
 }
 
-/* People see in a column what varies, and the axes of the sweep; the rest is in the title. */
-static void choose_parameters(attention_view *view, text *title) {
-    static const char *const always[] = {"mode", "math", "seq", "head_dim", NULL};
-    static const char *const never[] = {"pass", "reps", "tile", "tiles_used", NULL};
-    view_list all = {0};
-    view_collect_parameters(view->run, &all);
-    for (int i = 0; i < all.count; i++) {
-        const char *name = all.names[i];
-        if (view_is_one_of(name, never))
-            continue;
-        if (view->is_full || view_is_one_of(name, always) ||
-            view_parameter_varies(view->run, name)) {
-            view_list_add(&view->parameters, name, "");
-        } else {
-            text_format(title, ", %s ", name);
-            view_append_value(title, cell_find_parameter(view->run->cells[0], name));
-        }
-    }
-}
-
 static void find_tiles(attention_view *view) {
-    static const char *const except[] = {"tile", NULL};
+    static const char *const except[] = {PARAM_TILE, NULL};
     for (int64_t i = 0; i < view->all.count; i++) {
-        const attention_row *row = &view->all.rows[i];
-        const results_value *tile = cell_find_parameter(attention_row_cell(row), "tile");
+        const attention_table_row *row = &view->all.rows[i];
+        const results_value *tile = cell_find_parameter(attention_table_row_cell(row), PARAM_TILE);
         view->has_tiles = view->has_tiles || tile;
         for (int64_t j = 0; j < i && tile && !view->has_tile_choice; j++) {
-            const attention_row *other = &view->all.rows[j];
-            const results_value *its_tile = cell_find_parameter(attention_row_cell(other), "tile");
-            view->has_tile_choice = its_tile && attention_rows_agree(row, other, except) &&
+            const attention_table_row *other = &view->all.rows[j];
+            const results_value *its_tile =
+                cell_find_parameter(attention_table_row_cell(other), PARAM_TILE);
+            view->has_tile_choice = its_tile && attention_table_rows_agree(row, other, except) &&
                                     !view_values_are_equal(tile, its_tile);
         }
     }
@@ -274,8 +251,8 @@ static void find_tiles(attention_view *view) {
 
 /* "speed-up: against naive in the same mode, precision and sizes" */
 static void note_speedup(const attention_view *view) {
-    const results_cell *first = attention_row_cell(&view->all.rows[0]);
-    bool is_mode = strcmp(view->compared, "mode") == 0;
+    const results_cell *first = attention_table_row_cell(&view->all.rows[0]);
+    bool is_mode = strcmp(view->compared, PARAM_MODE) == 0;
     const results_value *way = cell_find_parameter(first, view->compared);
     if (!way)
         return;
@@ -302,28 +279,46 @@ static void add_notes(const attention_view *view) {
     if (view->compared)
         note_speedup(view);
     view_note_contention(view->run, table);
-    view_note_interruption(view->run, table);
 }
 
-report_table *view_create_attention_table(const results *run, table_format format) {
-    attention_view view = {
-        .run = run, .all = attention_rows_of(run), .is_full = format == TABLE_CSV};
+report_table *view_create_attention_table(const results *run, bool is_full) {
+    attention_view view = {.run = run, .all = attention_table_rows_of(run), .is_full = is_full};
     for (int i = 0; i < ATTENTION_TIME_COUNT; i++)
-        view.has_time[i] = attention_rows_have_time(&view.all, i);
+        view.has_time[i] = attention_table_rows_have_time(&view.all, i);
     if (run->cell_count)
-        view.compared = view_parameter_varies(run, "impl")   ? "impl"
-                        : view_parameter_varies(run, "mode") ? "mode"
-                                                             : NULL;
+        view.compared = view_parameter_varies(run, PARAM_IMPL)   ? PARAM_IMPL
+                        : view_parameter_varies(run, PARAM_MODE) ? PARAM_MODE
+                                                                 : NULL;
     find_tiles(&view);
+    /* The axes of the sweep have a column whether they vary or not. */
+    static const char *const always[] = {PARAM_MODE, PARAM_MATH, PARAM_SEQ, PARAM_HEAD_DIM, NULL};
+    static const char *const never[] = {PARAM_PASS, PARAM_REPS, PARAM_TILE, PARAM_TILES_USED, NULL};
     text title = {0};
     view_append_origin(run, &title);
-    choose_parameters(&view, &title);
+    view_choose_parameters(run, is_full, always, never, &view.parameters, &title);
     view.table = table_create(text_string(&title));
     text_release(&title);
     add_columns(&view);
     for (int64_t i = 0; i < view.all.count; i++)
         add_row(&view, &view.all.rows[i]);
     add_notes(&view);
-    attention_rows_release(&view.all);
+    attention_table_rows_release(&view.all);
     return view.table;
+}
+
+/* Files have the growth in columns. */
+static void add_growth(const results *run, report_document *out) {
+    report_table *table = view_create_growth_table(run);
+    if (table_row_count(table))
+        document_add_table(out, table);
+    else
+        table_destroy(table);
+}
+
+void view_attention(const results *run, bool is_full, report_document *out) {
+    document_add_table(out, view_create_attention_table(run, is_full));
+    view_add_interruption(run, out);
+    if (!is_full)
+        add_growth(run, out);
+    view_add_cells(run, out);
 }

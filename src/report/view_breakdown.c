@@ -1,4 +1,5 @@
-/* view_breakdown.c - where the time of a cell went: one row a class or scope, and the total.
+/* view_breakdown.c - a cell's steps, and where their time went: one row a class or scope, and the
+ * total.
  *
  * Percentages are rounded together (largest remainder), so that the column as printed adds up
  * to 100.0 and not to 99.9. */
@@ -7,8 +8,8 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "measure/keys.h"
 #include "measure/statistics.h"
-#include "report/plot.h"
 #include "report/view.h"
 #include "report/view_parts.h"
 
@@ -79,9 +80,10 @@ typedef struct known_columns {
 } known_columns;
 
 static known_columns find_columns(const results_breakdown *breakdown) {
-    known_columns known = {column_index(breakdown, "time"),    column_index(breakdown, "count"),
-                           column_index(breakdown, "flops"),   column_index(breakdown, "bytes"),
-                           column_index(breakdown, "running"), NAN};
+    known_columns known = {
+        column_index(breakdown, COLUMN_TIME),    column_index(breakdown, COLUMN_COUNT),
+        column_index(breakdown, COLUMN_FLOPS),   column_index(breakdown, COLUMN_BYTES),
+        column_index(breakdown, COLUMN_RUNNING), NAN};
     if (known.time >= 0)
         known.ms = view_ms_per_unit(breakdown->columns[known.time].unit);
     if (isnan(known.ms))
@@ -147,9 +149,10 @@ static void add_numbers(report_table *table, const results_breakdown *breakdown,
 
 /* How the device spent the steps that it kept records of. */
 static void note_device(report_table *table, const results_cell *cell) {
-    double span = view_metric(cell, "device_span_ns"), busy = view_metric(cell, "device_busy_ns");
-    double between = view_metric(cell, "between_steps_ns"),
-           unseen = view_metric(cell, "launches_unseen");
+    double span = view_metric(cell, METRIC_DEVICE_SPAN_NS),
+           busy = view_metric(cell, METRIC_DEVICE_BUSY_NS);
+    double between = view_metric(cell, METRIC_BETWEEN_STEPS_NS),
+           unseen = view_metric(cell, METRIC_LAUNCHES_UNSEEN);
     if (!(span > 0))
         return;
     table_add_note(table,
@@ -170,8 +173,8 @@ static void note_device(report_table *table, const results_cell *cell) {
 
 /* Traced steps are other steps than the timed ones; how they compare is part of the answer. */
 static void note_overhead(report_table *table, const results_cell *cell) {
-    const results_metric *traced = cell_find_metric(cell, "traced_step_ns");
-    const results_series *timed = cell_find_series(cell, "step");
+    const results_metric *traced = cell_find_metric(cell, METRIC_TRACED_STEP_NS);
+    const results_series *timed = cell_find_series(cell, SERIES_STEP);
     if (!traced || !timed || !timed->count)
         return;
     double with = results_number(&traced->value) / 1e6;
@@ -179,8 +182,8 @@ static void note_overhead(report_table *table, const results_cell *cell) {
     table_add_note(table, "mean step traced %.3f ms, untraced %.3f ms: tracing costs %+.1f %%",
                    with, without, 100 * (with / without - 1));
     /* A GPU's launches do not wait for one another's end when nobody looks. */
-    const results_metric *launches = cell_find_metric(cell, "in_launches_ns");
-    const results_value *device = cell_find_parameter(cell, "device");
+    const results_metric *launches = cell_find_metric(cell, METRIC_IN_LAUNCHES_NS);
+    const results_value *device = cell_find_parameter(cell, PARAM_DEVICE);
     if (!launches || !device || device->kind != RESULTS_TEXT || strcmp(device->text, "cpu") == 0)
         return;
     double running = results_number(&launches->value) / 1e6;
@@ -240,17 +243,41 @@ report_table *view_create_breakdown_table(const results_cell *cell,
     return table;
 }
 
-void view_plot_breakdown(const results_breakdown *breakdown, text *out) {
-    enum { MOST_BARS = 40 };
+static void add_bars(const results_breakdown *breakdown, report_document *out) {
     known_columns known = find_columns(breakdown);
     if (known.time < 0 || breakdown->key_count == 0)
         return;
-    plot_bar bars[MOST_BARS];
-    int count = 0;
-    for (int64_t i = 0; i < breakdown->row_count && count < MOST_BARS; i++)
-        bars[count++] = (plot_bar){breakdown->rows[i].keys[breakdown->key_count - 1],
-                                   value_at(breakdown, i, known.time) * known.ms};
-    plot_bars(out, bars, count, 40, "ms");
-    if (breakdown->row_count > MOST_BARS)
-        text_format(out, "  and %lld more rows\n", (long long)(breakdown->row_count - MOST_BARS));
+    plot_bar *bars = document_add_bars(out, "ms", breakdown->row_count);
+    for (int64_t i = 0; i < breakdown->row_count; i++)
+        bars[i] = (plot_bar){breakdown->rows[i].keys[breakdown->key_count - 1],
+                             value_at(breakdown, i, known.time) * known.ms};
+}
+
+static void add_steps(const results_cell *cell, report_document *out) {
+    const results_series *steps = view_whole_steps(cell),
+                         *warmup = cell_find_series(cell, SERIES_WARMUP);
+    if (view_steps_status(cell) != RESULTS_OK || isnan(view_ms_per_unit(steps->unit)))
+        return;
+    if (warmup && strcmp(warmup->unit, steps->unit) != 0)
+        warmup = NULL;
+    int64_t first = warmup ? warmup->count : 0, count = first + steps->count;
+    text title = {0};
+    view_describe_cell(cell, &title);
+    double *values = document_add_curve(out, text_string(&title), "ms per step", count, first);
+    for (int64_t i = 0; i < count; i++)
+        values[i] =
+            view_ms_per_unit(steps->unit) *
+            (i < first ? results_series_at(warmup, i) : results_series_at(steps, i - first));
+    text_release(&title);
+}
+
+void view_add_cells(const results *run, report_document *out) {
+    for (int64_t i = 0; i < run->cell_count; i++) {
+        const results_cell *cell = run->cells[i];
+        add_steps(cell, out);
+        for (int j = 0; j < cell->breakdown_count && cell->status == RESULTS_OK; j++) {
+            document_add_table(out, view_create_breakdown_table(cell, cell->breakdowns[j]));
+            add_bars(cell->breakdowns[j], out);
+        }
+    }
 }

@@ -8,6 +8,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "measure/keys.h"
 #include "report/view_parts.h"
 
 static const double HELD_UP_SHARE = 0.05, HELD_UP_NS = 1e6;
@@ -25,13 +26,14 @@ typedef struct busy_times {
 } busy_times;
 
 static void add_cell(busy_times *sum, const results_cell *cell) {
-    double watched = view_metric(cell, "watched_ns"), waited = view_metric(cell, "waited_ns");
-    double preemptions = view_metric(cell, "preemptions");
+    double watched = view_metric(cell, METRIC_WATCHED_NS),
+           waited = view_metric(cell, METRIC_WAITED_NS);
+    double preemptions = view_metric(cell, METRIC_PREEMPTIONS);
     if (cell->status != RESULTS_OK || !(watched > 0))
         return;
     sum->cells++;
     sum->watched_ns += watched;
-    sum->others_ns += view_metric(cell, "all_cpu_ns") - view_metric(cell, "own_cpu_ns");
+    sum->others_ns += view_metric(cell, METRIC_ALL_CPU_NS) - view_metric(cell, METRIC_OWN_CPU_NS);
     sum->preemptions += preemptions;
     /* No fmin() and fmax() here: they drop the NAN of a cell without the metric. */
     bool is_waking = waited < HELD_UP_NS || (waited >= 0 && preemptions <= 0);
@@ -42,8 +44,8 @@ static void add_cell(busy_times *sum, const results_cell *cell) {
 
 static busy_times sum_cells(const results *run) {
     busy_times sum = {
-        .cores = results_number(results_find_environment(run, "cores_available")),
-        .threads = results_number(results_find_environment(run, "threads")),
+        .cores = results_number(results_find_environment(run, ENV_CORES_AVAILABLE)),
+        .threads = results_number(results_find_environment(run, ENV_THREADS)),
     };
     for (int64_t i = 0; i < run->cell_count; i++)
         add_cell(&sum, run->cells[i]);
@@ -100,7 +102,7 @@ void view_note_contention(const results *run, report_table *table) {
     if (!sum.cells || !(sum.cores > 0) || !(sum.threads > 0))
         return;
     double others = others_of(&sum);
-    bool of_peaks = strcmp(run->verb, "doctor") == 0;
+    bool of_peaks = strcmp(run->verb, RUN_DOCTOR) == 0;
     bool has_others = others >= OTHERS_CORES, is_crowded = sum.threads > sum.cores;
     /* Where waits are not told: others that used more than our threads left them. */
     if (isnan(sum.worst_share))

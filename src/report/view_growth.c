@@ -4,7 +4,8 @@
  * back, and between the two longest, which is nearer to what the algorithm does. */
 #include <math.h>
 
-#include "report/attention_rows.h"
+#include "measure/keys.h"
+#include "report/attention_table_rows.h"
 #include "report/view.h"
 #include "report/view_parts.h"
 
@@ -21,16 +22,17 @@ static bool has_choice(const results *run, const char *key) {
 }
 
 /* "flash compiled bf16, head size 64" */
-static void add_curve(report_table *table, const results *run, const attention_row *row) {
+static void add_curve(report_table *table, const results *run, const attention_table_row *row) {
     static const struct {
         const char *name, *before;
         bool only_if_there_is_a_choice;
-    } parts[] = {{"impl", "", false},           {"mode", " ", false},
-                 {"math", " ", true},           {"tile", ", tile ", true},
-                 {"causal", ", causal ", true}, {"head_dim", ", head size ", false}};
+    } parts[] = {{PARAM_IMPL, "", false},           {PARAM_MODE, " ", false},
+                 {PARAM_MATH, " ", true},           {PARAM_TILE, ", tile ", true},
+                 {PARAM_CAUSAL, ", causal ", true}, {PARAM_HEAD_DIM, ", head size ", false}};
     text curve = {0};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
-        const results_value *value = cell_find_parameter(attention_row_cell(row), parts[i].name);
+        const results_value *value =
+            cell_find_parameter(attention_table_row_cell(row), parts[i].name);
         if (!value || (parts[i].only_if_there_is_a_choice && !has_choice(run, parts[i].name)))
             continue;
         text_append(&curve, parts[i].before);
@@ -60,21 +62,21 @@ static void add_growth(report_table *table, const attention_growth *growth) {
     text_release(&shown);
 }
 
-static bool is_first_of_curve(const attention_rows *all, int64_t row) {
-    static const char *const except[] = {"seq", NULL};
+static bool is_first_of_curve(const attention_table_rows *all, int64_t row) {
+    static const char *const except[] = {PARAM_SEQ, NULL};
     for (int64_t i = 0; i < row; i++)
-        if (attention_rows_agree(&all->rows[row], &all->rows[i], except))
+        if (attention_table_rows_agree(&all->rows[row], &all->rows[i], except))
             return false;
     return true;
 }
 
 report_table *view_create_growth_table(const results *run) {
-    attention_rows all = attention_rows_of(run);
+    attention_table_rows all = attention_table_rows_of(run);
     report_table *table = table_create("time grows as seq^k: k over all lengths (least squares on "
                                        "the logarithms), and between the two longest");
     table_add_column(table, "curve", "curve", TABLE_LEFT);
     for (int which = 0; which < ATTENTION_TIME_COUNT; which++)
-        if (attention_rows_have_time(&all, which))
+        if (attention_table_rows_have_time(&all, which))
             table_add_column(table, attention_time_name(which), attention_time_name(which),
                              TABLE_LEFT);
     for (int64_t i = 0; i < all.count; i++) {
@@ -91,9 +93,9 @@ report_table *view_create_growth_table(const results *run) {
         table_add_row(table);
         add_curve(table, run, &all.rows[i]);
         for (int which = 0; which < ATTENTION_TIME_COUNT; which++)
-            if (attention_rows_have_time(&all, which))
+            if (attention_table_rows_have_time(&all, which))
                 add_growth(table, &growth[which]);
     }
-    attention_rows_release(&all);
+    attention_table_rows_release(&all);
     return table;
 }

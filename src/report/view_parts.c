@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/units.h"
+#include "measure/keys.h"
 
 static bool list_has(const view_list *list, const char *name) {
     for (int i = 0; i < list->count; i++)
@@ -26,6 +27,14 @@ void view_list_add(view_list *list, const char *name, const char *unit) {
     list->names[list->count++] = name;
 }
 
+double view_ms_per_unit(const char *unit) {
+    return strcmp(unit, "ns") == 0   ? 1e-6
+           : strcmp(unit, "us") == 0 ? 1e-3
+           : strcmp(unit, "ms") == 0 ? 1
+           : strcmp(unit, "s") == 0  ? 1e3
+                                     : (double)NAN;
+}
+
 void view_append_value(text *out, const results_value *value) {
     if (value->kind == RESULTS_TEXT)
         text_append(out, value->text);
@@ -33,6 +42,13 @@ void view_append_value(text *out, const results_value *value) {
         text_format(out, "%lld", (long long)value->integer);
     else
         text_format(out, "%g", value->real);
+}
+
+void view_describe_cell(const results_cell *cell, text *out) {
+    for (int i = 0; i < cell->parameters.count; i++) {
+        text_format(out, "%s%s ", i ? ", " : "", cell->parameters.entries[i].key);
+        view_append_value(out, &cell->parameters.entries[i].value);
+    }
 }
 
 void view_add_value(report_table *table, const results_value *value) {
@@ -76,13 +92,35 @@ bool view_parameter_varies(const results *run, const char *key) {
     return false;
 }
 
-bool view_parameter_is_text(const results *run, const char *key) {
+static bool is_text(const results *run, const char *key) {
     for (int64_t i = 0; i < run->cell_count; i++) {
         const results_value *value = cell_find_parameter(run->cells[i], key);
         if (value && value->kind == RESULTS_TEXT)
             return true;
     }
     return false;
+}
+
+void view_add_parameter_column(const results *run, const char *name, const char *header,
+                               report_table *table) {
+    table_add_column(table, name, header, is_text(run, name) ? TABLE_LEFT : TABLE_RIGHT);
+}
+
+void view_choose_parameters(const results *run, bool is_full, const char *const *always,
+                            const char *const *never, view_list *chosen, text *title) {
+    view_list all = {0};
+    view_collect_parameters(run, &all);
+    for (int i = 0; i < all.count; i++) {
+        const char *name = all.names[i];
+        if (view_is_one_of(name, never))
+            continue;
+        if (is_full || view_is_one_of(name, always) || view_parameter_varies(run, name)) {
+            view_list_add(chosen, name, "");
+        } else {
+            text_format(title, ", %s ", name);
+            view_append_value(title, cell_find_parameter(run->cells[0], name));
+        }
+    }
 }
 
 results_status view_trusted_status(const results_cell *cell, const results_series *whole,
@@ -95,14 +133,31 @@ results_status view_trusted_status(const results_cell *cell, const results_serie
     return is_whole ? RESULTS_OK : RESULTS_INCOMPLETE;
 }
 
+const results_series *view_whole_steps(const results_cell *cell) {
+    const results_series *step = cell_find_series(cell, SERIES_STEP);
+    const results_value *pass = cell_find_parameter(cell, PARAM_PASS);
+    if (!step && pass && pass->kind == RESULTS_TEXT)
+        step = cell_find_series(cell, pass->text);
+    return step;
+}
+
+results_status view_steps_status(const results_cell *cell) {
+    return view_trusted_status(cell, view_whole_steps(cell), PARAM_STEPS);
+}
+
+const char *view_text(const results_cell *cell, const char *name) {
+    const results_value *found = cell_find_parameter(cell, name);
+    return found && found->kind == RESULTS_TEXT ? found->text : "";
+}
+
 double view_metric(const results_cell *cell, const char *name) {
     const results_metric *found = cell_find_metric(cell, name);
     return found ? results_number(&found->value) : (double)NAN;
 }
 
 void view_append_note(text *out, const results_cell *cell) {
-    double needed = view_metric(cell, "needed_bytes"),
-           available = view_metric(cell, "available_bytes");
+    double needed = view_metric(cell, METRIC_NEEDED_BYTES),
+           available = view_metric(cell, METRIC_AVAILABLE_BYTES);
     bool has_sizes = cell->status == RESULTS_OOM && needed >= 0 && needed < 0x1p62 &&
                      available >= 0 && available < 0x1p62;
     if (has_sizes)
@@ -112,17 +167,17 @@ void view_append_note(text *out, const results_cell *cell) {
         text_format(out, "%s%s", has_sizes ? "; " : "", cell->reason);
 }
 
-void view_note_interruption(const results *run, report_table *table) {
+void view_add_interruption(const results *run, report_document *out) {
     if (run->is_complete)
         return;
     int64_t planned = run->planned_cells > run->cell_count ? run->planned_cells : run->cell_count;
-    table_add_note(table, "incomplete: interrupted after %lld of %lld cells",
-                   (long long)results_finished_cells(run), (long long)planned);
+    document_add_note(out, "incomplete: interrupted after %lld of %lld cells",
+                      (long long)results_finished_cells(run), (long long)planned);
 }
 
 void view_append_origin(const results *run, text *out) {
-    const results_value *gpu = results_find_environment(run, "gpu"),
-                        *cpu = results_find_environment(run, "cpu"), *on = gpu ? gpu : cpu;
+    const results_value *gpu = results_find_environment(run, ENV_GPU),
+                        *cpu = results_find_environment(run, ENV_CPU), *on = gpu ? gpu : cpu;
     text_append(out, run->verb);
     if (on && on->kind == RESULTS_TEXT)
         text_format(out, " on %s", on->text);

@@ -1,9 +1,9 @@
-/* view_parts.h - what the tables of several verbs are put together from. */
+/* view_parts.h - what the views of several verbs are put together from. */
 #ifndef REPORT_VIEW_PARTS_H
 #define REPORT_VIEW_PARTS_H
 
 #include "measure/results.h"
-#include "report/table.h"
+#include "report/document.h"
 
 /* A table wider than this is not for reading; files with more names are not dyno's. */
 enum { VIEW_MOST_NAMES = 64 };
@@ -20,6 +20,12 @@ void view_list_add(view_list *list, const char *name, const char *unit);
 /* `names` ends with NULL. */
 bool view_is_one_of(const char *name, const char *const *names);
 
+/* Milliseconds in one of `unit`; NAN when it is not a unit of time. */
+double view_ms_per_unit(const char *unit);
+
+/* "model small, context 128, pass forward": names a cell in titles. */
+void view_describe_cell(const results_cell *cell, text *out);
+
 void view_append_value(text *out, const results_value *value);
 /* The next cell of the row; NULL leaves a gap. */
 void view_add_value(report_table *table, const results_value *value);
@@ -32,18 +38,31 @@ bool view_values_are_equal(const results_value *a, const results_value *b);
 void view_collect_parameters(const results *run, view_list *list);
 /* The run must have a cell. */
 bool view_parameter_varies(const results *run, const char *key);
-bool view_parameter_is_text(const results *run, const char *key);
+/* Numbers to the right, texts to the left. */
+void view_add_parameter_column(const results *run, const char *name, const char *header,
+                               report_table *table);
+/* The parameters that get a column: those of `always`, and those that vary, or all if the table is
+ * full, but none of `never`; both lists end with NULL. The title tells the others. */
+void view_choose_parameters(const results *run, bool is_full, const char *const *always,
+                            const char *const *never, view_list *chosen, text *title);
 /* The cell's status; INCOMPLETE for one that calls itself OK and has no samples of the whole pass,
  * or fewer than the parameter `asked_for` says. `whole` may be NULL. */
 results_status view_trusted_status(const results_cell *cell, const results_series *whole,
                                    const char *asked_for);
+/* Of the whole pass, or NULL. */
+const results_series *view_whole_steps(const results_cell *cell);
+results_status view_steps_status(const results_cell *cell);
+/* The parameter; "" when there is none, or it is a number. */
+const char *view_text(const results_cell *cell, const char *name);
 /* NAN when the cell has none of that name. */
 double view_metric(const results_cell *cell, const char *name);
 
 /* "needs 12.00 GiB, there is 7.50 GiB", then the reason. */
 void view_append_note(text *out, const results_cell *cell);
-/* Says below the table that the run did not come to its end, if it did not. */
-void view_note_interruption(const results *run, report_table *table);
+/* Says that the run did not come to its end, if it did not. */
+void view_add_interruption(const results *run, report_document *out);
+/* The curve of each cell's steps, and its breakdowns as tables and bars. */
+void view_add_cells(const results *run, report_document *out);
 /* Says below the table that the machine was busy while the run was measured, and what to do, if it
  * was: from the metrics that contention_record leaves in cells (measure/contention.h), and from
  * cores_available and threads of the environment. */

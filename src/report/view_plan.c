@@ -4,7 +4,9 @@
 #include <string.h>
 
 #include "base/units.h"
+#include "measure/keys.h"
 #include "report/view.h"
+#include "report/view_parts.h"
 
 enum { PEAK_VALUES = 16 }; /* rows for people; the record has all */
 
@@ -13,11 +15,6 @@ static const double MIB = 0x1p20, GIB = 0x1p30;
 static double metric(const results_cell *cell, const char *name) {
     const results_metric *found = cell_find_metric(cell, name);
     return found ? results_number(&found->value) : 0;
-}
-
-static const char *parameter(const results_cell *cell, const char *name) {
-    const results_value *found = cell_find_parameter(cell, name);
-    return found && found->kind == RESULTS_TEXT ? found->text : "";
 }
 
 /* Numbers of a file may be anything; those that are no whole number show as 0. */
@@ -29,35 +26,37 @@ static int64_t parameter_number(const results_cell *cell, const char *name) {
     return whole(results_number(cell_find_parameter(cell, name)));
 }
 
-static int64_t context_of(const results_cell *cell) { return parameter_number(cell, "context"); }
+static int64_t context_of(const results_cell *cell) {
+    return parameter_number(cell, PARAM_CONTEXT);
+}
 
 static bool has_limit(const results *run) {
-    return run->cell_count && cell_find_metric(run->cells[0], "memory_bytes");
+    return run->cell_count && cell_find_metric(run->cells[0], METRIC_MEMORY_BYTES);
 }
 
 static bool has_advice(const results *run) {
     for (int64_t i = 0; i < run->cell_count; i++)
-        if (cell_find_parameter(run->cells[i], "fits_with"))
+        if (cell_find_parameter(run->cells[i], PARAM_FITS_WITH))
             return true;
     return false;
 }
 
 /* How cells are run: parameters that are columns when they vary and part of the title when not. */
-static const char *const WAYS[] = {"device", "mode", "math", "recompute"};
+static const char *const WAYS[] = {PARAM_DEVICE, PARAM_MODE, PARAM_MATH, PARAM_RECOMPUTE};
 enum { WAY_COUNT = sizeof WAYS / sizeof *WAYS };
 
 static bool varies(const results *run, const char *name) {
     for (int64_t i = 1; i < run->cell_count; i++)
-        if (strcmp(parameter(run->cells[i], name), parameter(run->cells[0], name)) != 0)
+        if (strcmp(view_text(run->cells[i], name), view_text(run->cells[0], name)) != 0)
             return true;
     return false;
 }
 
 /* "batch 4, compiled, bf16" */
 static void append_common_ways(const results *run, text *out) {
-    text_format(out, "batch %lld", (long long)parameter_number(run->cells[0], "batch"));
+    text_format(out, "batch %lld", (long long)parameter_number(run->cells[0], PARAM_BATCH));
     for (int i = 0; i < WAY_COUNT; i++) {
-        const char *way = parameter(run->cells[0], WAYS[i]);
+        const char *way = view_text(run->cells[0], WAYS[i]);
         bool is_recompute = i == WAY_COUNT - 1;
         if (!varies(run, WAYS[i]) && !(is_recompute && strcmp(way, "none") == 0))
             text_format(out, ", %s%s", is_recompute ? "recompute " : "", way);
@@ -73,17 +72,17 @@ static void add_way_columns(const results *run, report_table *t) {
 static void add_ways(const results *run, const results_cell *cell, report_table *t) {
     for (int i = 0; i < WAY_COUNT; i++)
         if (varies(run, WAYS[i]))
-            table_add_text(t, parameter(cell, WAYS[i]));
+            table_add_text(t, view_text(cell, WAYS[i]));
 }
 
 static report_table *summary_table(const results *run) {
     static const struct {
-        const char *role, *header;
-    } roles[] = {{"parameter", "weights"},
-                 {"gradient", "gradients"},
-                 {"optimizer-state", "state"},
-                 {"saved", "saved"},
-                 {"activation", "activations"}};
+        const char *metric, *header;
+    } roles[] = {{METRIC_AT_PEAK_PREFIX "parameter", "weights"},
+                 {METRIC_AT_PEAK_PREFIX "gradient", "gradients"},
+                 {METRIC_AT_PEAK_PREFIX "optimizer-state", "state"},
+                 {METRIC_AT_PEAK_PREFIX "saved", "saved"},
+                 {METRIC_AT_PEAK_PREFIX "activation", "activations"}};
     text title = {0};
     text_append(&title, "plan: ");
     append_common_ways(run, &title);
@@ -112,25 +111,22 @@ static report_table *summary_table(const results *run) {
     for (int64_t i = 0; i < run->cell_count; i++) {
         const results_cell *cell = run->cells[i];
         table_add_row(t);
-        table_add_text(t, parameter(cell, "model"));
+        table_add_text(t, view_text(cell, PARAM_MODEL));
         table_add_integer(t, context_of(cell));
         add_ways(run, cell, t);
-        table_add_text(t, parameter(cell, "pass"));
-        table_add_integer(t, whole(metric(cell, "parameters")));
-        table_add_real(t, metric(cell, "flops") / 1e9, 1);
-        table_add_integer(t, whole(metric(cell, "launches")));
-        for (size_t r = 0; r < sizeof roles / sizeof *roles; r++) {
-            char name[48];
-            snprintf(name, sizeof name, "at_peak.%s", roles[r].role);
-            table_add_real(t, metric(cell, name) / MIB, 1);
-        }
-        table_add_real(t, metric(cell, "peak_bytes") / MIB, 1);
-        table_add_real(t, metric(cell, "reserved_bytes") / MIB, 1);
+        table_add_text(t, view_text(cell, PARAM_PASS));
+        table_add_integer(t, whole(metric(cell, METRIC_PARAMETERS)));
+        table_add_real(t, metric(cell, METRIC_FLOPS) / 1e9, 1);
+        table_add_integer(t, whole(metric(cell, METRIC_LAUNCHES)));
+        for (size_t r = 0; r < sizeof roles / sizeof *roles; r++)
+            table_add_real(t, metric(cell, roles[r].metric) / MIB, 1);
+        table_add_real(t, metric(cell, METRIC_PEAK_BYTES) / MIB, 1);
+        table_add_real(t, metric(cell, METRIC_RESERVED_BYTES) / MIB, 1);
         if (has_limit(run))
-            table_add_text(t, parameter(cell, "fits"));
+            table_add_text(t, view_text(cell, PARAM_FITS));
         if (has_advice(run))
-            table_add_text(t, parameter(cell, "fits_with"));
-        table_add_text(t, parameter(cell, "peak_at"));
+            table_add_text(t, view_text(cell, PARAM_FITS_WITH));
+        table_add_text(t, view_text(cell, PARAM_PEAK_AT));
     }
     table_add_note(t, "peak: bytes alive at once. reserved: what the caching allocator holds for "
                       "it, predicted by running its policy; fits compares reserved with the limit");
@@ -139,8 +135,9 @@ static report_table *summary_table(const results *run) {
 
 static report_table *flops_table(const results_cell *cell, const results_breakdown *b) {
     char title[160];
-    snprintf(title, sizeof title, "%s, context %lld, %s: FLOPs by scope", parameter(cell, "model"),
-             (long long)context_of(cell), parameter(cell, "pass"));
+    snprintf(title, sizeof title, "%s, context %lld, %s: FLOPs by scope",
+             view_text(cell, PARAM_MODEL), (long long)context_of(cell),
+             view_text(cell, PARAM_PASS));
     report_table *t = table_create(title);
     static const char *const headers[] = {"forward GFLOP", "backward GFLOP", "optimizer GFLOP",
                                           "all GFLOP", "moved MiB"};
@@ -151,14 +148,14 @@ static report_table *flops_table(const results_cell *cell, const results_breakdo
     for (int i = 0; i < 5; i++)
         table_add_column(t, keys[i], headers[i], TABLE_RIGHT);
     table_add_column(t, "share", "% of FLOPs", TABLE_RIGHT);
-    double total[5] = {0}, all = metric(cell, "flops");
+    double total[5] = {0}, all = metric(cell, METRIC_FLOPS);
     for (int64_t i = 0; i <= b->row_count; i++) {
         bool is_total = i == b->row_count;
         if (is_total)
             table_add_rule(t);
         table_add_row(t);
         table_add_text(t, is_total ? "total" : b->rows[i].keys[0]);
-        table_add_integer(t, is_total ? whole(metric(cell, "launches"))
+        table_add_integer(t, is_total ? whole(metric(cell, METRIC_LAUNCHES))
                                       : whole(results_number(&b->rows[i].values[5])));
         double flops = 0;
         for (int c = 0; c < 5; c++) {
@@ -178,8 +175,8 @@ static report_table *flops_table(const results_cell *cell, const results_breakdo
 static report_table *peak_table(const results_cell *cell, const results_breakdown *b) {
     char title[320];
     snprintf(title, sizeof title, "%s, context %lld, %s: largest values alive at the peak, %s",
-             parameter(cell, "model"), (long long)context_of(cell), parameter(cell, "pass"),
-             parameter(cell, "peak_at"));
+             view_text(cell, PARAM_MODEL), (long long)context_of(cell), view_text(cell, PARAM_PASS),
+             view_text(cell, PARAM_PEAK_AT));
     report_table *t = table_create(title);
     table_add_column(t, "value", "value", TABLE_LEFT);
     table_add_column(t, "role", "role", TABLE_LEFT);
@@ -187,7 +184,7 @@ static report_table *peak_table(const results_cell *cell, const results_breakdow
     table_add_column(t, "formula", "each", TABLE_LEFT);
     table_add_column(t, "mib", "MiB", TABLE_RIGHT);
     table_add_column(t, "share", "% of peak", TABLE_RIGHT);
-    double peak = metric(cell, "peak_bytes"), rest = peak;
+    double peak = metric(cell, METRIC_PEAK_BYTES), rest = peak;
     int64_t shown = b->row_count < PEAK_VALUES ? b->row_count : PEAK_VALUES;
     for (int64_t i = 0; i < shown; i++) {
         double bytes = results_number(&b->rows[i].values[1]);
@@ -208,7 +205,7 @@ static report_table *peak_table(const results_cell *cell, const results_breakdow
 
 static bool is_run_alike(const results_cell *a, const results_cell *b) {
     for (int i = 0; i < WAY_COUNT; i++)
-        if (strcmp(parameter(a, WAYS[i]), parameter(b, WAYS[i])) != 0)
+        if (strcmp(view_text(a, WAYS[i]), view_text(b, WAYS[i])) != 0)
             return false;
     return true;
 }
@@ -221,7 +218,7 @@ static report_table *map_table(const results *run) {
     text_append(&title, ")");
     if (has_limit(run))
         text_format(&title, ", x: more than %s",
-                    units_bytes(whole(metric(run->cells[0], "memory_bytes"))).text);
+                    units_bytes(whole(metric(run->cells[0], METRIC_MEMORY_BYTES))).text);
     report_table *t = table_create(text_string(&title));
     text_release(&title);
     table_add_column(t, "model", "model", TABLE_LEFT);
@@ -231,8 +228,8 @@ static report_table *map_table(const results *run) {
     const results_cell *first = run->cells[0];
     int64_t across = 0;
     while (across < run->cell_count &&
-           strcmp(parameter(run->cells[across], "model"), parameter(first, "model")) == 0 &&
-           strcmp(parameter(run->cells[across], "pass"), parameter(first, "pass")) == 0 &&
+           strcmp(view_text(run->cells[across], PARAM_MODEL), view_text(first, PARAM_MODEL)) == 0 &&
+           strcmp(view_text(run->cells[across], PARAM_PASS), view_text(first, PARAM_PASS)) == 0 &&
            is_run_alike(run->cells[across], first)) {
         char header[48];
         snprintf(header, sizeof header, "context %lld", (long long)context_of(run->cells[across]));
@@ -243,25 +240,15 @@ static report_table *map_table(const results *run) {
         const results_cell *cell = run->cells[i];
         if (i % across == 0) {
             table_add_row(t);
-            table_add_text(t, parameter(cell, "model"));
-            table_add_text(t, units_count(metric(cell, "parameters")).text);
+            table_add_text(t, view_text(cell, PARAM_MODEL));
+            table_add_text(t, units_count(metric(cell, METRIC_PARAMETERS)).text);
             add_ways(run, cell, t);
-            table_add_text(t, parameter(cell, "pass"));
+            table_add_text(t, view_text(cell, PARAM_PASS));
         }
-        char needed[48];
-        bool fits = strcmp(parameter(cell, "fits"), "no") != 0;
-        snprintf(needed, sizeof needed, "%s%.2f", fits ? "" : "x ",
-                 metric(cell, "reserved_bytes") / GIB);
-        table_add_text(t, needed);
+        bool fits = strcmp(view_text(cell, PARAM_FITS), "no") != 0;
+        table_add_format(t, "%s%.2f", fits ? "" : "x ", metric(cell, METRIC_RESERVED_BYTES) / GIB);
     }
     return t;
-}
-
-static void render_and_destroy(report_table *t, view_options options, text *out) {
-    if (out->length)
-        text_append(out, options.format == TABLE_CSV ? "\r\n" : "\n");
-    table_render(t, options.format, options.is_bold, out);
-    table_destroy(t);
 }
 
 static bool has_flag(const results *run, const char *flag) {
@@ -278,22 +265,27 @@ static const results_breakdown *breakdown_of_form(const results_cell *cell, cons
     return b && b->key_count == keys && b->column_count == columns ? b : NULL;
 }
 
-void view_render_plan(const results *run, view_options options, text *out) {
-    if (has_flag(run, "--map")) {
-        render_and_destroy(map_table(run), options, out);
-        return;
-    }
-    render_and_destroy(summary_table(run), options, out);
-    bool has_detail = run->cell_count == 1 || has_flag(run, "--detail");
-    if (!has_detail || options.format == TABLE_CSV)
-        return;
+static void add_details(const results *run, report_document *out) {
     for (int64_t i = 0; i < run->cell_count; i++) {
         const results_cell *cell = run->cells[i];
-        const results_breakdown *scopes = breakdown_of_form(cell, "by_scope", 1, 6);
-        const results_breakdown *values = breakdown_of_form(cell, "peak_values", 3, 2);
+        const results_breakdown *scopes = breakdown_of_form(cell, BREAKDOWN_BY_SCOPE, 1, 6);
+        const results_breakdown *values = breakdown_of_form(cell, BREAKDOWN_PEAK_VALUES, 3, 2);
         if (scopes)
-            render_and_destroy(flops_table(cell, scopes), options, out);
+            document_add_table(out, flops_table(cell, scopes));
         if (values)
-            render_and_destroy(peak_table(cell, values), options, out);
+            document_add_table(out, peak_table(cell, values));
+    }
+}
+
+/* --map and --detail among the run's arguments decide which tables there are. */
+void view_plan(const results *run, bool is_full, report_document *out) {
+    if (!run->cell_count) {
+        view_general(run, is_full, out);
+    } else if (has_flag(run, "--map")) {
+        document_add_table(out, map_table(run));
+    } else {
+        document_add_table(out, summary_table(run));
+        if (!is_full && (run->cell_count == 1 || has_flag(run, "--detail")))
+            add_details(run, out);
     }
 }

@@ -19,7 +19,7 @@
 #include "base/json.h"
 #include "formats/hf_directory.h"
 #include "formats/safetensors.h"
-#include "measure/results.h"
+#include "measure/results_json.h"
 #include "support/command.h"
 #include "support/scratch.h"
 

@@ -13,7 +13,9 @@
 
 #include "base/json.h"
 #include "measure/environment.h"
-#include "measure/results.h"
+#include "measure/keys.h"
+#include "measure/results_json.h"
+#include "plan/plan.h"
 
 static results *example(void) {
     const char *argv[] = {"bench", "--context", "128"};
@@ -358,6 +360,18 @@ static void an_unusable_instruction_set_says_why(void **state) {
     assert_null(isa_missing_for_this_build());
 }
 
+/* Samples and FLOPs of a phase are recorded under its name and read under a key. */
+static void the_names_of_phases_are_keys(void **state) {
+    (void)state;
+    assert_string_equal(phase_name(PHASE_FORWARD), SERIES_FORWARD);
+    assert_string_equal(phase_name(PHASE_BACKWARD), SERIES_BACKWARD);
+    assert_string_equal(phase_name(PHASE_OPTIMIZER), SERIES_OPTIMIZER);
+    assert_string_equal(SERIES_BACKWARD "+" SERIES_OPTIMIZER, SERIES_BACKWARD_OPTIMIZER);
+    assert_string_equal(SERIES_FORWARD METRIC_FLOPS_SUFFIX, METRIC_FORWARD_FLOPS);
+    assert_string_equal(SERIES_BACKWARD METRIC_FLOPS_SUFFIX, METRIC_BACKWARD_FLOPS);
+    assert_string_equal(SERIES_OPTIMIZER METRIC_FLOPS_SUFFIX, METRIC_OPTIMIZER_FLOPS);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_run_reads_back_as_it_was_written),
@@ -373,6 +387,7 @@ int main(void) {
         cmocka_unit_test(a_path_that_holds_no_run_says_so),
         cmocka_unit_test(the_environment_is_captured_and_survives_the_file),
         cmocka_unit_test(an_unusable_instruction_set_says_why),
+        cmocka_unit_test(the_names_of_phases_are_keys),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "measure/results_json.h"
 #include "report/view.h"
 
 static results_cell *add_cell(results *run, const char *model, int64_t context, const char *pass) {
@@ -55,7 +56,7 @@ static results *example(void) {
 }
 
 static json_t *rows_of(const results *run, bool is_full) {
-    report_table *table = view_create_bench_table(run, is_full ? TABLE_CSV : TABLE_TERMINAL);
+    report_table *table = view_create_bench_table(run, is_full);
     text out = {0};
     table_render(table, TABLE_JSON, false, &out);
     json_t *rows = json_loads(text_string(&out), 0, NULL);

@@ -56,8 +56,8 @@ static results *example(void) {
 }
 
 /* What files have, or people see, as the objects of a JSON array. */
-static json_t *rows_for(const results *run, table_format format) {
-    report_table *table = view_create_attention_table(run, format);
+static json_t *rows_for(const results *run, bool is_full) {
+    report_table *table = view_create_attention_table(run, is_full);
     text out = {0};
     table_render(table, TABLE_JSON, false, &out);
     json_t *rows = json_loads(text_string(&out), 0, NULL);
@@ -67,7 +67,7 @@ static json_t *rows_for(const results *run, table_format format) {
     return rows;
 }
 
-static json_t *rows_of(const results *run) { return rows_for(run, TABLE_TERMINAL); }
+static json_t *rows_of(const results *run) { return rows_for(run, false); }
 
 static double number(const json_t *rows, size_t row, const char *key) {
     const json_t *value = json_object_get(json_array_get(rows, row), key);
@@ -188,7 +188,7 @@ static void growth_at_the_end_is_between_the_two_longest(void **state) {
     for (int i = 0; i < 4; i++)
         add_cell(run, "eager", lengths[i], "forward", ms[i], 0);
     expect_shown(run, "naive eager, head size 64  1.40 over 4, 2.00 from 40 to 80\n");
-    json_t *rows = rows_for(run, TABLE_CSV);
+    json_t *rows = rows_for(run, true);
     for (size_t i = 0; i < 4; i++) {
         expect_near(number(rows, i, "forward_growth"), 1.4);
         expect_near(number(rows, i, "forward_growth_at_end"), 2);
@@ -271,7 +271,7 @@ static void what_was_not_asked_for_has_no_column_but_in_files(void **state) {
     results *run = results_create("attention", 0, NULL);
     add_cell(run, "eager", 10, "forward", 5, 0);
     for (int i = 0; i < 2; i++) {
-        json_t *rows = rows_for(run, i ? TABLE_CSV : TABLE_TERMINAL);
+        json_t *rows = rows_for(run, i == 1);
         const json_t *row = json_array_get(rows, 0);
         assert_non_null(json_object_get(row, "forward_ms"));
         assert_int_equal(json_object_get(row, "backward_ms") != NULL, i);

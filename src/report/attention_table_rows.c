@@ -1,17 +1,18 @@
-#include "report/attention_rows.h"
+#include "report/attention_table_rows.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
+#include "measure/keys.h"
 #include "report/view.h"
 #include "report/view_parts.h"
 
 /* ---- rows ---- */
 
 static bool cells_agree(const results_cell *a, const results_cell *b, const char *const *except) {
-    static const char *const of_the_pass[] = {"pass", "reps", "tiles_used", NULL};
+    static const char *const of_the_pass[] = {PARAM_PASS, PARAM_REPS, PARAM_TILES_USED, NULL};
     for (int i = 0; i < a->parameters.count; i++) {
         const results_entry *entry = &a->parameters.entries[i];
         if (!view_is_one_of(entry->key, of_the_pass) && !view_is_one_of(entry->key, except) &&
@@ -21,16 +22,16 @@ static bool cells_agree(const results_cell *a, const results_cell *b, const char
     return true;
 }
 
-attention_rows attention_rows_of(const results *run) {
+attention_table_rows attention_table_rows_of(const results *run) {
     static const char *const none[] = {NULL};
-    attention_rows all = {memory_allocate((size_t)run->cell_count + 1, sizeof *all.rows), 0};
+    attention_table_rows all = {memory_allocate((size_t)run->cell_count + 1, sizeof *all.rows), 0};
     for (int64_t i = 0; i < run->cell_count; i++) {
         const results_cell *cell = run->cells[i];
-        if (!attention_cell_has_text(cell, "pass", "forward+backward")) {
+        if (!attention_cell_has_text(cell, PARAM_PASS, "forward+backward")) {
             all.rows[all.count++].forward = cell;
             continue;
         }
-        attention_row *last = all.count ? &all.rows[all.count - 1] : NULL;
+        attention_table_row *last = all.count ? &all.rows[all.count - 1] : NULL;
         if (last && !last->whole && cells_agree(last->forward, cell, none))
             last->whole = cell;
         else
@@ -39,9 +40,9 @@ attention_rows attention_rows_of(const results *run) {
     return all;
 }
 
-void attention_rows_release(attention_rows *all) {
+void attention_table_rows_release(attention_table_rows *all) {
     free(all->rows);
-    *all = (attention_rows){0};
+    *all = (attention_table_rows){0};
 }
 
 const char *attention_time_name(int which) {
@@ -49,18 +50,18 @@ const char *attention_time_name(int which) {
     return names[which];
 }
 
-static const results_cell *cell_of_time(const attention_row *row, int which) {
+static const results_cell *cell_of_time(const attention_table_row *row, int which) {
     return which == ATTENTION_FORWARD ? row->forward : row->whole;
 }
 
-bool attention_rows_have_time(const attention_rows *all, int which) {
+bool attention_table_rows_have_time(const attention_table_rows *all, int which) {
     for (int64_t i = 0; i < all->count; i++)
         if (cell_of_time(&all->rows[i], which))
             return true;
     return false;
 }
 
-const results_cell *attention_row_cell(const attention_row *row) {
+const results_cell *attention_table_row_cell(const attention_table_row *row) {
     return row->forward ? row->forward : row->whole;
 }
 
@@ -69,24 +70,24 @@ bool attention_cell_has_text(const results_cell *cell, const char *key, const ch
     return value && value->kind == RESULTS_TEXT && strcmp(value->text, wanted) == 0;
 }
 
-bool attention_rows_agree(const attention_row *a, const attention_row *b,
-                          const char *const *except) {
-    return cells_agree(attention_row_cell(a), attention_row_cell(b), except);
+bool attention_table_rows_agree(const attention_table_row *a, const attention_table_row *b,
+                                const char *const *except) {
+    return cells_agree(attention_table_row_cell(a), attention_table_row_cell(b), except);
 }
 
 /* ---- what was measured ---- */
 
 results_status attention_status(const results_cell *cell) {
-    return view_trusted_status(cell, cell_find_series(cell, "step"), "reps");
+    return view_trusted_status(cell, cell_find_series(cell, SERIES_STEP), PARAM_REPS);
 }
 
 bool attention_is_ok(const results_cell *cell) {
     return cell && attention_status(cell) == RESULTS_OK;
 }
 
-statistics attention_row_time(const attention_row *row, int which) {
+statistics attention_table_row_time(const attention_table_row *row, int which) {
     const results_cell *cell = cell_of_time(row, which);
-    const char *name = which == ATTENTION_BACKWARD ? "backward" : "step";
+    const char *name = which == ATTENTION_BACKWARD ? SERIES_BACKWARD : SERIES_STEP;
     const results_series *series = attention_is_ok(cell) ? cell_find_series(cell, name) : NULL;
     statistics s = statistics_of_series(series);
     double ms = series ? view_ms_per_unit(series->unit) : (double)NAN;
@@ -95,18 +96,18 @@ statistics attention_row_time(const attention_row *row, int which) {
     return s;
 }
 
-static double row_number(const attention_row *row, const char *key) {
-    return results_number(cell_find_parameter(attention_row_cell(row), key));
+static double row_number(const attention_table_row *row, const char *key) {
+    return results_number(cell_find_parameter(attention_table_row_cell(row), key));
 }
 
-double attention_row_tflops(const attention_row *row, int which) {
+double attention_table_row_tflops(const attention_table_row *row, int which) {
     static const double times_forward[ATTENTION_TIME_COUNT] = {1, 2.5, 3.5};
-    double seq = row_number(row, "seq");
-    double flops = 4 * seq * seq * row_number(row, "head_dim") * row_number(row, "batch") *
-                   row_number(row, "heads");
-    if (attention_cell_has_text(attention_row_cell(row), "causal", "yes"))
+    double seq = row_number(row, PARAM_SEQ);
+    double flops = 4 * seq * seq * row_number(row, PARAM_HEAD_DIM) * row_number(row, PARAM_BATCH) *
+                   row_number(row, PARAM_HEADS);
+    if (attention_cell_has_text(attention_table_row_cell(row), PARAM_CAUSAL, "yes"))
         flops /= 2;
-    double ms = attention_row_time(row, which).median;
+    double ms = attention_table_row_time(row, which).median;
     return ms > 0 ? flops * times_forward[which] / ms / 1e9 : (double)NAN;
 }
 
@@ -121,17 +122,17 @@ static int64_t find_longest(const double *lengths, int64_t count, double limit) 
     return longest;
 }
 
-attention_growth attention_growth_of(const attention_rows *all, const attention_row *row,
-                                     int which) {
-    static const char *const except[] = {"seq", NULL};
+attention_growth attention_growth_of(const attention_table_rows *all,
+                                     const attention_table_row *row, int which) {
+    static const char *const except[] = {PARAM_SEQ, NULL};
     attention_growth growth = {.at_end = (double)NAN};
     double *lengths = memory_allocate((size_t)all->count, sizeof *lengths);
     double *times = memory_allocate((size_t)all->count, sizeof *times);
     for (int64_t i = 0; i < all->count; i++) {
-        if (!attention_rows_agree(row, &all->rows[i], except))
+        if (!attention_table_rows_agree(row, &all->rows[i], except))
             continue;
-        double ms = attention_row_time(&all->rows[i], which).median;
-        double seq = row_number(&all->rows[i], "seq");
+        double ms = attention_table_row_time(&all->rows[i], which).median;
+        double seq = row_number(&all->rows[i], PARAM_SEQ);
         if (ms > 0 && seq > 0 && seq < 0x1p53) {
             lengths[growth.lengths] = seq;
             times[growth.lengths++] = ms;

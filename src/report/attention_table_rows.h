@@ -1,43 +1,43 @@
-/* attention_rows.h - the record of `dyno attention` as rows, and what is derived from them.
+/* attention_table_rows.h - the record of `dyno attention` as rows, and what is derived from them.
  *
  * A row is a point of the grid. It has up to two cells, of the pass "forward" and of
  * "forward+backward", which follow one another and agree in all parameters but the pass and what
  * depends on it. Each has a status of its own: a forward that fits says nothing of a backward that
  * does not. Times that were not measured, or not to the end, are NAN. */
-#ifndef REPORT_ATTENTION_ROWS_H
-#define REPORT_ATTENTION_ROWS_H
+#ifndef REPORT_ATTENTION_TABLE_ROWS_H
+#define REPORT_ATTENTION_TABLE_ROWS_H
 
 #include "measure/results.h"
 #include "measure/statistics.h"
 
-typedef struct attention_row {
+typedef struct attention_table_row {
     const results_cell *forward, *whole; /* either may be NULL, not both */
-} attention_row;
+} attention_table_row;
 
-typedef struct attention_rows {
-    attention_row *rows;
+typedef struct attention_table_rows {
+    attention_table_row *rows;
     int64_t count;
-} attention_rows;
+} attention_table_rows;
 
-/* Borrows the run's cells; released by attention_rows_release. */
-attention_rows attention_rows_of(const results *run);
-void attention_rows_release(attention_rows *all);
+/* Borrows the run's cells; released by attention_table_rows_release. */
+attention_table_rows attention_table_rows_of(const results *run);
+void attention_table_rows_release(attention_table_rows *all);
 
 /* The three times that are measured. */
 enum { ATTENTION_FORWARD, ATTENTION_BACKWARD, ATTENTION_END_TO_END, ATTENTION_TIME_COUNT };
 /* "forward", "backward", "end-to-end" */
 const char *attention_time_name(int which);
 /* Whether some row was asked for this time. */
-bool attention_rows_have_time(const attention_rows *all, int which);
+bool attention_table_rows_have_time(const attention_table_rows *all, int which);
 
 /* A cell with the row's parameters. */
-const results_cell *attention_row_cell(const attention_row *row);
+const results_cell *attention_table_row_cell(const attention_table_row *row);
 bool attention_cell_has_text(const results_cell *cell, const char *key, const char *wanted);
 
 /* Whether all parameters of the two are the same but those of `except` (ends with NULL); pass,
  * repetitions and the tiles that were used never count. */
-bool attention_rows_agree(const attention_row *a, const attention_row *b,
-                          const char *const *except);
+bool attention_table_rows_agree(const attention_table_row *a, const attention_table_row *b,
+                                const char *const *except);
 
 /* INCOMPLETE when the cell has fewer samples than repetitions. */
 results_status attention_status(const results_cell *cell);
@@ -45,9 +45,9 @@ results_status attention_status(const results_cell *cell);
 bool attention_is_ok(const results_cell *cell);
 
 /* In ms; the mean and the extremes are left as they are. */
-statistics attention_row_time(const attention_row *row, int which);
+statistics attention_table_row_time(const attention_table_row *row, int which);
 /* Whatever the way: 4 N^2 d for each head, half of it under a causal mask; 2.5 times that back. */
-double attention_row_tflops(const attention_row *row, int which);
+double attention_table_row_tflops(const attention_table_row *row, int which);
 
 /* How a time grows along the curve of a row: the rows that differ from it in the length only. */
 typedef struct attention_growth {
@@ -56,7 +56,7 @@ typedef struct attention_growth {
     double at_end;    /* k between the two longest of them, ... */
     int64_t from, to; /* ... which are these */
 } attention_growth;
-attention_growth attention_growth_of(const attention_rows *all, const attention_row *row,
-                                     int which);
+attention_growth attention_growth_of(const attention_table_rows *all,
+                                     const attention_table_row *row, int which);
 
 #endif

@@ -1,0 +1,233 @@
+/* view_bench.c - verb "bench": a row for each cell, and one for each phase of its steps. */
+#include <math.h>
+#include <string.h>
+
+#include "measure/keys.h"
+#include "measure/statistics.h"
+#include "report/view.h"
+#include "report/view_parts.h"
+
+static const char *const LEADING[] = {PARAM_MODEL,  PARAM_CONTEXT, PARAM_BATCH,
+                                      PARAM_WARMUP, PARAM_PASS,    NULL};
+static const char *const LEADING_HEADER[] = {"model", "context tokens", "batch", "warm-up steps",
+                                             "pass"};
+enum { LEADING_COUNT = 5 };
+
+typedef struct bench_view {
+    const results *run;
+    report_table *table;
+    view_list others; /* parameters beyond the leading ones that have a column */
+    bool is_full;     /* every column: CSV */
+    bool has_device;  /* cells have device_used_bytes: those of a GPU */
+    bool has_records; /* cells have device_busy_ns: a GPU kept records */
+    double peak_gflops, peak_bf16_gflops; /* of a CPU; NAN: none was measured */
+} bench_view;
+
+static void add_leading(const bench_view *view, const results_cell *cell, const char *pass) {
+    table_add_row(view->table);
+    for (int i = 0; i < LEADING_COUNT; i++) {
+        if (pass && strcmp(LEADING[i], PARAM_PASS) == 0)
+            table_add_text(view->table, pass);
+        else
+            view_add_value(view->table, cell_find_parameter(cell, LEADING[i]));
+    }
+    for (int i = 0; i < view->others.count; i++)
+        view_add_value(view->table, cell_find_parameter(cell, view->others.names[i]));
+}
+
+static bool is_bf16(const results_cell *cell) {
+    return strcmp(view_text(cell, PARAM_MATH), "bf16") == 0;
+}
+
+static double peak_of(const bench_view *view, const results_cell *cell) {
+    double own = view_metric(cell, METRIC_PEAK_GFLOPS);
+    if (!isnan(own))
+        return own;
+    return is_bf16(cell) && view->peak_bf16_gflops > 0 ? view->peak_bf16_gflops : view->peak_gflops;
+}
+
+static void add_timing(const bench_view *view, const results_cell *cell,
+                       const results_series *series, double tokens, double flops) {
+    double ms = view_ms_per_unit(series->unit);
+    statistics s = statistics_of_series(series);
+    double peak = peak_of(view, cell);
+    double seconds = s.median * ms / 1e3;
+    double gflops = seconds > 0 ? flops / seconds / 1e9 : (double)NAN;
+    table_add_real(view->table, s.mean * ms, 2);
+    table_add_real(view->table, s.std * ms, 2);
+    table_add_real(view->table, s.median * ms, 2);
+    table_add_real(view->table, s.min * ms, 2);
+    table_add_real(view->table, s.max * ms, 2);
+    table_add_real(view->table, seconds > 0 ? tokens / seconds : (double)NAN, 0);
+    table_add_real(view->table, gflops, 1);
+    table_add_real(view->table, peak > 0 ? gflops / peak * 100 : (double)NAN, 1);
+}
+
+static void add_gap(const bench_view *view, int count) {
+    for (int i = 0; i < count; i++)
+        table_add_empty(view->table);
+}
+
+static void add_phase_rows(const bench_view *view, const results_cell *cell) {
+    static const char *const phases[] = {SERIES_FORWARD, SERIES_BACKWARD, SERIES_OPTIMIZER,
+                                         SERIES_BACKWARD_OPTIMIZER};
+    enum { BACKWARD = 1, BOTH = 3 };
+    const results_series *whole = view_whole_steps(cell);
+    const char *pass_name = view_text(cell, PARAM_PASS);
+    for (int i = 0; i <= BOTH; i++) {
+        const results_series *phase = cell_find_series(cell, phases[i]);
+        bool is_the_pass = strcmp(phases[i], pass_name) == 0;
+        if (!phase || phase == whole || is_the_pass || phase->count != whole->count)
+            continue;
+        text label = {0}, name = {0};
+        if (strcmp(pass_name, "forward+backward") != 0 || i != BACKWARD)
+            text_format(&label, "%s: ", pass_name);
+        text_append(&label, phases[i]);
+        text_format(&name, "%s" METRIC_FLOPS_SUFFIX, phases[i]);
+        double flops = i == BOTH ? view_metric(cell, METRIC_BACKWARD_FLOPS) +
+                                       view_metric(cell, METRIC_OPTIMIZER_FLOPS)
+                                 : view_metric(cell, text_string(&name));
+        add_leading(view, cell, text_string(&label));
+        table_add_text(view->table, results_status_name(RESULTS_OK));
+        table_add_empty(view->table);
+        add_timing(view, cell, phase, (double)NAN, flops);
+        text_release(&label);
+        text_release(&name);
+    }
+}
+
+/* Of a step as the GPU saw it, from its first launch to its last. */
+static void add_busy(const bench_view *view, const results_cell *cell, bool is_ok) {
+    double busy =
+        view_metric(cell, METRIC_DEVICE_BUSY_NS) / view_metric(cell, METRIC_DEVICE_SPAN_NS);
+    table_add_real(view->table, is_ok ? 100 * busy : (double)NAN, 2);
+    table_add_real(view->table, is_ok ? 100 * (1 - busy) : (double)NAN, 2);
+}
+
+static void add_bench_rows(const bench_view *view, const results_cell *cell) {
+    report_table *table = view->table;
+    results_status status = view_steps_status(cell);
+    add_leading(view, cell, NULL);
+    table_add_text(table, results_status_name(status));
+    if (status == RESULTS_OK) {
+        const results_series *warmup = cell_find_series(cell, SERIES_WARMUP);
+        if (warmup)
+            table_add_real(table,
+                           statistics_of_series(warmup).total * view_ms_per_unit(warmup->unit), 2);
+        else
+            table_add_empty(table);
+        add_timing(view, cell, view_whole_steps(cell), view_metric(cell, METRIC_TOKENS),
+                   view_metric(cell, METRIC_FLOPS));
+        table_add_real(table, view_metric(cell, METRIC_PEAK_BYTES) / 0x1p20, 1);
+    } else {
+        add_gap(view, 10);
+    }
+    bool is_ok = status == RESULTS_OK;
+    if (view->has_device)
+        table_add_real(
+            table, is_ok ? view_metric(cell, METRIC_DEVICE_USED_BYTES) / 0x1p20 : (double)NAN, 1);
+    if (view->has_records)
+        add_busy(view, cell, is_ok);
+    if (view->is_full) {
+        table_add_real(table, view_metric(cell, METRIC_PREDICTED_BYTES) / 0x1p20, 1);
+        table_add_real(table, is_ok ? view_metric(cell, METRIC_RSS_BYTES) / 0x1p20 : (double)NAN,
+                       1);
+        table_add_real(table, view_metric(cell, METRIC_SETUP_NS) / 1e6, 2);
+        table_add_real(table, view_metric(cell, METRIC_FIRST_STEP_NS) / 1e6, 2);
+    }
+    text note = {0};
+    view_append_note(&note, cell);
+    table_add_text(table, text_string(&note));
+    text_release(&note);
+    if (status == RESULTS_OK)
+        add_phase_rows(view, cell);
+}
+
+static void add_bench_columns(bench_view *view) {
+    static const struct {
+        const char *key, *header;
+        enum { ALL, GPUS, RECORDS, FILES } who;
+    } columns[] = {{"warmup_ms", "warm-up ms", ALL},
+                   {"mean_ms", "mean ms", ALL},
+                   {"std_ms", "std ms", ALL},
+                   {"median_ms", "median ms", ALL},
+                   {"min_ms", "min ms", ALL},
+                   {"max_ms", "max ms", ALL},
+                   {"tokens_per_s", "tokens/s", ALL},
+                   {"gflops", "GFLOP/s", ALL},
+                   {"percent_of_peak", "% peak", ALL},
+                   {"peak_mib", "peak MiB", ALL},
+                   {"device_used_mib", "in use on the GPU MiB", GPUS},
+                   {"device_busy_percent", "GPU busy %", RECORDS},
+                   {"device_idle_percent", "GPU idle %", RECORDS},
+                   {"predicted_mib", "predicted MiB", FILES},
+                   {"rss_mib", "RSS MiB", FILES},
+                   {"setup_ms", "setup ms", FILES},
+                   {"first_step_ms", "first step ms", FILES}};
+    for (int i = 0; i < LEADING_COUNT; i++)
+        table_add_column(view->table, LEADING[i], LEADING_HEADER[i],
+                         i == 0 || i == LEADING_COUNT - 1 ? TABLE_LEFT : TABLE_RIGHT);
+    for (int i = 0; i < view->others.count; i++)
+        view_add_parameter_column(view->run, view->others.names[i], view->others.names[i],
+                                  view->table);
+    table_add_column(view->table, "status", "status", TABLE_LEFT);
+    for (size_t i = 0; i < sizeof columns / sizeof *columns; i++)
+        if (columns[i].who == GPUS      ? view->has_device
+            : columns[i].who == RECORDS ? view->has_records
+                                        : columns[i].who == ALL || view->is_full)
+            table_add_column(view->table, columns[i].key, columns[i].header, TABLE_RIGHT);
+    table_add_column(view->table, "note", "note", TABLE_LEFT);
+}
+
+/* Which peaks the rows' % are of. */
+static void note_peaks(const bench_view *view, bool has_own_peaks) {
+    const results_value *by = results_find_environment(view->run, ENV_PEAK_BF16_BY);
+    if (view->peak_gflops > 0)
+        table_add_note(view->table,
+                       "%% peak = FLOP of one pass / median time / peak; peak = %.1f GFLOP/s, "
+                       "measured here with fp32 FMAs in registers",
+                       view->peak_gflops);
+    else if (has_own_peaks)
+        table_add_note(view->table, "%% peak = FLOP of one pass / median time / rate of large "
+                                    "products in the row's math, measured on this GPU");
+    if (view->peak_bf16_gflops > 0)
+        table_add_note(view->table, "peak of rows in bf16 = %.1f GFLOP/s, measured here with %s",
+                       view->peak_bf16_gflops,
+                       by && by->kind == RESULTS_TEXT ? by->text : "products of bf16");
+}
+
+report_table *view_create_bench_table(const results *run, bool is_full) {
+    bench_view view = {.run = run, .is_full = is_full};
+    view.peak_gflops = results_number(results_find_environment(run, ENV_PEAK_GFLOPS));
+    view.peak_bf16_gflops = results_number(results_find_environment(run, ENV_PEAK_BF16_GFLOPS));
+    bool has_own_peaks = false;
+    for (int64_t i = 0; i < run->cell_count; i++) {
+        has_own_peaks = has_own_peaks || cell_find_metric(run->cells[i], METRIC_PEAK_GFLOPS);
+        view.has_device =
+            view.has_device || cell_find_metric(run->cells[i], METRIC_DEVICE_USED_BYTES);
+        view.has_records =
+            view.has_records || cell_find_metric(run->cells[i], METRIC_DEVICE_BUSY_NS);
+    }
+    /* What the numbers were computed in is part of every row that is to be compared. */
+    static const char *const always[] = {PARAM_MATH, NULL};
+    text title = {0};
+    view_append_origin(run, &title);
+    view_choose_parameters(run, is_full, always, LEADING, &view.others, &title);
+    view.table = table_create(text_string(&title));
+    text_release(&title);
+    add_bench_columns(&view);
+    for (int64_t i = 0; i < run->cell_count; i++)
+        add_bench_rows(&view, run->cells[i]);
+    table_add_note(
+        view.table,
+        "tokens/s, GFLOP/s and %% peak are those of the median step; warm-up is in none");
+    note_peaks(&view, has_own_peaks);
+    view_note_contention(run, view.table);
+    return view.table;
+}
+
+void view_bench(const results *run, bool is_full, report_document *out) {
+    document_add_table(out, view_create_bench_table(run, is_full));
+    view_add_interruption(run, out);
+    view_add_cells(run, out);
+}
