@@ -5,6 +5,8 @@ JOBS ?= $(shell nproc)
 SANITIZE ?=
 PORTABLE ?=
 CUDA_ARCHITECTURES ?=
+CUDA ?= $(if $(CUDA_ARCHITECTURES),1)
+CUDA_KERNELS ?=
 
 comma := ,
 BUILD := build$(if $(filter-out 0,$(PORTABLE)),-portable)$(if $(SANITIZE),-sanitize-$(subst $(comma),-,$(SANITIZE)))
@@ -13,7 +15,8 @@ BUILD := build$(if $(filter-out 0,$(PORTABLE)),-portable)$(if $(SANITIZE),-sanit
 CMAKE := env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL cmake
 CONFIGURE = $(CMAKE) -S . -B $(BUILD) --log-level=NOTICE \
 	-DDYNO_SANITIZE=$(SANITIZE) -DDYNO_PORTABLE=$(if $(filter-out 0,$(PORTABLE)),ON,OFF) \
-	$(if $(CUDA_ARCHITECTURES),-DDYNO_CUDA_ARCHITECTURES='$(CUDA_ARCHITECTURES)') \
+	$(if $(CUDA),-DDYNO_CUDA=$(patsubst 0,off,$(patsubst 1,on,$(CUDA))) \
+		-DDYNO_CUDA_ARCHITECTURES='$(CUDA_ARCHITECTURES)' -DDYNO_CUDA_KERNELS='$(CUDA_KERNELS)') \
 	-DCMAKE_INSTALL_PREFIX=$(abspath $(PREFIX)) > /dev/null
 COMPILE = $(CMAKE) --build $(BUILD) -j $(JOBS)
 
@@ -59,5 +62,8 @@ help:
 	@echo
 	@echo "SANITIZE=address,undefined   build with sanitizers, in a build directory of its own"
 	@echo "PORTABLE=1                   build for any machine of this architecture, in its own too"
+	@echo "CUDA=1                       build the CUDA module for every kind of GPU (0: not at all);"
+	@echo "                             else it is built where there is a GPU, for that one"
 	@echo "CUDA_ARCHITECTURES=90a       build the CUDA module for this kind of GPU only"
+	@echo "CUDA_KERNELS=build           with CUDA=1: link the kernels that are compiled in build/"
 	@echo "JOBS=N                       compile and test N at a time ($(JOBS))"

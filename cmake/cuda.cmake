@@ -1,8 +1,46 @@
-# The CUDA module, libdyno_cuda.so: built beside dyno wherever there is a working nvcc ($CUDACXX,
-# $PATH, $CUDA_HOME, /usr/local/cuda), loaded by dyno where there is a GPU. Without nvcc, nothing
-# else changes.
-set(DYNO_CUDA_ARCHITECTURES "80-real;89-real;90a-real;90-virtual" CACHE STRING
-  "Chips the CUDA module has machine code for (-real) or PTX (-virtual); one builds faster: 90a")
+# The CUDA module, libdyno_cuda.so: built beside dyno, loaded by it where there is a GPU. Without
+# the module, nothing else changes. nvcc is looked for in $CUDACXX, $PATH, $CUDA_HOME and
+# /usr/local/cuda.
+set(DYNO_CUDA auto CACHE STRING
+  "Build the CUDA module: on, off, or auto (for this machine's GPUs, or DYNO_CUDA_ARCHITECTURES)")
+set(DYNO_CUDA_ARCHITECTURES "" CACHE STRING
+  "Chips the CUDA module has machine code for (-real) or PTX (-virtual); DYNO_CUDA=on: all of them")
+set(DYNO_CUDA_KERNELS "" CACHE PATH
+  "Another build directory: its compiled kernels are linked, none are compiled here")
+set(ALL_CUDA_ARCHITECTURES 80-real 89-real 90a-real 90-virtual)
+
+# Ends this file: a module that was asked for must be built, otherwise one line says why it is not.
+# dyno must not find one that an earlier configuration built here.
+macro(leave_cuda_out reason)
+  if(DYNO_CUDA STREQUAL "on")
+    message(FATAL_ERROR "DYNO_CUDA is on, and the CUDA module cannot be built: ${reason}")
+  endif()
+  message(NOTICE "${reason}: building without the CUDA module${ARGN}")
+  file(REMOVE ${CMAKE_BINARY_DIR}/libdyno_cuda.so)
+  return()
+endmacro()
+
+if(NOT DYNO_CUDA MATCHES "^(auto|on|off)$")
+  message(FATAL_ERROR "DYNO_CUDA is '${DYNO_CUDA}'; it may be auto, on or off")
+endif()
+if(DYNO_CUDA STREQUAL "off")
+  leave_cuda_out("DYNO_CUDA is off")
+endif()
+set(CUDA_CHIPS ${DYNO_CUDA_ARCHITECTURES})
+if(DYNO_CUDA STREQUAL "auto" AND NOT CUDA_CHIPS)
+  if(NOT FOUND_GPU_ARCHITECTURES) # a GPU is asked once for each build directory
+    include(cmake/find-gpu.cmake)
+    find_gpu_architectures(found)
+    set(FOUND_GPU_ARCHITECTURES "${found}" CACHE INTERNAL "What this machine's GPUs run")
+  endif()
+  set(CUDA_CHIPS ${FOUND_GPU_ARCHITECTURES})
+  if(NOT CUDA_CHIPS)
+    leave_cuda_out("no GPU here" "; make CUDA=1 builds it")
+  endif()
+endif()
+if(NOT CUDA_CHIPS OR CUDA_CHIPS STREQUAL "all")
+  set(CUDA_CHIPS ${ALL_CUDA_ARCHITECTURES})
+endif()
 
 if(NOT DEFINED ENV{CUDACXX})
   find_program(DYNO_NVCC nvcc HINTS $ENV{CUDA_HOME}/bin /usr/local/cuda/bin)
@@ -11,21 +49,18 @@ if(NOT DEFINED ENV{CUDACXX})
     set(ENV{CUDACXX} ${DYNO_NVCC})
   endif()
 endif()
-set(CMAKE_CUDA_ARCHITECTURES ${DYNO_CUDA_ARCHITECTURES})
+set(CMAKE_CUDA_ARCHITECTURES ${CUDA_CHIPS})
 include(CheckLanguage)
 check_language(CUDA)
 if(NOT CMAKE_CUDA_COMPILER)
-  message(NOTICE "nvcc is not here: dyno builds without its CUDA module")
-  return()
+  leave_cuda_out("nvcc is not here")
 endif()
 enable_language(CUDA)
 find_package(CUDAToolkit REQUIRED)
 find_path(DYNO_CUBLASLT_HEADERS cublasLt.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
 mark_as_advanced(DYNO_CUBLASLT_HEADERS)
 if(NOT DYNO_CUBLASLT_HEADERS OR CUDAToolkit_VERSION VERSION_LESS 12.5)
-  message(NOTICE "CUDA ${CUDAToolkit_VERSION} is here: the CUDA module wants 12.5 or later with "
-    "cublasLt.h; dyno builds without it")
-  return()
+  leave_cuda_out("CUDA ${CUDAToolkit_VERSION} is here, 12.5 or later with cublasLt.h is needed")
 endif()
 
 file(GLOB_RECURSE CUDA_MODULE_SOURCES CONFIGURE_DEPENDS src/runtime/cuda/*.c src/ops/*_cublas.c)
@@ -52,20 +87,33 @@ target_include_directories(dyno_cuda_c SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS
 target_compile_definitions(dyno_cuda_c PRIVATE DYNO_VERSION="${PROJECT_VERSION}" _DEFAULT_SOURCE)
 target_link_libraries(dyno_cuda_c PRIVATE dyno_flags)
 
-# What ptxas says of registers and spills is kept beside each object, for scripts/check-spills.
-add_library(dyno_cuda_kernels OBJECT ${CUDA_KERNEL_SOURCES})
-target_include_directories(dyno_cuda_kernels PRIVATE src include)
-target_compile_options(dyno_cuda_kernels PRIVATE -O3 -lineinfo -Xptxas=-v
-  -Xcompiler=-Wall)
-# Line numbers are most of the code and nothing of it: the module is a tenth as large this way.
-if(CUDAToolkit_VERSION VERSION_GREATER_EQUAL 12.8)
-  target_compile_options(dyno_cuda_kernels PRIVATE --compress-mode=size)
+# The kernels are compiled without sanitizers, so a build with them can link those of one without.
+if(DYNO_CUDA_KERNELS)
+  file(GLOB_RECURSE COMPILED_KERNELS CONFIGURE_DEPENDS
+    ${DYNO_CUDA_KERNELS}/CMakeFiles/dyno_cuda_kernels.dir/*.o)
+  list(LENGTH COMPILED_KERNELS compiled)
+  list(LENGTH CUDA_KERNEL_SOURCES wanted)
+  if(NOT compiled EQUAL wanted)
+    message(FATAL_ERROR "DYNO_CUDA_KERNELS: ${DYNO_CUDA_KERNELS} has ${compiled} compiled kernel "
+      "files, there are ${wanted} sources; build the CUDA module there first")
+  endif()
+  add_library(dyno_cuda_kernels OBJECT IMPORTED)
+  set_target_properties(dyno_cuda_kernels PROPERTIES IMPORTED_OBJECTS "${COMPILED_KERNELS}")
+else()
+  # What ptxas says of registers and spills is kept beside each object, for scripts/check-spills.
+  add_library(dyno_cuda_kernels OBJECT ${CUDA_KERNEL_SOURCES})
+  target_include_directories(dyno_cuda_kernels PRIVATE src include)
+  target_compile_options(dyno_cuda_kernels PRIVATE -O3 -lineinfo -Xptxas=-v
+    -Xcompiler=-Wall)
+  # Line numbers are most of the code and nothing of it: the module is a tenth as large this way.
+  if(CUDAToolkit_VERSION VERSION_GREATER_EQUAL 12.8)
+    target_compile_options(dyno_cuda_kernels PRIVATE --compress-mode=size)
+  endif()
+  set(CUDA_LAUNCHER ${CMAKE_SOURCE_DIR}/scripts/keep-ptxas-output ${CMAKE_CUDA_COMPILER_LAUNCHER})
+  set_target_properties(dyno_cuda_kernels PROPERTIES CUDA_STANDARD 17 CUDA_STANDARD_REQUIRED ON
+    CUDA_COMPILER_LAUNCHER "${CUDA_LAUNCHER}" CUDA_VISIBILITY_PRESET hidden)
 endif()
-set(CUDA_LAUNCHER ${CMAKE_SOURCE_DIR}/scripts/keep-ptxas-output ${CMAKE_CUDA_COMPILER_LAUNCHER})
-set_target_properties(dyno_cuda_kernels PROPERTIES CUDA_STANDARD 17 CUDA_STANDARD_REQUIRED ON
-  CUDA_COMPILER_LAUNCHER "${CUDA_LAUNCHER}")
-set_target_properties(dyno_cuda_c dyno_cuda_kernels PROPERTIES
-  C_VISIBILITY_PRESET hidden CUDA_VISIBILITY_PRESET hidden)
+set_target_properties(dyno_cuda_c PROPERTIES C_VISIBILITY_PRESET hidden)
 
 add_library(dyno_cuda MODULE $<TARGET_OBJECTS:dyno_cuda_c> $<TARGET_OBJECTS:dyno_cuda_kernels>)
 set_target_properties(dyno_cuda PROPERTIES PREFIX lib LINKER_LANGUAGE CUDA

@@ -45,15 +45,22 @@ NOTHING_STARTED = """[==========] Running 7 test(s).
 """
 
 
-def count(*programs, ctest_status=None):
-    """Each program is (status, output). Returns exit code and last line."""
-    cases = "".join(f'<testcase name="p" status="{status}">'
-                    f"<system-out>{escape(output)}</system-out></testcase>"
-                    for status, output in programs)
+def run_count(*programs, ctest_status=None):
+    """Each program is (status, output), and its name and seconds where they matter."""
+    cases = ""
+    for status, output, *more in programs:
+        name, seconds = more or ("p", "0.5")
+        cases += (f'<testcase name="{name}" time="{seconds}" status="{status}">'
+                  f"<system-out>{escape(output)}</system-out></testcase>")
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "results.xml")
         write_file(path, f"<testsuite>{cases}</testsuite>")
-        result = run_script("count-tests", path, *([ctest_status] if ctest_status else []))
+        return run_script("count-tests", path, *([ctest_status] if ctest_status else []))
+
+
+def count(*programs, ctest_status=None):
+    """Returns exit code and last line."""
+    result = run_count(*programs, ctest_status=ctest_status)
     return result.returncode, result.stdout.splitlines()[-1]
 
 
@@ -94,7 +101,27 @@ def missing_record_is_a_failure():
     assert result.stdout.splitlines()[-1] == "0 passed, 1 failed", result
 
 
+def the_ten_slowest_programs_are_named():
+    programs = [("run", TWO_PASSED, f"test_{i}", f"{i * 1.5}") for i in range(12)]
+    lines = run_count(*programs).stdout.splitlines()
+    assert lines[0] == "the 10 slowest of 12 test programs:", lines
+    assert lines[1] == "    16.5 s  test_11" and lines[10] == "     3.0 s  test_2", lines
+    assert lines[11:] == ["24 passed, 0 failed"], lines
+
+
+def skipped_cases_are_grouped_by_reason():
+    no_gpu = "no cuda here: there is no CUDA driver (libcuda.so.1); install it\n" + ONE_SKIPPED
+    lines = run_count(("run", no_gpu, "test_cuda_a", "1"), ("run", no_gpu, "test_cuda_b", "1"),
+                      ("run", ONE_SKIPPED, "test_c", "1")).stdout.splitlines()
+    assert lines[-4:] == [
+        "3 skipped:",
+        "       2    no cuda here: there is no CUDA driver (test_cuda_a, test_cuda_b)",
+        "       1    for a reason not given (test_c: first)",
+        "3 passed, 0 failed"], lines
+
+
 run_all(cases_are_summed_over_programs, failed_case_is_counted_once,
         skipped_case_is_neither_passed_nor_failed, case_that_was_running_at_a_crash_has_failed,
         program_that_fails_without_a_failed_case_is_a_failure, program_without_cases_is_one_case,
-        failure_of_ctest_itself_is_a_failure, missing_record_is_a_failure)
+        failure_of_ctest_itself_is_a_failure, missing_record_is_a_failure,
+        the_ten_slowest_programs_are_named, skipped_cases_are_grouped_by_reason)

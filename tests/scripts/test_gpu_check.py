@@ -1,9 +1,11 @@
 """Runs scripts/gpu-check on a pack of stand-ins: a dyno that prints what it is told, and test
 programs that pass, fail, crash and hang."""
 import os
+import shutil
+import subprocess
 import tempfile
 
-from cases import run_all, run_script, write_file
+from cases import ROOT, run_all, run_script, write_file
 
 DOCTOR_LINE = "cuda:0    bf16 TFLOP/s   700.0  large products"
 # Losses of `dyno step`: those of the CPU, times $OFF on a GPU. `dyno init` makes its directory.
@@ -67,6 +69,34 @@ def check(only, tests=None, doctor=DOCTOR_LINE, off="1"):
         environment["SANITIZE_SECONDS"] = "2"
         return run_script("gpu-check", "--dir", pack, "--only", only, "--out",
                           os.path.join(folder, "out"), env=environment)
+
+
+# Stands in for both calls of cmake: notes the call, and "builds" what a pack holds.
+CMAKE = r"""#!/bin/bash
+echo "cmake $*" >> calls
+[[ $1 == --build ]] || exit 0
+for made in dyno attention_check libdyno_cuda.so tests/test_cuda_a; do
+    install -D "$(type -P true)" "$2/$made"
+done
+"""
+
+
+def make_pack(install_deps="exit 0"):
+    """Makes a pack in a tree that holds gpu-check alone. Returns the result, what was called in
+    turn, and what is in the pack."""
+    with tempfile.TemporaryDirectory() as tree:
+        write_file(os.path.join(tree, "scripts", "install-deps"),
+                   f'#!/bin/bash\necho "install-deps $*" >> calls\n{install_deps}\n', mode=0o755)
+        write_file(os.path.join(tree, "tools", "cmake"), CMAKE, mode=0o755)
+        script = shutil.copy(os.path.join(ROOT, "scripts", "gpu-check"), os.path.join(tree, "scripts"))
+        path = os.path.join(tree, "tools") + ":" + os.environ["PATH"]
+        result = subprocess.run([script, "--pack", "pack", "--arch", "90a"], text=True, cwd=tree,
+                                env={**os.environ, "PATH": path}, stdin=subprocess.DEVNULL,
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
+        with open(os.path.join(tree, "calls"), encoding="utf-8") as calls:
+            called = calls.read().splitlines()
+        pack = os.path.join(tree, "pack")
+        return result, called, sorted(os.listdir(pack)) if os.path.isdir(pack) else []
 
 
 def lines_with(result, text):
@@ -148,7 +178,24 @@ def what_cannot_be_is_refused_before_anything_is_built():
         assert result.stdout == "", result
 
 
+def what_a_pack_needs_is_installed_before_it_is_built():
+    result, called, pack = make_pack()
+    assert result.returncode == 0, result
+    assert called[0] == "install-deps test" and len(called) == 3, called
+    assert " -DDYNO_CUDA=on " in called[1] and "-DDYNO_CUDA_ARCHITECTURES=90a-real" in called[1], called
+    assert called[2].startswith("cmake --build") and "cuda_tests" in called[2], called
+    assert {"dyno", "libdyno_cuda.so", "libcmocka.so.0", "test_cuda_a", "PACK"} <= set(pack), pack
+
+
+def a_pack_is_not_begun_where_its_needs_cannot_be_installed():
+    result, called, pack = make_pack(install_deps="exit 1")
+    assert result.returncode == 2 and "make a pack elsewhere" in result.stderr, result
+    assert called == ["install-deps test"] and pack == [], called
+
+
 run_all(all_that_passes_is_said_at_the_end, a_failure_is_shown_and_fails_the_whole,
         a_crash_counts_as_a_failure, a_machine_without_a_gpu_does_not_pass,
         losses_are_compared_with_those_of_the_cpu, sanitizers_are_clean_find_errors_or_do_not_end,
-        an_unknown_section_is_refused, what_cannot_be_is_refused_before_anything_is_built)
+        an_unknown_section_is_refused, what_cannot_be_is_refused_before_anything_is_built,
+        what_a_pack_needs_is_installed_before_it_is_built,
+        a_pack_is_not_begun_where_its_needs_cannot_be_installed)

@@ -1,0 +1,41 @@
+# find_gpu_architectures(RESULT) - which of the module's architectures this machine's GPUs run:
+# "90a-real", say; "all" where there is a GPU that does not say what it is; empty without one.
+#
+# nvidia-smi is given NVIDIA_SMI_SECONDS, so that a driver that hangs does not hang the build.
+if(NOT DEFINED NVIDIA_SMI_SECONDS)
+  set(NVIDIA_SMI_SECONDS 20)
+endif()
+if(NOT DEFINED NVIDIA_PROC_GPUS)
+  set(NVIDIA_PROC_GPUS /proc/driver/nvidia/gpus)
+endif()
+
+# Code for 8.0 also runs on 8.6 and 8.7, and PTX for 9.0 on everything later.
+function(find_gpu_architectures RESULT)
+  set(capabilities "")
+  find_program(NVIDIA_SMI nvidia-smi HINTS /usr/lib/wsl/lib NO_CACHE)
+  if(NVIDIA_SMI)
+    execute_process(COMMAND ${NVIDIA_SMI} --query-gpu=compute_cap --format=csv,noheader
+      TIMEOUT ${NVIDIA_SMI_SECONDS} OUTPUT_VARIABLE said ERROR_QUIET RESULT_VARIABLE failed)
+    if(failed EQUAL 0)
+      string(REGEX MATCHALL "[0-9]+[.][0-9]+" capabilities "${said}")
+    endif()
+  endif()
+  set(found "")
+  foreach(capability ${capabilities})
+    if(capability VERSION_GREATER_EQUAL 9.1)
+      list(APPEND found 90-virtual)
+    elseif(capability VERSION_EQUAL 9.0)
+      list(APPEND found 90a-real)
+    elseif(capability VERSION_EQUAL 8.9)
+      list(APPEND found 89-real)
+    elseif(capability VERSION_GREATER_EQUAL 8.0)
+      list(APPEND found 80-real)
+    endif()
+  endforeach()
+  list(REMOVE_DUPLICATES found)
+  file(GLOB gpus ${NVIDIA_PROC_GPUS}/*)
+  if(NOT capabilities AND gpus)
+    set(found all)
+  endif()
+  set(${RESULT} "${found}" PARENT_SCOPE)
+endfunction()
