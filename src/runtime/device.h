@@ -43,8 +43,6 @@ typedef struct device_functions {
     /* Does launch `index`; on a GPU it returns when it is enqueued. Fails where the kernel does, or
      * cannot be enqueued. */
     dyno_status (*launch)(program *r, int index, const kernel_args *args);
-    /* As kernel.tiles, of the kernels as they are on this device. NULL: those of kernel.tiles. */
-    int (*tiles)(device *d, const kernel *k, const kernel_args *args, kernel_tile *out);
     /* Static plans: takes all launches down once, to be replayed as one; args[i] is launch i's and
      * stays where it is. After launch mark_after[j] stands mark j + 1 (mark 0 before all). NULL
      * where a device has no such thing. */

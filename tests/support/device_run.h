@@ -31,6 +31,7 @@ tensor device_run_find_name(const device_run *r, const char *name);
  * dense are put at addresses that suit no vector load. */
 typedef struct device_kernel {
     device *d;
+    const char *variant;  /* of the kernel; NULL: its own */
     uint64_t count;       /* of runs: what the misalignment is drawn from */
     const tensor *output; /* the layout of output 0; NULL: dense, or see below */
     bool pads_outputs;    /* of every other run, for kernels that write with strides */

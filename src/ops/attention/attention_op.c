@@ -1,7 +1,8 @@
+#include <stdio.h>
+
 #include "graph/op.h"
 #include "ops/add/add.h"
 #include "ops/attention/attention.h"
-#include "ops/attention/cuda/attention_workspace.h"
 #include "ops/broadcast/broadcast.h"
 #include "ops/cast/cast.h"
 #include "ops/multiply/multiply.h"
@@ -70,7 +71,7 @@ static dyno_status infer(const node *n, value_type *outputs) {
 static dyno_status infer_gradient(const node *n, value_type *outputs) {
     RETURN_IF_FAILED(check_operands(n));
     const value *q = n->inputs[ATTENTION_Q], *lse = n->inputs[ATTENTION_LSE];
-    if (attribute_find(&n->attributes, "turned") && !tables_of(n).cos)
+    if (attribute_find(&n->attributes, "inverse_rope") && !tables_of(n).cos)
         return dyno_fail(DYNO_INVALID, "gradients are to be rotated back, and there are no tables "
                                        "of angles; want those Q and K were rotated by");
     for (int i = ATTENTION_O; i <= ATTENTION_DO; i++)
@@ -114,7 +115,7 @@ static op_cost cost(const node *n) {
 /* Five products instead of two; Q and K are rotated and dQ and dK back. */
 static op_cost gradient_cost(const node *n) {
     op_cost cost = op_cost_streaming(n, 0);
-    int rotations = attribute_find(&n->attributes, "turned") ? 1 : 2;
+    int rotations = attribute_find(&n->attributes, "inverse_rope") ? 1 : 2;
     cost.flops = 2.5 * forward_flops(n) + rotations * rotation_flops(n);
     return cost;
 }
@@ -185,98 +186,23 @@ static void gradient(graph *g, const node *n, value *const *dy, const bool *want
     }
 }
 
-/* ---- CUDA ---- */
+/* Lengths count by powers of two: what is best changes slowly with them. */
+static int64_t rounded_up(int64_t length) {
+    int64_t power = 1;
+    while (power < length)
+        power *= 2;
+    return power;
+}
 
-static const char *reject_cuda(const kernel_args *args, bool is_f32) {
-    if ((args->inputs[ATTENTION_Q].type == DTYPE_F32) != is_f32)
-        return is_f32 ? "takes f32" : "takes bf16 and f16";
-    if (attention_is_rotated(args))
-        return "takes Q and K that are rotated already";
-    if (attention_is_turned(args) && is_f32)
-        return "rotates gradients of bf16 and f16 back only";
-    if (attention_is_turned(args) && !attention_turns_back(args->inputs[ATTENTION_Q].shape.dim[3]))
-        return "rotates no gradients of this head size back";
-    if (attention_is_turned(args) &&
-        args->inputs[ATTENTION_Q].shape.dim[2] != args->inputs[ATTENTION_K].shape.dim[2])
-        return "rotates gradients back of as many queries as keys";
-    if (!(attribute_real(args->attributes, "scale") > 0))
-        return "the scale must be above 0";
+static void tuning_key(const kernel_args *args, text *out) {
     attention_problem p = attention_describe(args);
-    int64_t most = INT32_MAX / 2;
-    if (p.queries > most || p.keys > most ||
-        p.batch * p.heads * (1 + (p.queries > p.keys ? p.queries : p.keys) / 16) > most)
-        return "there are more tiles than a grid has blocks";
-    return attention_reject_layout(args);
+    text_format(out, "%s,d%lld,%s,q%lld,k%lld", dtype_name(args->inputs[ATTENTION_Q].type),
+                (long long)p.head_dim, p.is_causal ? "causal" : "full",
+                (long long)rounded_up(p.queries), (long long)rounded_up(p.keys));
+    /* Then other kernels are best. */
+    if (target_is_cuda(args->target) && attention_is_split(args))
+        text_format(out, ",few");
 }
-
-static const char *reject_low(const kernel_args *args) { return reject_cuda(args, false); }
-static const char *reject_f32(const kernel_args *args) { return reject_cuda(args, true); }
-
-static attention_sizes sizes_of(const kernel_args *args) {
-    attention_problem p = attention_describe(args);
-    return (attention_sizes){.batch = p.batch,
-                             .heads = p.heads,
-                             .kv_heads = p.kv_heads,
-                             .queries = p.queries,
-                             .keys = p.keys,
-                             .head_dim = p.head_dim,
-                             .is_causal = p.is_causal,
-                             .is_f32 = args->inputs[ATTENTION_Q].type == DTYPE_F32};
-}
-
-bool attention_is_in_pieces(const kernel_args *args) {
-    attention_sizes sizes = sizes_of(args);
-    if (args->output_count == op_attention.output_count)
-        return attention_pieces(&sizes, ATTENTION_CUT_FORWARD) > 1;
-    return attention_pieces(&sizes, ATTENTION_CUT_KEYS) > 1 ||
-           attention_pieces(&sizes, ATTENTION_CUT_QUERIES) > 1;
-}
-
-static size_t forward_workspace(const kernel_args *args) {
-    attention_sizes sizes = sizes_of(args);
-    return (size_t)attention_forward_floats(&sizes) * sizeof(float);
-}
-static size_t gradient_workspace_f32(const kernel_args *args) {
-    attention_sizes sizes = sizes_of(args);
-    return (size_t)attention_gradient_floats(&sizes) * sizeof(float);
-}
-/* Enough for the kernels of either kind: which runs is seen when the chip is known. */
-static size_t gradient_workspace(const kernel_args *args) {
-    attention_problem p = attention_describe(args);
-    bool is_summed = attention_is_once(p.batch * p.kv_heads, p.queries, p.keys, p.head_dim,
-                                       p.tile.queries, p.tile.keys) != 0;
-    int columns = is_summed ? attention_sum_columns(p.head_dim) : 0;
-    int64_t heads = p.batch * p.heads, bytes = attention_workspace_bytes(heads, p.queries, columns);
-    if (attention_is_turned(args))
-        bytes = attention_angles_at(heads, p.queries, columns) +
-                attention_angle_bytes(p.queries, p.head_dim);
-    return (size_t)larger(bytes, (int64_t)gradient_workspace_f32(args));
-}
-
-static const kernel attention_cuda = {.name = "attention_cuda",
-                                      .target = TARGET_CUDA,
-                                      .reject = reject_low,
-                                      .workspace_bytes = forward_workspace,
-                                      .is_tiled = true,
-                                      .writes_strided = true};
-static const kernel attention_cuda_f32 = {.name = "attention_cuda_f32",
-                                          .target = TARGET_CUDA,
-                                          .reject = reject_f32,
-                                          .workspace_bytes = forward_workspace,
-                                          .is_tiled = true,
-                                          .writes_strided = true};
-static const kernel attention_gradient_cuda = {.name = "attention_gradient_cuda",
-                                               .target = TARGET_CUDA,
-                                               .reject = reject_low,
-                                               .workspace_bytes = gradient_workspace,
-                                               .is_tiled = true,
-                                               .writes_strided = true};
-static const kernel attention_gradient_cuda_f32 = {.name = "attention_gradient_cuda_f32",
-                                                   .target = TARGET_CUDA,
-                                                   .reject = reject_f32,
-                                                   .workspace_bytes = gradient_workspace_f32,
-                                                   .is_tiled = true,
-                                                   .writes_strided = true};
 
 const op op_attention = {
     .name = "attention",
@@ -291,9 +217,10 @@ const op op_attention = {
     .reference = attention_reference,
     .precision = OP_PRECISION_PRODUCT,
     .factor_count = ATTENTION_O,
-    .kernels =
-        (const kernel *const[]){&attention_bf16_amx, &attention_bf16_dot, &attention_avx512,
-                                &attention_tiled, &attention_cuda, &attention_cuda_f32, NULL}};
+    .tuning_key = tuning_key,
+    .kernels = (const kernel *const[]){&attention_bf16_amx, &attention_bf16_dot, &attention_avx512,
+                                       &attention_tiled, &attention_split_kv, &attention_hopper,
+                                       &attention_mma, &attention_tf32, NULL}};
 
 const op op_attention_gradient = {
     .name = "attention_gradient",
@@ -307,9 +234,12 @@ const op op_attention_gradient = {
     .reference = attention_gradient_reference,
     .precision = OP_PRECISION_PRODUCT,
     .factor_count = ATTENTION_LSE,
+    .tuning_key = tuning_key,
     .kernels = (const kernel *const[]){
         &attention_gradient_bf16_amx, &attention_gradient_bf16_dot, &attention_gradient_avx512,
-        &attention_gradient_tiled, &attention_gradient_cuda, &attention_gradient_cuda_f32, NULL}};
+        &attention_gradient_tiled, &attention_gradient_split_kv,
+        &attention_gradient_hopper_single_pass, &attention_gradient_hopper,
+        &attention_gradient_hopper_wide, &attention_gradient_mma, &attention_gradient_tf32, NULL}};
 
 value *build_rotated_attention(graph *g, value *q, value *k, value *v, rope_table table,
                                bool is_causal, double scale) {
@@ -336,20 +266,23 @@ value *build_attention_gradient(graph *g, const node *attention, value *output_g
         2);
 }
 
-/* O and LSE, or dQ, dK and dV: by that the ops differ. */
+bool attention_is_gradient(const kernel_args *args) {
+    return args->output_count == op_attention_gradient.output_count;
+}
+
 static int plain_inputs(const kernel_args *args) {
-    return args->output_count == op_attention.output_count ? op_attention.input_count
-                                                           : op_attention_gradient.input_count;
+    return attention_is_gradient(args) ? op_attention_gradient.input_count
+                                       : op_attention.input_count;
 }
 
 static bool has_tables(const kernel_args *args) { return args->input_count > plain_inputs(args); }
 
-bool attention_is_turned(const kernel_args *args) {
-    return has_tables(args) && attribute_find(args->attributes, "turned");
+bool attention_has_inverse_rope(const kernel_args *args) {
+    return has_tables(args) && attribute_find(args->attributes, "inverse_rope");
 }
 
 bool attention_is_rotated(const kernel_args *args) {
-    return has_tables(args) && !attention_is_turned(args);
+    return has_tables(args) && !attention_has_inverse_rope(args);
 }
 
 /* Of `rows` rows, which stand at the last positions. */
@@ -366,7 +299,7 @@ attention_problem attention_describe(const kernel_args *args) {
     const shape *q = &args->inputs[ATTENTION_Q].shape, *k = &args->inputs[ATTENTION_K].shape;
     attention_turn none = {0};
     attention_turn of_q = describe_turn(args, q->dim[2]), of_k = describe_turn(args, k->dim[2]);
-    bool is_turned = attention_is_turned(args);
+    bool is_turned = attention_has_inverse_rope(args);
     return (attention_problem){.batch = q->dim[0],
                                .heads = q->dim[1],
                                .kv_heads = k->dim[1],
@@ -376,20 +309,34 @@ attention_problem attention_describe(const kernel_args *args) {
                                .group = q->dim[1] / k->dim[1],
                                .is_causal = attribute_integer(args->attributes, "causal") != 0,
                                .scale = (float)attribute_real(args->attributes, "scale"),
-                               .tile = kernel_tile_asked(args->attributes),
                                .q_turn = is_turned ? none : of_q,
                                .k_turn = is_turned ? none : of_k,
                                .dq_turn = of_q,
                                .dk_turn = of_k};
 }
 
-int attention_list_tiles(const int *queries, int query_count, const int *keys, int key_count,
-                         kernel_tile *out) {
+int attention_cross_tiles(const int *queries, int query_count, const int *keys, int key_count,
+                          attention_tile *out) {
     int count = 0;
     for (int q = 0; q < query_count; q++)
-        for (int k = 0; k < key_count && count < KERNEL_MOST_TILES; k++)
-            out[count++] = (kernel_tile){queries[q], keys[k]};
+        for (int k = 0; k < key_count && count < KERNEL_MOST_VARIANTS; k++)
+            out[count++] = (attention_tile){queries[q], keys[k]};
     return count;
+}
+
+int attention_name_tiles(const attention_tile *tiles, int count, kernel_variant *out) {
+    for (int i = 0; i < count; i++)
+        snprintf(out[i].name, sizeof out[i].name, "%dx%d", tiles[i].queries, tiles[i].keys);
+    return count;
+}
+
+attention_tile attention_tile_taken(const kernel_args *args,
+                                    int (*list)(const kernel_args *args, attention_tile *out)) {
+    attention_tile asked, own[KERNEL_MOST_VARIANTS];
+    if (args->variant && attention_tile_parse(args->variant, &asked))
+        return asked;
+    list(args, own);
+    return own[0];
 }
 
 static bool has_dense_rows(const tensor *t) {

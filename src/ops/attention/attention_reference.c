@@ -86,7 +86,7 @@ static void rotate(const node *n, const double *const *inputs, int64_t heads, in
 
 static bool has_tables(const node *n) { return n->input_count > n->op->input_count; }
 static bool is_rotated(const node *n) {
-    return has_tables(n) && !attribute_find(&n->attributes, "turned");
+    return has_tables(n) && !attribute_find(&n->attributes, "inverse_rope");
 }
 
 /* The inputs with Q and K rotated, where they are to be. */

@@ -34,7 +34,7 @@ const char *attention_reject_avx512(const kernel_args *args) {
 #if defined(__x86_64__)
 
 int attention_list_panels(const kernel_args *args, int most_queries, int most_keys,
-                          kernel_tile *out) {
+                          attention_tile *out) {
     enum { MOST = 4 };
     int64_t pitch = attention_round_up(args->inputs[ATTENTION_Q].shape.dim[3], LANES);
     most_keys = (int)attention_smaller(most_keys, attention_tile_keys(pitch));
@@ -43,7 +43,7 @@ int attention_list_panels(const kernel_args *args, int most_queries, int most_ke
         queries[query_count++] = q;
     for (int k = most_keys; k >= 32 && key_count < MOST; k = k / 2 / STEP * STEP)
         keys[key_count++] = k;
-    return attention_list_tiles(queries, query_count, keys, key_count, out);
+    return attention_cross_tiles(queries, query_count, keys, key_count, out);
 }
 
 /* A tile of K, a panel of Q and their scores are in L1 together, and so are V, P and O; the other
@@ -200,15 +200,20 @@ static void attend_units(void *context, int64_t begin, int64_t end) {
         attend(context, unit);
 }
 
-static int list_tiles(const kernel_args *args, kernel_tile *out) {
+static int list_tiles(const kernel_args *args, attention_tile *out) {
     int64_t pitch = attention_round_up(args->inputs[ATTENTION_Q].shape.dim[3], LANES);
     int64_t panels = attention_smaller(MOST_PANELS, TILE_FLOATS / (PANEL * pitch));
     return attention_list_panels(args, (int)panels * PANEL, MOST_KEYS, out);
 }
 
+static int variants(const kernel_args *args, kernel_variant *out) {
+    attention_tile tiles[KERNEL_MOST_VARIANTS];
+    return attention_name_tiles(tiles, list_tiles(args, tiles), out);
+}
+
 /* The same for every tile, as a plan wants it. */
 static bool keeps_keys(const kernel_args *args) {
-    kernel_tile own[KERNEL_MOST_TILES];
+    attention_tile own[KERNEL_MOST_VARIANTS];
     attention_problem p = attention_describe(args);
     list_tiles(args, own);
     int64_t takers = (p.queries + own[0].queries - 1) / own[0].queries * p.group;
@@ -222,7 +227,7 @@ static size_t workspace_bytes(const kernel_args *args) {
 
 static dyno_status run(const kernel_args *args) {
     work w = {.args = args, .p = attention_describe(args)};
-    kernel_tile tile = kernel_tile_taken(args, list_tiles);
+    attention_tile tile = attention_tile_taken(args, list_tiles);
     w.k = args->inputs[ATTENTION_K];
     if (keeps_keys(args))
         w.k = attention_turn_all(&w.k, &w.p.k_turn, args->workspace);
@@ -244,7 +249,6 @@ const kernel attention_avx512 = {.name = "attention_avx512",
 #if defined(__x86_64__)
                                  .workspace_bytes = workspace_bytes,
                                  .run = run,
-                                 .tiles = list_tiles,
-                                 .is_tiled = true,
+                                 .variants = variants,
 #endif
                                  .writes_strided = true};

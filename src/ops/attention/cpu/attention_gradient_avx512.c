@@ -34,13 +34,18 @@ typedef struct work {
     attention_turn q_turn;
 } work;
 
-static int list_tiles(const kernel_args *args, kernel_tile *out) {
+static int list_tiles(const kernel_args *args, attention_tile *out) {
     return attention_list_panels(args, PAIR, TILE_KEYS, out);
+}
+
+static int variants(const kernel_args *args, kernel_variant *out) {
+    attention_tile tiles[KERNEL_MOST_VARIANTS];
+    return attention_name_tiles(tiles, list_tiles(args, tiles), out);
 }
 
 static work describe(const kernel_args *args) {
     work w = {.args = args, .p = attention_describe(args)};
-    kernel_tile tile = kernel_tile_taken(args, list_tiles);
+    attention_tile tile = attention_tile_taken(args, list_tiles);
     w.pitch = attention_round_up(w.p.head_dim, LANES);
     w.tile_keys = tile.keys;
     w.tile_queries = tile.queries;
@@ -344,7 +349,6 @@ const kernel attention_gradient_avx512 = {.name = "attention_gradient_avx512",
 #if defined(__x86_64__)
                                           .workspace_bytes = workspace_bytes,
                                           .run = run,
-                                          .tiles = list_tiles,
-                                          .is_tiled = true,
+                                          .variants = variants,
 #endif
                                           .writes_strided = true};

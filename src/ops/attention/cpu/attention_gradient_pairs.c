@@ -17,7 +17,7 @@
 #if defined(__x86_64__)
 
 enum { BLOCK_PANELS = 4, BLOCK = BLOCK_PANELS * PANEL, MOST_KEYS = 256, LEAST_UNITS = 16 };
-static const kernel_tile MOST = {BLOCK, MOST_KEYS};
+static const attention_tile MOST = {BLOCK, MOST_KEYS};
 
 typedef struct work {
     const kernel_args *args;
@@ -32,14 +32,19 @@ typedef struct work {
     unsigned char *is_wild;     /* a block's Q, then its dO */
 } work;
 
-static int list_tiles(const kernel_args *args, kernel_tile *out) {
+static int list_tiles(const kernel_args *args, attention_tile *out) {
     return pairs_list_tiles(args, MOST, out);
+}
+
+static int variants(const kernel_args *args, kernel_variant *out) {
+    attention_tile tiles[KERNEL_MOST_VARIANTS];
+    return attention_name_tiles(tiles, list_tiles(args, tiles), out);
 }
 
 static work describe(const kernel_args *args, const gemm_engine *engine) {
     work w = {.args = args, .engine = engine, .p = attention_describe(args)};
     w.depth = attention_round_up(w.p.head_dim, PAIRS_DEPTH);
-    kernel_tile tile = kernel_tile_taken(args, list_tiles);
+    attention_tile tile = attention_tile_taken(args, list_tiles);
     w.tile_keys = tile.keys;
     w.block = tile.queries;
     w.blocks = (w.p.queries + w.block - 1) / w.block;
@@ -436,8 +441,7 @@ static dyno_status run_dot(const kernel_args *args) {
     run(args, &gemm_avx512_bf16);
     return DYNO_OK;
 }
-#define RUN_BY(FUNCTION)                                                                           \
-    .workspace_bytes = workspace_bytes, .run = FUNCTION, .tiles = list_tiles, .is_tiled = true,
+#define RUN_BY(FUNCTION) .workspace_bytes = workspace_bytes, .run = FUNCTION, .variants = variants,
 #else
 #define RUN_BY(FUNCTION)
 #endif

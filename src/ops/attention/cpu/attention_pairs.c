@@ -38,7 +38,7 @@ const char *attention_reject_dot(const kernel_args *args) {
 
 #if defined(__x86_64__)
 
-int pairs_list_tiles(const kernel_args *args, kernel_tile most, kernel_tile *out) {
+int pairs_list_tiles(const kernel_args *args, attention_tile most, attention_tile *out) {
     enum { MOST = 4 };
     int64_t depth = attention_round_up(args->inputs[ATTENTION_Q].shape.dim[3], PAIRS_DEPTH);
     int most_keys = (int)attention_smaller(most.keys, TILE_FLOATS / depth);
@@ -48,7 +48,7 @@ int pairs_list_tiles(const kernel_args *args, kernel_tile most, kernel_tile *out
     for (int k = most_keys / PAIRS_LINES * PAIRS_LINES; k >= PAIRS_LINES && key_count < MOST;
          k = k / 2 / PAIRS_LINES * PAIRS_LINES)
         keys[key_count++] = k;
-    return attention_list_tiles(queries, query_count, keys, key_count, out);
+    return attention_cross_tiles(queries, query_count, keys, key_count, out);
 }
 
 #if defined(__FMA__)
@@ -118,20 +118,25 @@ typedef struct work {
 
 static int64_t tile_count(const work *w) { return w->p.batch * w->p.kv_heads * w->tiles; }
 
-static kernel_tile most(const kernel_args *args) {
+static attention_tile most(const kernel_args *args) {
     int64_t depth = attention_round_up(args->inputs[ATTENTION_Q].shape.dim[3], PAIRS_DEPTH);
     int64_t panels = attention_smaller(MOST_PANELS, TILE_FLOATS / (PANEL * depth));
-    return (kernel_tile){(int)panels * PANEL, MOST_KEYS};
+    return (attention_tile){(int)panels * PANEL, MOST_KEYS};
 }
 
-static int list_tiles(const kernel_args *args, kernel_tile *out) {
+static int list_tiles(const kernel_args *args, attention_tile *out) {
     return pairs_list_tiles(args, most(args), out);
+}
+
+static int variants(const kernel_args *args, kernel_variant *out) {
+    attention_tile tiles[KERNEL_MOST_VARIANTS];
+    return attention_name_tiles(tiles, list_tiles(args, tiles), out);
 }
 
 static work describe(const kernel_args *args, const gemm_engine *engine) {
     work w = {.args = args, .engine = engine, .p = attention_describe(args)};
     w.depth = attention_round_up(w.p.head_dim, PAIRS_DEPTH);
-    kernel_tile tile = kernel_tile_taken(args, list_tiles);
+    attention_tile tile = attention_tile_taken(args, list_tiles);
     w.tile_keys = tile.keys;
     w.tiles = (w.p.keys + w.tile_keys - 1) / w.tile_keys;
     w.panels = tile.queries / PANEL;
@@ -434,8 +439,7 @@ static dyno_status run_dot(const kernel_args *args) {
     run(args, &gemm_avx512_bf16);
     return DYNO_OK;
 }
-#define RUN_BY(FUNCTION)                                                                           \
-    .workspace_bytes = workspace_bytes, .run = FUNCTION, .tiles = list_tiles, .is_tiled = true,
+#define RUN_BY(FUNCTION) .workspace_bytes = workspace_bytes, .run = FUNCTION, .variants = variants,
 #else
 #define RUN_BY(FUNCTION)
 #endif

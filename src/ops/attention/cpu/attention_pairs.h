@@ -29,9 +29,9 @@ static inline void *pairs_aligned(void *workspace) {
     return (char *)workspace + (-(uintptr_t)workspace & (PAIRS_ALIGNMENT - 1));
 }
 
-/* For kernel.tiles: queries from most.queries down and keys from most.keys or what a tile holds
+/* For kernel.variants: queries from most.queries down and keys from most.keys or what a tile holds
  * down, by halves, in whole panels and strips. */
-int pairs_list_tiles(const kernel_args *args, kernel_tile most, kernel_tile *out);
+int pairs_list_tiles(const kernel_args *args, attention_tile most, attention_tile *out);
 
 /* The query in column c of a panel's B'. */
 static inline int64_t pairs_query(int64_t c) {

@@ -37,10 +37,10 @@ static inline int64_t attention_tile_keys(int64_t pitch) {
     return attention_smaller(TILE_KEYS, TILE_FLOATS / pitch / STEP * STEP);
 }
 
-/* For kernel.tiles: queries from `most_queries` down and keys from `most_keys` or what a tile holds
+/* For kernel.variants: queries from `most_queries` down and keys from `most_keys` or what a tile holds
  * of them down, by halves to 32. */
 int attention_list_panels(const kernel_args *args, int most_queries, int most_keys,
-                          kernel_tile *out);
+                          attention_tile *out);
 
 /* ---- who sees whom ---- */
 

@@ -165,21 +165,24 @@ static void attend_units(void *context, int64_t begin, int64_t end) {
     }
 }
 
+static int list_tiles(const kernel_args *args, attention_tile *out) {
+    (void)args;
+    static const int queries[] = {QUERIES, QUERIES / 2}, keys[] = {KEYS, KEYS / 2, KEYS / 4};
+    return attention_cross_tiles(queries, 2, keys, 3, out);
+}
+
+static int variants(const kernel_args *args, kernel_variant *out) {
+    attention_tile tiles[KERNEL_MOST_VARIANTS];
+    return attention_name_tiles(tiles, list_tiles(args, tiles), out);
+}
+
 static work prepare(const kernel_args *args) {
-    work w = {.args = args, .p = attention_describe(args), .queries = QUERIES, .keys = KEYS};
-    if (!kernel_tile_is_open(w.p.tile)) {
-        w.queries = w.p.tile.queries;
-        w.keys = w.p.tile.keys;
-    }
+    attention_tile tile = attention_tile_taken(args, list_tiles);
+    work w = {
+        .args = args, .p = attention_describe(args), .queries = tile.queries, .keys = tile.keys};
     w.query_tiles = (w.p.queries + w.queries - 1) / w.queries;
     w.key_tiles = (w.p.keys + w.keys - 1) / w.keys;
     return w;
-}
-
-static int list_tiles(const kernel_args *args, kernel_tile *out) {
-    (void)args;
-    static const int queries[] = {QUERIES, QUERIES / 2}, keys[] = {KEYS, KEYS / 2, KEYS / 4};
-    return attention_list_tiles(queries, 2, keys, 3, out);
 }
 
 static dyno_status run(const kernel_args *args) {
@@ -192,8 +195,7 @@ const kernel attention_tiled = {.name = "attention_tiled",
                                 .target = TARGET_CPU,
                                 .reject = attention_reject_layout,
                                 .run = run,
-                                .tiles = list_tiles,
-                                .is_tiled = true,
+                                .variants = variants,
                                 .writes_strided = true};
 
 /* ---- gradients ---- */
@@ -319,6 +321,5 @@ const kernel attention_gradient_tiled = {.name = "attention_gradient_tiled",
                                          .target = TARGET_CPU,
                                          .reject = attention_reject_layout,
                                          .run = run_gradient,
-                                         .tiles = list_tiles,
-                                         .is_tiled = true,
+                                         .variants = variants,
                                          .writes_strided = true};

@@ -45,9 +45,9 @@ __device__ __forceinline__ int read_thread(void) {
     return thread;
 }
 
-/* A block's head, the first of its rows, and its piece of what they go over. */
+/* A block's head, the first of its rows, and its split of what they go over. */
 typedef struct block_place {
-    int b, head, first, piece;
+    int b, head, first, split;
 } block_place;
 
 /* Of a block that has QUERIES of them. The last queries have the most keys; they go first. */
@@ -56,8 +56,8 @@ __device__ __forceinline__ block_place find_queries(const attention_call &call, 
     int heads = call.batch * call.heads, head = block % heads;
     int tiles = (call.queries + QUERIES - 1) / QUERIES;
     block_place place = {head / call.heads, head % call.heads,
-                         (tiles - 1 - block / (heads * call.key_pieces)) * QUERIES,
-                         block / heads % call.key_pieces};
+                         (tiles - 1 - block / (heads * call.key_splits)) * QUERIES,
+                         block / heads % call.key_splits};
     return place;
 }
 /* Of a block that has KEYS of them. The first keys are seen by the most queries; they go first. */
@@ -65,8 +65,8 @@ template <int KEYS>
 __device__ __forceinline__ block_place find_keys(const attention_call &call, int block) {
     int heads = call.batch * call.kv_heads, head = block % heads;
     block_place place = {head / call.kv_heads, head % call.kv_heads,
-                         block / (heads * call.query_pieces) * KEYS,
-                         block / heads % call.query_pieces};
+                         block / (heads * call.query_splits) * KEYS,
+                         block / heads % call.query_splits};
     return place;
 }
 
@@ -161,13 +161,13 @@ __device__ __forceinline__ void multiply(tile_sum<MATH> (*sums)[COLUMNS],
 template <int ROWS, int DIM, int THREADS>
 __device__ __forceinline__ void load_tile(float *tile, const float *from, int64_t stride, int first,
                                           int limit, int head_dim, int is_aligned) {
-    constexpr int PIECES = DIM / TILE_PIECE;
+    constexpr int pieces = DIM / TILE_PIECE;
     /* Of large heads nothing that follows from it is kept between two tiles. */
     int thread = DIM > 64 ? read_thread() : (int)threadIdx.x;
-    if (is_aligned && THREADS % PIECES == 0) {
+    if (is_aligned && THREADS % pieces == 0) {
         /* A thread's pieces lie below each other. */
-        constexpr int APART = THREADS / PIECES;
-        int row = thread / PIECES, column = thread % PIECES * TILE_PIECE;
+        constexpr int APART = THREADS / pieces;
+        int row = thread / pieces, column = thread % pieces * TILE_PIECE;
         int there = column < head_dim ? limit - first - row : 0;
         const float *source = from + (first + row) * stride + column;
         tile += row * (DIM + TILE_PAD) + column;
@@ -178,8 +178,8 @@ __device__ __forceinline__ void load_tile(float *tile, const float *from, int64_
                 copy_async_16(tile + i * (DIM + TILE_PAD), source, i < there);
     } else if (is_aligned) {
 #pragma unroll 1
-        for (int i = thread; i < ROWS * PIECES; i += THREADS) {
-            int row = i / PIECES, column = i % PIECES * TILE_PIECE;
+        for (int i = thread; i < ROWS * pieces; i += THREADS) {
+            int row = i / pieces, column = i % pieces * TILE_PIECE;
             bool is_there = first + row < limit && column < head_dim;
             copy_async_16(tile + row * (DIM + TILE_PAD) + column,
                           from + (first + row) * stride + column, is_there);
