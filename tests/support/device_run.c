@@ -203,7 +203,8 @@ static int add_buffer(plan *p, int64_t bytes, role r) {
 /* What is not dense starts so many bytes into its buffer. */
 static int64_t shift_of(const device_kernel *how, int operand, const tensor *t) {
     uint64_t shift = how->count + (uint64_t)operand;
-    return tensor_is_contiguous(t) ? 0 : (int64_t)(shift % 8) * dtype_bytes(t->type);
+    bool is_shifted = !how->is_aligned && !tensor_is_contiguous(t);
+    return is_shifted ? (int64_t)(shift % 8) * dtype_bytes(t->type) : 0;
 }
 
 static plan_operand place(plan *p, const tensor *t, int64_t away, role r) {
