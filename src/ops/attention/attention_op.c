@@ -1,16 +1,10 @@
 #include <stdio.h>
 
 #include "graph/op.h"
-#include "ops/add/add.h"
 #include "ops/attention/attention.h"
-#include "ops/broadcast/broadcast.h"
 #include "ops/cast/cast.h"
-#include "ops/multiply/multiply.h"
 #include "ops/op_list.h"
-#include "ops/reshape/reshape.h"
 #include "ops/rope/rope.h"
-#include "ops/scale/scale.h"
-#include "ops/split/split.h"
 
 /* The tables of a node; NULLs when it has none. */
 static rope_table tables_of(const node *n) {
@@ -120,70 +114,24 @@ static op_cost gradient_cost(const node *n) {
     return cost;
 }
 
-/* x as it is, or rotated by the tables' last rows; back when `is_inverse`. */
-static value *build_turned(graph *g, value *x, rope_table table, bool is_inverse) {
-    if (!table.cos)
-        return x;
-    int64_t rows = x->shape.dim[2], others = table.cos->shape.dim[0] - rows;
-    value **tables[] = {&table.cos, &table.sin};
-    for (int i = 0; i < 2 && others; i++) {
-        shape sizes = SHAPE(others, rows);
-        *tables[i] = build_split(g, *tables[i], 0, &sizes)->producer->outputs[1];
-    }
-    return build_rope(g, x, table, is_inverse);
-}
-
-/* What a loss on LSE itself sends back, too rare for an op of its own: with P = dLSE_i / dS_ij,
- *   dQ = scale * c P K,  attention whose values are the keys    (c: the gradient of LSE)
- *   dK = scale * P^T c Q,  the gradient of values when c Q comes from above.
- * Q and K are the rotated ones, and so are dQ and dK before they are rotated back. */
-static void log_sum_exp_gradient(graph *g, const node *n, value *c, const bool *wanted,
-                                 value **dx) {
-    value *q = n->inputs[ATTENTION_Q], *k = n->inputs[ATTENTION_K];
-    const shape *s = &q->shape;
-    shape column = SHAPE(s->dim[0], s->dim[1], s->dim[2], 1);
-    bool is_causal = attribute_integer(&n->attributes, "causal") != 0;
-    double scale = attribute_real(&n->attributes, "scale");
-    rope_table table = tables_of(n);
-    c = build_broadcast(g, build_reshape(g, c, &column), s);
-    if (wanted[ATTENTION_Q]) {
-        value *mean_key = build_rotated_attention(g, q, k, build_turned(g, k, table, false), table,
-                                                  is_causal, scale);
-        value *dq = build_multiply(g, build_cast(g, mean_key, DTYPE_F32), c);
-        dq = build_turned(g, build_scale(g, dq, scale), table, true);
-        dx[ATTENTION_Q] = build_cast(g, dq, q->type);
-    }
-    if (wanted[ATTENTION_K]) {
-        value *turned = build_turned(g, q, table, false);
-        value *from_above = build_multiply(g, build_cast(g, turned, DTYPE_F32), c);
-        value *dk = build_attention_gradient(g, n, build_cast(g, from_above, q->type))
-                        ->producer->outputs[2];
-        dk = build_scale(g, build_cast(g, dk, DTYPE_F32), scale);
-        dx[ATTENTION_K] = build_cast(g, build_turned(g, dk, table, true), k->type);
-    }
-}
-
+/* No model has a loss on LSE, which is there for the gradient alone. */
 static void gradient(graph *g, const node *n, value *const *dy, const bool *wanted, value **dx) {
-    value *through_o[3] = {0}, *through_lse[3] = {0};
     dtype type = n->inputs[ATTENTION_Q]->type;
-    if (dy[0] && (wanted[0] || wanted[1] || wanted[2])) {
-        value *from_above = dy[0]->type == type ? dy[0] : build_cast(g, dy[0], type);
-        const node *made = build_attention_gradient(g, n, from_above)->producer;
+    if (!wanted[ATTENTION_Q] && !wanted[ATTENTION_K] && !wanted[ATTENTION_V])
+        return;
+    if (dy[1]) {
+        graph_fail(g, dyno_fail(DYNO_UNSUPPORTED,
+                                "attention: its log-sum-exp cannot be differentiated; only its "
+                                "first output can"));
         for (int i = ATTENTION_Q; i <= ATTENTION_V; i++)
-            through_o[i] = made->outputs[i];
+            dx[i] = n->inputs[i];
+        return;
     }
-    if (dy[1])
-        log_sum_exp_gradient(g, n, dy[1], wanted, through_lse);
-    for (int i = ATTENTION_Q; i <= ATTENTION_V; i++) {
-        if (!wanted[i])
-            continue;
-        dx[i] = through_o[i] && through_lse[i] ? build_add(g, through_o[i], through_lse[i])
-                : through_o[i]                 ? through_o[i]
-                                               : through_lse[i];
-        /* Values have no part in LSE. */
-        if (!dx[i])
-            dx[i] = build_scale(g, n->inputs[i], 0);
-    }
+    value *from_above = dy[0]->type == type ? dy[0] : build_cast(g, dy[0], type);
+    const node *made = build_attention_gradient(g, n, from_above)->producer;
+    for (int i = ATTENTION_Q; i <= ATTENTION_V; i++)
+        if (wanted[i])
+            dx[i] = made->outputs[i];
 }
 
 /* Lengths count by powers of two: what is best changes slowly with them. */

@@ -161,13 +161,13 @@ __device__ __forceinline__ void multiply(tile_sum<MATH> (*sums)[COLUMNS],
 template <int ROWS, int DIM, int THREADS>
 __device__ __forceinline__ void load_tile(float *tile, const float *from, int64_t stride, int first,
                                           int limit, int head_dim, int is_aligned) {
-    constexpr int pieces = DIM / TILE_PIECE;
+    constexpr int PIECES = DIM / TILE_PIECE;
     /* Of large heads nothing that follows from it is kept between two tiles. */
     int thread = DIM > 64 ? read_thread() : (int)threadIdx.x;
-    if (is_aligned && THREADS % pieces == 0) {
+    if (is_aligned && THREADS % PIECES == 0) {
         /* A thread's pieces lie below each other. */
-        constexpr int APART = THREADS / pieces;
-        int row = thread / pieces, column = thread % pieces * TILE_PIECE;
+        constexpr int APART = THREADS / PIECES;
+        int row = thread / PIECES, column = thread % PIECES * TILE_PIECE;
         int there = column < head_dim ? limit - first - row : 0;
         const float *source = from + (first + row) * stride + column;
         tile += row * (DIM + TILE_PAD) + column;
@@ -178,8 +178,8 @@ __device__ __forceinline__ void load_tile(float *tile, const float *from, int64_
                 copy_async_16(tile + i * (DIM + TILE_PAD), source, i < there);
     } else if (is_aligned) {
 #pragma unroll 1
-        for (int i = thread; i < ROWS * pieces; i += THREADS) {
-            int row = i / pieces, column = i % pieces * TILE_PIECE;
+        for (int i = thread; i < ROWS * PIECES; i += THREADS) {
+            int row = i / PIECES, column = i % PIECES * TILE_PIECE;
             bool is_there = first + row < limit && column < head_dim;
             copy_async_16(tile + row * (DIM + TILE_PAD) + column,
                           from + (first + row) * stride + column, is_there);
