@@ -45,18 +45,18 @@ enum { ATTENTION_Q, ATTENTION_K, ATTENTION_V, ATTENTION_O, ATTENTION_DO, ATTENTI
 enum { ATTENTION_TABLES = 2 };
 
 /* How rows of Q or of K are rotated. */
-typedef struct attention_turn {
+typedef struct attention_rotation {
     const float *cosine, *sine; /* of row 0, the next `half` numbers of row 1; NULL: not at all */
     int64_t half;
-} attention_turn;
+} attention_rotation;
 
 typedef struct attention_problem {
     int64_t batch, heads, kv_heads, queries, keys, head_dim;
     int64_t group; /* query heads that share a key/value head */
     bool is_causal;
     float scale;
-    attention_turn q_turn, k_turn;   /* rows are to be rotated so */
-    attention_turn dq_turn, dk_turn; /* and their gradients back */
+    attention_rotation q_rotation, k_rotation;   /* rows are to be rotated so */
+    attention_rotation dq_rotation, dk_rotation; /* and their gradients back */
 } attention_problem;
 
 attention_problem attention_describe(const kernel_args *args);

@@ -234,20 +234,21 @@ bool attention_is_rotated(const kernel_args *args) {
 }
 
 /* Of `rows` rows, which stand at the last positions. */
-static attention_turn describe_turn(const kernel_args *args, int64_t rows) {
+static attention_rotation describe_rotation(const kernel_args *args, int64_t rows) {
     const tensor *table = args->inputs + plain_inputs(args);
     if (!has_tables(args) || !table->data)
-        return (attention_turn){0};
+        return (attention_rotation){0};
     int64_t half = table->shape.dim[1], first = (table->shape.dim[0] - rows) * half;
-    return (attention_turn){(const float *)table[0].data + first,
-                            (const float *)table[1].data + first, half};
+    return (attention_rotation){(const float *)table[0].data + first,
+                                (const float *)table[1].data + first, half};
 }
 
 attention_problem attention_describe(const kernel_args *args) {
     const shape *q = &args->inputs[ATTENTION_Q].shape, *k = &args->inputs[ATTENTION_K].shape;
-    attention_turn none = {0};
-    attention_turn of_q = describe_turn(args, q->dim[2]), of_k = describe_turn(args, k->dim[2]);
-    bool is_turned = attention_has_inverse_rope(args);
+    attention_rotation none = {0};
+    attention_rotation of_q = describe_rotation(args, q->dim[2]),
+                       of_k = describe_rotation(args, k->dim[2]);
+    bool has_inverse_rope = attention_has_inverse_rope(args);
     return (attention_problem){.batch = q->dim[0],
                                .heads = q->dim[1],
                                .kv_heads = k->dim[1],
@@ -257,10 +258,10 @@ attention_problem attention_describe(const kernel_args *args) {
                                .group = q->dim[1] / k->dim[1],
                                .is_causal = attribute_integer(args->attributes, "causal") != 0,
                                .scale = (float)attribute_real(args->attributes, "scale"),
-                               .q_turn = is_turned ? none : of_q,
-                               .k_turn = is_turned ? none : of_k,
-                               .dq_turn = of_q,
-                               .dk_turn = of_k};
+                               .q_rotation = has_inverse_rope ? none : of_q,
+                               .k_rotation = has_inverse_rope ? none : of_k,
+                               .dq_rotation = of_q,
+                               .dk_rotation = of_k};
 }
 
 int attention_cross_tiles(const int *queries, int query_count, const int *keys, int key_count,

@@ -56,7 +56,7 @@ typedef struct work {
     int64_t pitch; /* of rows in tiles */
     int64_t tile_keys, panels, query_tiles;
     tensor k; /* and how its rows are rotated as they are taken */
-    attention_turn k_turn;
+    attention_rotation k_rotation;
 } work;
 
 /* A panel's queries and what is known of them so far. */
@@ -171,7 +171,7 @@ LANES_TARGET static void attend(const work *w, int64_t unit) {
         panel *at = &panels[panel_count];
         int64_t i = panel_count * PANEL;
         *at = (panel){q + i * w->pitch, o + i * w->pitch, largest + i, sum + i, begin + i};
-        tile_load(&in[ATTENTION_Q], &p->q_turn, b, h, at->query,
+        tile_load(&in[ATTENTION_Q], &p->q_rotation, b, h, at->query,
                   attention_smaller(PANEL, p->queries - at->query), PANEL, w->pitch,
                   p->scale * LOG2_E, k);
         tile_to_panel(k, w->pitch, p->head_dim, q + i * w->pitch);
@@ -186,7 +186,7 @@ LANES_TARGET static void attend(const work *w, int64_t unit) {
     for (int64_t first = 0; first < end; first += w->tile_keys) {
         int64_t count = attention_smaller(w->tile_keys, end - first);
         int64_t rows = attention_round_up(count, STEP);
-        tile_load(&w->k, &w->k_turn, b, kv, first, count, rows, w->pitch, 1, k);
+        tile_load(&w->k, &w->k_rotation, b, kv, first, count, rows, w->pitch, 1, k);
         tile_load(&in[ATTENTION_V], NULL, b, kv, first, count, rows, w->pitch, 1, v);
         for (int64_t i = 0; i < panel_count; i++)
             attend_keys(w, &panels[i], k, v, first, count, s);
@@ -217,7 +217,7 @@ static bool keeps_keys(const kernel_args *args) {
     attention_problem p = attention_describe(args);
     list_tiles(args, own);
     int64_t takers = (p.queries + own[0].queries - 1) / own[0].queries * p.group;
-    return attention_is_rotated(args) && takers > ATTENTION_MOST_TURNS;
+    return attention_is_rotated(args) && takers > ATTENTION_MOST_ROTATIONS;
 }
 
 static size_t workspace_bytes(const kernel_args *args) {
@@ -230,9 +230,9 @@ static dyno_status run(const kernel_args *args) {
     attention_tile tile = attention_tile_taken(args, list_tiles);
     w.k = args->inputs[ATTENTION_K];
     if (keeps_keys(args))
-        w.k = attention_turn_all(&w.k, &w.p.k_turn, args->workspace);
+        w.k = attention_rotate_all(&w.k, &w.p.k_rotation, args->workspace);
     else
-        w.k_turn = w.p.k_turn;
+        w.k_rotation = w.p.k_rotation;
     w.pitch = attention_round_up(w.p.head_dim, LANES);
     w.tile_keys = tile.keys;
     w.panels = tile.queries / PANEL;

@@ -83,21 +83,21 @@ static void rotate_row(int64_t half, const uint16_t *x, const float *cosine, con
 }
 #endif
 
-tensor pairs_turned(const tensor *t, const attention_turn *turn, int64_t b, int64_t h,
-                    int64_t first, int64_t count, uint16_t *room) {
+tensor pairs_rotated(const tensor *t, const attention_rotation *rotation, int64_t b, int64_t h,
+                     int64_t first, int64_t count, uint16_t *room) {
     tensor rows = *t;
     int64_t width = t->shape.dim[3];
     rows.data = attention_row(t, b, h, first);
-    if (!turn || !turn->cosine)
+    if (!rotation || !rotation->cosine)
         return rows;
     for (int64_t i = 0; i < ATTENTION_ROWS_AHEAD && i < count; i++)
         attention_ask_for_row(t, b, h, first + i);
     for (int64_t i = 0; i < count; i++) {
-        int64_t at = (first + i) * turn->half;
+        int64_t at = (first + i) * rotation->half;
         if (i + ATTENTION_ROWS_AHEAD < count)
             attention_ask_for_row(t, b, h, first + i + ATTENTION_ROWS_AHEAD);
-        rotate_row(turn->half, (const void *)attention_row(t, b, h, first + i), turn->cosine + at,
-                   turn->sine + at, room + i * width);
+        rotate_row(rotation->half, (const void *)attention_row(t, b, h, first + i),
+                   rotation->cosine + at, rotation->sine + at, room + i * width);
     }
     rows.data = room;
     rows.stride[2] = width;
@@ -164,7 +164,7 @@ static void pack_tiles(void *context, int64_t begin, int64_t end) {
         int64_t head = tile / w->tiles, first = tile % w->tiles * w->tile_keys;
         int64_t b = head / w->p.kv_heads, kv = head % w->p.kv_heads;
         int64_t count = attention_smaller(w->tile_keys, w->p.keys - first);
-        tensor k = pairs_turned(&in[ATTENTION_K], &w->p.k_turn, b, kv, first, count, room);
+        tensor k = pairs_rotated(&in[ATTENTION_K], &w->p.k_rotation, b, kv, first, count, room);
         gemm_lines keys = pairs_rows(&k, 0, 0, 0), values = pairs_columns(v, b, kv, first);
         int64_t at = tile * w->tile_keys * w->depth;
         gemm_pack_pairs_a(&keys, count, w->p.head_dim, w->keys + at);
@@ -393,9 +393,9 @@ static void attend(const work *w, int64_t unit) {
         int64_t i = panel_count * PANEL;
         *at = (panel){q + i * w->depth, o + i * w->depth, largest + i, sum + i, begin + i};
         int64_t count = attention_smaller(PANEL, p->queries - at->query);
-        tensor turned =
-            pairs_turned(&w->args->inputs[ATTENTION_Q], &p->q_turn, b, h, at->query, count, room);
-        gemm_lines rows = pairs_rows(&turned, 0, 0, 0);
+        tensor rotated = pairs_rotated(&w->args->inputs[ATTENTION_Q], &p->q_rotation, b, h,
+                                       at->query, count, room);
+        gemm_lines rows = pairs_rows(&rotated, 0, 0, 0);
         gemm_pack_pairs_b(&rows, count, p->head_dim, q + i * w->depth);
         memset(at->o, 0, (size_t)(PANEL * w->depth) * sizeof *o);
         for (int j = 0; j < PANEL; j++) {

@@ -63,8 +63,8 @@ static inline float pairs_float(uint16_t bits) {
 
 /* `count` rows of a head as rows 0 and on of head 0 of batch 0: where they lie, or rotated and put
  * into `room`. There subnormal numbers may be 0, which products take them for anyway. */
-tensor pairs_turned(const tensor *t, const attention_turn *turn, int64_t b, int64_t h,
-                    int64_t first, int64_t count, uint16_t *room);
+tensor pairs_rotated(const tensor *t, const attention_rotation *rotation, int64_t b, int64_t h,
+                     int64_t first, int64_t count, uint16_t *room);
 
 /* Rows of a head, as lines to pack: a row is a line, or a column is. */
 static inline gemm_lines pairs_rows(const tensor *t, int64_t b, int64_t h, int64_t first) {
