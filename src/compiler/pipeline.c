@@ -45,41 +45,9 @@ dyno_status step_extent_parse(const char *name, step_extent *extent) {
     return DYNO_OK;
 }
 
-static const char *const gradient_names[GRADIENTS_COUNT] = {"low", "fp32"};
-
-const char *gradients_name(gradients_type type) { return gradient_names[type]; }
-
-dyno_status gradients_parse(const char *name, gradients_type *type) {
-    int index;
-    RETURN_IF_FAILED(choice_parse("type of gradients", gradient_names, GRADIENTS_COUNT,
-                                  GRADIENTS_CHOICES, name, &index));
-    *type = (gradients_type)index;
-    return DYNO_OK;
-}
-
-static const char *const mode_names[STEP_MODE_COUNT] = {"eager", "compiled"};
-
-const char *step_mode_name(step_mode mode) { return mode_names[mode]; }
-
-dyno_status step_mode_parse(const char *name, step_mode *mode) {
-    int index;
-    RETURN_IF_FAILED(
-        choice_parse("mode", mode_names, STEP_MODE_COUNT, STEP_MODE_CHOICES, name, &index));
-    *mode = (step_mode)index;
-    return DYNO_OK;
-}
-
-static const char *const attention_names[ATTENTION_WAY_COUNT] = {"flash", "naive"};
-
-const char *attention_way_name(attention_way way) { return attention_names[way]; }
-
-dyno_status attention_way_parse(const char *name, attention_way *way) {
-    int index;
-    RETURN_IF_FAILED(choice_parse("attention", attention_names, ATTENTION_WAY_COUNT,
-                                  ATTENTION_WAY_CHOICES, name, &index));
-    *way = (attention_way)index;
-    return DYNO_OK;
-}
+CHOICE_FUNCTIONS(gradients_type, gradients, "type of gradients", GRADIENTS_CHOICES, "low", "fp32")
+CHOICE_FUNCTIONS(step_mode, step_mode, "mode", STEP_MODE_CHOICES, "eager", "compiled")
+CHOICE_FUNCTIONS(attention_way, attention_way, "attention", ATTENTION_WAY_CHOICES, "flash", "naive")
 
 /* ---- the passes, with what of the options they heed ---- */
 
