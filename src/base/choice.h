@@ -1,4 +1,4 @@
-/* choice.h - one of several words, as flags and files name it. */
+/* choice.h - enumerations by name, as flags and files give them. */
 #ifndef BASE_CHOICE_H
 #define BASE_CHOICE_H
 

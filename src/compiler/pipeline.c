@@ -1,7 +1,7 @@
 /* pipeline.c - one line per pass. Reading the table is reading the architecture.
  *
- * Passes rewrite the graph until `lower` makes a plan of it, then the plan; the verifier of what
- * there is runs after each. */
+ * Passes rewrite the graph until `lower` makes a plan of it, then the plan; the verifier of the one
+ * or the other runs after each. */
 #include "compiler/pipeline.h"
 
 #include <string.h>
@@ -49,7 +49,7 @@ CHOICE_FUNCTIONS(gradients_type, gradients, "type of gradients", GRADIENTS_CHOIC
 CHOICE_FUNCTIONS(step_mode, step_mode, "mode", STEP_MODE_CHOICES, "eager", "compiled")
 CHOICE_FUNCTIONS(attention_way, attention_way, "attention", ATTENTION_WAY_CHOICES, "flash", "naive")
 
-/* ---- the passes, with what of the options they heed ---- */
+/* ---- the passes, with the options that each uses ---- */
 
 /* What is being compiled: a graph, and from `lower` on a plan. */
 typedef struct compilation {
@@ -59,7 +59,7 @@ typedef struct compilation {
 } compilation;
 
 static dyno_status run_build(compilation *c) {
-    return graph_status(c->g); /* the model has built the forward; here it is first looked at */
+    return graph_status(c->g); /* the model's forward; the verifier sees it here first */
 }
 
 static dyno_status run_merge_products(compilation *c) {
@@ -108,7 +108,7 @@ static dyno_status run_tf32(compilation *c) {
 }
 
 static dyno_status run_rematerialize(compilation *c) {
-    /* A block that runs again starts from its own input. */
+    /* A recomputed block starts from its own input. */
     enum { BLOCKS = 2 };
     const recompute_options *recompute = &c->options->recompute;
     bool is_mlp = recompute->mode == RECOMPUTE_MLP;
@@ -180,7 +180,7 @@ static dyno_status run_memory(compilation *c) {
 
 /* ---- the list ---- */
 
-/* Which steps a pass is for; a combination wants all of them. */
+/* The steps that a pass is for; of a combination all must hold. */
 enum {
     EVERY = 0,
     COMPILED = 1,

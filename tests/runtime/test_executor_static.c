@@ -195,7 +195,7 @@ static void memory_runs_out_when_the_executor_is_made_and_leaves_nothing(void **
             expect_ok(executor_run(e, NULL, NULL));
         } else {
             assert_int_equal(status, DYNO_OUT_OF_MEMORY);
-            assert_non_null(strstr(dyno_error_message(), "for all that a step of 'drawn' makes"));
+            assert_non_null(strstr(dyno_error_message(), "for the arena of 'drawn'"));
             assert_null(e);
             assert_int_equal(memory_pool_taken_bytes(pool), 0);
             assert_int_equal(storage_count(shared), 0);

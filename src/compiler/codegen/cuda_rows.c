@@ -1,9 +1,9 @@
-/* cuda_rows.c - how a generated kernel that works in rows comes to a row: which it is, and its
- * operands in registers.
+/* cuda_rows.c - how a generated kernel that works on rows finds its row, and loads its operands
+ * into registers.
  *
- * A block with several rows one after the other may load the next row before it computes this one
- * (cuda_geometry.loads_ahead). That is right although outputs may lie over operands: what lies over
- * an operand is the same element, and no other row's. */
+ * A block that processes several rows may prefetch the next row before it computes this one
+ * (cuda_geometry.loads_ahead). That is correct although outputs may alias operands: an output
+ * aliases the same element of an operand, and no other row's. */
 #include "compiler/codegen/cuda_renderer.h"
 
 static const char *pragma(const cuda_renderer *r) {
@@ -160,7 +160,7 @@ static void render_row_numbers(const cuda_renderer *r) {
     }
 }
 
-/* ---- the next row, ahead ---- */
+/* ---- prefetch of the next row ---- */
 
 static bool is_ahead(const cuda_renderer *r, int operand) { return !is_hoisted(r, operand); }
 

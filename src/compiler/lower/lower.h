@@ -11,11 +11,12 @@
  * and the message says, for each kernel of the op, why it declined. */
 NODISCARD dyno_status lower_graph(const graph *g, const target *chip, plan **out);
 
-/* The same, with values made straight where a concat or a reshape wants them (lower_place.h). */
+/* The same, with values produced directly where a concat or a reshape wants them (lower_place.h).
+ * */
 NODISCARD dyno_status lower_graph_placed(const graph *g, const target *chip, plan **out);
 
-/* Puts updates of weights that stand in front of other work on stream 1 (plan_launch.stream), and
- * keeps what they use alive as long as that asks for. Before the memory is planned. */
+/* Assigns updates of weights that precede other work to stream 1 (plan_launch.stream), and extends
+ * the lifetimes of what they use accordingly. Runs before the memory is planned. */
 void lower_streams(plan *p);
 
 #endif

@@ -77,7 +77,7 @@ typedef int cuda_list_tiles(const cuda_args *args, cuda_tile *out);
  * graph. */
 typedef dyno_status cuda_run(const cuda_args *args);
 
-/* Of the launches since it was last asked: DYNO_OK, or why one could not be enqueued. */
+/* The status of the launches since the last call: DYNO_OK, or why one could not be enqueued. */
 dyno_status cuda_launch_status(void);
 
 #ifdef __cplusplus
