@@ -138,7 +138,7 @@ static void add_numbers(report_table *table, const results_breakdown *breakdown,
     for (int i = 0; i < breakdown->column_count; i++) {
         if (is_known(known, i))
             continue;
-        /* Nobody knows that a column of another name (a median, a maximum) may be summed. */
+        /* Whether a column of another name (a median, a maximum) may be summed is not known. */
         if (row < 0 && i != known.flops && i != known.bytes)
             table_add_empty(table);
         else
