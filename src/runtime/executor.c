@@ -161,7 +161,7 @@ static void make_room_for_largest(executor *e) {
     e->memory = memory_allocate((size_t)e->p->buffer_count, sizeof *e->memory);
 }
 
-static dyno_status take_arena(executor *e) {
+static dyno_status allocate_arena(executor *e) {
     const plan *p = e->p;
     if (p->arena_bytes == 0)
         return DYNO_OK;
@@ -208,7 +208,7 @@ dyno_status executor_create(const plan *p, memory_pool *pool, storage *shared, e
             e->address[i] = storage_find(shared, p->buffers[i].name);
     dyno_status status = d->functions->program_create(d, p, &e->code);
     if (status == DYNO_OK && is_static(e))
-        status = take_arena(e);
+        status = allocate_arena(e);
     if (status != DYNO_OK) {
         storage_shrink(shared, before);
         executor_destroy(e);

@@ -260,7 +260,7 @@ static cuda_geometry rows_geometry(const fused_kernel *k) {
         g.units = divide_up(k->rows, g.groups);
     }
     fit_registers(k, &g);
-    g.loads_ahead = can_load_ahead(k, &g);
+    g.prefetches_rows = can_load_ahead(k, &g);
     return g;
 }
 

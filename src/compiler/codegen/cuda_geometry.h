@@ -18,8 +18,8 @@ typedef struct cuda_geometry {
     int64_t rows_a_lane; /* rows processed one after the other: column sums */
     /* The row does not fit in registers: each stage loads it and recomputes what it needs. */
     bool is_streamed;
-    bool loads_early; /* loads all operands before the first stage, not only those it reads */
-    bool loads_ahead; /* prefetches the next row while this one is computed */
+    bool loads_early;     /* loads all operands before the first stage, not only those it reads */
+    bool prefetches_rows; /* prefetches the next row while this one is computed */
     int threads;
     int blocks_at_once; /* resident blocks that registers must suffice for; 0: no bound */
     int64_t units;

@@ -123,7 +123,7 @@ static dyno_status load_generated(program *r) {
  * (compiler/codegen/cuda_prelude.cuh), so that they may be launched while the previous kernel of
  * the stream still runs, which hides the launch latency. Other kernels start when all earlier work
  * is complete. DYNO_CUDA_PDL=0 switches it off, for measuring its effect. */
-static bool begins_early(const cuda_device *d) {
+static bool uses_dependent_launch(const cuda_device *d) {
     enum { FIRST_MAJOR = 9, FIRST_DRIVER = 12030 }; /* the first that captures them */
     const char *chosen = getenv("DYNO_CUDA_PDL");
     int driver = 0;
@@ -156,7 +156,7 @@ static dyno_status launch_generated(program *r, const plan_launch *l, const kern
                              .sharedMemBytes = (unsigned)g->shared_bytes,
                              .hStream = stream,
                              .attrs = &early,
-                             .numAttrs = r->begins_early};
+                             .numAttrs = r->uses_dependent_launch};
     CUresult result = cuda_driver()->launch(&config, r->generated[l->generated], pointers, NULL);
     if (pointers != few)
         free(pointers);
@@ -172,7 +172,7 @@ dyno_status cuda_program_create(device *d, const plan *p, program **out) {
     program *r = memory_allocate(1, sizeof *r);
     r->device = c;
     r->p = p;
-    r->begins_early = begins_early(c);
+    r->uses_dependent_launch = uses_dependent_launch(c);
     dyno_status status = find_runs(r);
     if (status == DYNO_OK)
         status = load_generated(r);

@@ -14,8 +14,9 @@ struct program {
     CUfunction *generated; /* beside plan.generated */
     cuda_run **runs;       /* by launch; NULL for generated ones */
     cudaGraphExec_t graph; /* NULL until it is captured */
-    bool begins_early;     /* programmatic dependent launch of generated kernels; see program.c */
-    int64_t device_bytes;  /* of code and graph, as the device's free memory shows */
+    bool
+        uses_dependent_launch; /* programmatic dependent launch of generated kernels; see program.c */
+    int64_t device_bytes;      /* of code and graph, as the device's free memory shows */
 };
 
 /* Enqueues launch `index`. */
