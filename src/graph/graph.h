@@ -36,7 +36,7 @@ typedef struct value {
     dtype type;
     shape shape;
     role role;
-    const char *name; /* NULL when nobody named it */
+    const char *name; /* NULL: none */
     /* Leaves of one family are contiguous in memory, in their order, in every plan; NULL: no
      * family. */
     const char *family;

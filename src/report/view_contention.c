@@ -19,7 +19,7 @@ static const double LIMITED_SHARE = 0.20, LIMIT_PERIOD_NS = 100e6;
 
 typedef struct busy_times {
     double cores, threads;
-    double watched_ns, others_ns; /* others' NAN: nobody told */
+    double watched_ns, others_ns; /* others_ns NAN: not known */
     double worst_share;           /* of a cell's time that a thread waited; NAN: likewise */
     double preemptions;
     int cells, held_up;
@@ -91,10 +91,9 @@ static void blame_threads(const busy_times *sum, text *out) {
 
 static void blame_limit(const busy_times *sum, text *out) {
     append_wait(sum, out);
-    text_format(out,
-                ", and nobody else was there: processor time seems to be limited, as a "
-                "container's can be; times are too long: raise the limit, or give --threads for "
-                "as many cores as it stands for");
+    text_format(out, ", without other processes: processor time seems to be limited, as in a "
+                     "container; times are too long: raise the limit, or set --threads to as many "
+                     "cores as it allows");
 }
 
 void view_note_contention(const results *run, report_table *table) {
@@ -104,7 +103,7 @@ void view_note_contention(const results *run, report_table *table) {
     double others = others_of(&sum);
     bool of_peaks = strcmp(run->verb, RUN_DOCTOR) == 0;
     bool has_others = others >= OTHERS_CORES, is_crowded = sum.threads > sum.cores;
-    /* Where waits are not told: others that used more than our threads left them. */
+    /* Where waits are not known: others used more than our threads left free. */
     if (isnan(sum.worst_share))
         has_others = others > fmax(0, sum.cores - sum.threads) + 2 * OTHERS_CORES;
     text said = {0};

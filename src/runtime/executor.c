@@ -344,17 +344,17 @@ static int64_t phase_run_ns(const executor *e, int i) {
 static step_times read_times(const executor *e, int64_t total_ns) {
     step_times times = {.total_ns = total_ns};
     int64_t rest = total_ns;
-    int told = e->was_replayed ? replayed_events(e) : e->run_count;
-    for (int i = 0; i < told; i++) {
+    int timed = e->was_replayed ? replayed_events(e) : e->run_count;
+    for (int i = 0; i < timed; i++) {
         int64_t ns = phase_run_ns(e, i);
         times.phase_ns[e->runs[i].phase] += ns;
         rest -= ns;
     }
-    if (told < e->run_count)
+    if (timed < e->run_count)
         times.together_ns = rest;
     else
-        times.phase_ns[told ? e->runs[told - 1].phase : PHASE_FORWARD] += rest;
-    if (told == e->run_count)
+        times.phase_ns[timed ? e->runs[timed - 1].phase : PHASE_FORWARD] += rest;
+    if (timed == e->run_count)
         times.outside_ns = rest;
     return times;
 }

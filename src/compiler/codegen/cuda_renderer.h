@@ -13,7 +13,7 @@ typedef struct cuda_renderer {
     const char *at;  /* which chunk of an array: "i", or "0" where only one is held */
     const char *raw; /* where loads go: "raw", or "ahead" for prefetched rows */
     bool is_guarded; /* the last block has groups without a row */
-    bool *needed;    /* by member: computed in the stage at hand */
+    bool *needed;    /* by member: computed in the current stage */
     text *out;
 } cuda_renderer;
 

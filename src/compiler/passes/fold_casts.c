@@ -30,7 +30,7 @@ static bool is_weight_gradient(const graph *g, const value *v) {
     return are_all;
 }
 
-/* Whether the caller reads the gradient, or one of those side by side. */
+/* Whether the caller reads the gradient, or one that is contiguous with it. */
 static bool is_looked_at(const graph *g, const value *v) {
     const node *reader = rewrite_next_user(g, v, NULL);
     bool is_output = v->is_output;
@@ -118,7 +118,7 @@ static dyno_status absorb_casts(graph *g, node *n) {
     return DYNO_OK;
 }
 
-/* Casts whose results are read by nobody any more, and what only they read. */
+/* Removes casts without readers, and what only they read. */
 static void drop_unused_casts(graph *g) {
     bool *is_used = memory_allocate((size_t)g->value_count, sizeof *is_used);
     bool *is_dropped = memory_allocate((size_t)g->node_count, sizeof *is_dropped);

@@ -72,7 +72,7 @@ static value *result_of(const member *m) {
     return last->outputs[0];
 }
 
-/* Whether every reshape of the heads can still be a view when all heads lie side by side. */
+/* Whether every reshape of the heads can still be a view when all heads are contiguous. */
 static bool readers_take_strides(const graph *g, const member *m, int64_t row) {
     if (!m->transpose)
         return true;

@@ -174,7 +174,7 @@ static dyno_status enable_all(const program *r) {
     for (int i = 0; i < 2; i++)
         RETURN_IF_FAILED(cupti_status(
             f->callback_enable(1, session.subscriber, CUPTI_CB_DOMAIN_RESOURCE, NODES[i]),
-            "asking to be told of graphs"));
+            "subscribing to graph callbacks"));
     RETURN_IF_FAILED(
         cupti_status(f->activity_register(give_buffer, take_buffer), "asking for records"));
     for (int i = 0; i < kind_count(r); i++)
