@@ -118,10 +118,17 @@ static void program_destroy(program *r) {
 
 static dyno_status launch(program *r, int index, const kernel_args *args) {
     const plan_launch *l = &r->p->launches[index];
-    if (l->generated < 0)
-        return l->kernel->run(args);
-    generated_run(r->generated, l, args);
-    return DYNO_OK;
+    if (l->generated >= 0) {
+        generated_run(r->generated, l, args);
+        return DYNO_OK;
+    }
+    launch_context context = {.device = device_cpu()};
+    kernel_args here = *args;
+    here.context = &context;
+    dyno_status status = l->kernel->run(&here);
+    if (status == DYNO_OK)
+        return DYNO_OK;
+    return dyno_fail_within(status, "'%s' in scope '%s'", l->kernel_name, r->p->scopes[l->scope]);
 }
 
 /* ---- time ---- */

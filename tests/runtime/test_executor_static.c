@@ -238,6 +238,7 @@ static plan *plan_doubling(const kernel *k, int steps, int64_t size) {
         if (i >= 0) {
             plan_launch *l = plan_add_launch(p, 1, 1);
             l->kernel = k;
+            l->kernel_name = k->name;
             l->inputs[0] = before;
             l->outputs[0] = made;
             l->overwrites[0] = 1;
@@ -298,7 +299,7 @@ static void a_kernel_that_fails_ends_the_step_with_its_reason(void **state) {
     expect_ok(executor_create(p, pool, shared, &e));
     is_failing = true;
     assert_int_equal(executor_run(e, NULL, NULL), DYNO_DEVICE_FAILED);
-    assert_string_equal(dyno_error_message(), "the kernel cannot go on");
+    assert_string_equal(dyno_error_message(), "'failing' in scope '': the kernel cannot go on");
     is_failing = false;
     expect_ok(executor_run(e, NULL, NULL));
     executor_destroy(e);
