@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Each answers false, leaving *result alone, when the exact result does not fit. */
+/* Each returns false, leaving *result alone, when the exact result does not fit. */
 static inline bool checked_multiply(int64_t a, int64_t b, int64_t *result) {
     int64_t product;
     if (__builtin_mul_overflow(a, b, &product))

@@ -109,7 +109,7 @@ static dyno_status parse_range_step(const flag_spec *spec, const char *range, co
     return DYNO_OK;
 }
 
-/* `parts` is the range cut at its colons; `range` is whole, for messages. */
+/* `parts` is the range split at its colons; `range` is the whole, for messages. */
 static dyno_status add_range(const flag_spec *spec, flag_value *value, const char *range,
                              char *const parts[3], int part_count) {
     int64_t first, last, amount = 1;
@@ -377,7 +377,7 @@ dyno_status flags_parse(const flags_verb *verb, int argc, char *const *argv, fla
     return status;
 }
 
-/* A setting is never taken for the value of the one before it, nor for a plea for help. */
+/* A setting never becomes the value of the one before it, nor a request for help. */
 static char *setting_as_argument(const flags_verb *verb, const char *setting, arena *strings) {
     if (strchr(setting, '=') || setting[0] == '-')
         return arena_format(strings, "--%s", setting);

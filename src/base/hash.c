@@ -1,4 +1,4 @@
-/* hash.c - two 64-bit FNV-1a walks with different starts, each finished by splitmix64. */
+/* hash.c - two 64-bit FNV-1a hashes with different seeds, each finished by splitmix64. */
 #include "base/hash.h"
 
 #include <stdio.h>

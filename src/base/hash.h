@@ -1,4 +1,4 @@
-/* hash.h - content as a name: files of a cache, kernels of a module. Not against adversaries. */
+/* hash.h - content hashes as names of cached files and kernels. Not cryptographic. */
 #ifndef BASE_HASH_H
 #define BASE_HASH_H
 

@@ -1,4 +1,4 @@
-/* isa.c - CPUID, XCR0 and, for AMX, the kernel's word.
+/* isa.c - CPUID, XCR0 and, for AMX, the operating system's permission.
  *
  * Leaf 0x1D, which describes the tiles, is never read: hypervisors exist that hide it while
  * AMX works, and the tile shape is fixed by the palette we program anyway. */
@@ -26,7 +26,7 @@ const char *isa_name(isa which) {
 
 enum { EAX, EBX, ECX, EDX };
 
-/* What the CPU must say (leaf, subleaf, register, bit) and what the kernel must save. */
+/* What CPUID must report (leaf, subleaf, register, bit) and what the operating system must save. */
 typedef struct requirement {
     const char *name;
     unsigned leaf, subleaf;
@@ -63,7 +63,7 @@ static uint64_t state_the_kernel_saves(void) {
     return (uint64_t)high << 32 | low;
 }
 
-/* One product of tiles of ones: each sum is 32. */
+/* One tile product of ones: each sum is 32. */
 __attribute__((target("amx-tile,amx-bf16"))) static bool tiles_multiply(void) {
     _Alignas(64) uint8_t configuration[64] = {1}; /* palette 1, then bytes a row, then rows */
     for (int tile = 0; tile < 3; tile++) {

@@ -1,7 +1,8 @@
 /* isa.h - which instruction sets this process may use, and why not when it may not.
  *
- * Usable means three parties agree: the CPU has the instructions, the kernel saves their
- * registers, and for AMX it also permits this process the tiles, which then prove it. */
+ * An instruction set is usable when the CPU has the instructions and the operating system saves
+ * their registers; AMX also needs a permission for the process and a trial product that is right.
+ * */
 #ifndef BASE_ISA_H
 #define BASE_ISA_H
 

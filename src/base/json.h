@@ -1,4 +1,4 @@
-/* json.h - jansson with our messages: reading hostile files, writing whole ones. */
+/* json.h - jansson with our messages: parsing untrusted files, writing files atomically. */
 #ifndef BASE_JSON_H
 #define BASE_JSON_H
 
@@ -12,7 +12,7 @@ NODISCARD dyno_status json_parse(const char *bytes, size_t size, const char *wha
 
 NODISCARD dyno_status json_read_file(const char *path, json_t **out);
 
-/* Indented, keys in the order they were added, replaced in one step. */
+/* Indented, keys in insertion order; the file is replaced atomically. */
 NODISCARD dyno_status json_write_file(const char *path, const json_t *value);
 
 #endif

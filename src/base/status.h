@@ -22,8 +22,8 @@ NODISCARD dyno_status dyno_fail(dyno_status code, const char *format, ...) PRINT
  * what the failing call was for. */
 NODISCARD dyno_status dyno_fail_within(dyno_status code, const char *format, ...) PRINTF_LIKE(2, 3);
 
-/* From now on every failure of this copy of the code is also told to `told`, which returns the
- * code: the CUDA module, loaded by a program that has a copy of its own, tells that one. */
+/* From now on every failure in this copy of the code is also forwarded to `told`, which returns the
+ * code. The CUDA module has its own copy and forwards to that of the program that loaded it. */
 void status_tell(dyno_status (*told)(dyno_status code, const char *message));
 
 #define RETURN_IF_FAILED(call)                                                                     \

@@ -1,4 +1,4 @@
-/* target.c - the chips we know by name, and the CPU at hand.
+/* target.c - the chips with a name, and the CPU of this machine.
  *
  * Sizes of named GPUs are those the driver reports. The named CPUs are instruction sets on this
  * machine's cores and caches, so that one machine can stand in for another. */

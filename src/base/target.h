@@ -1,8 +1,8 @@
 /* target.h - the chip a plan is made for.
  *
  * The compiler knows a target and no device: kernels decline by it, workspaces and costs follow
- * from it, and a plan for a named chip can be made where there is none. A device has the target that
- * describes it. */
+ * from it, and a plan for a named chip can be made where there is none. A device has the target
+ * that describes it. */
 #ifndef BASE_TARGET_H
 #define BASE_TARGET_H
 
@@ -24,7 +24,7 @@ typedef struct target {
     unsigned instruction_sets;            /* of a CPU: bit i is isa i */
     int capability;                       /* of a GPU, ten times: 90 */
     int cores;                            /* of a GPU its multiprocessors */
-    int64_t l1_bytes, l2_bytes, l3_bytes; /* of a core, of a core, of all; of a GPU the last is 0 */
+    int64_t l1_bytes, l2_bytes, l3_bytes; /* L1 and L2 of a core, L3 of all; a GPU has no L3 */
     int64_t memory_bytes;                 /* 0: not known */
 } target;
 

@@ -46,8 +46,8 @@ void threads_for_each(int64_t count, threads_range *run, void *context) {
     if (threads > count)
         threads = (int)count;
     if (threads <= 1) {
-        /* Within a parallel region a library sees that it is in one and makes no threads of its
-         * own. Here it must be told, or its results would depend on the machine's cores. */
+        /* Inside a parallel region a library notices that and starts no threads of its own. Here it
+         * must be limited explicitly, or its results would depend on the number of cores. */
         int outside = omp_get_max_threads();
         omp_set_num_threads(1);
         for (int64_t i = 0; i < count; i++)

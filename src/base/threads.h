@@ -1,7 +1,7 @@
 /* threads.h - OpenMP behind one function, so that kernels see ranges and nothing else.
  *
- * The pieces a range is cut into never depend on the number of threads in a way that changes
- * a result: callers either write disjoint outputs or reduce over pieces they fixed themselves. */
+ * The number of threads never changes a result: callers either write disjoint outputs, or reduce
+ * over chunks whose bounds they chose themselves. */
 #ifndef BASE_THREADS_H
 #define BASE_THREADS_H
 
@@ -16,12 +16,12 @@ int threads_count(void);
 /* Cores this process may run on. */
 int threads_available(void);
 
-/* Cuts [0, count) into one even piece a thread, each a multiple of `grain` long (the last one
- * excepted). Runs on the calling thread alone when there is at most one grain of work. */
+/* Splits [0, count) into one even range for each thread, each a multiple of `grain` long (the last
+ * one excepted). Runs on the calling thread alone when there is at most one grain of work. */
 void threads_for(int64_t count, int64_t grain, threads_range *run, void *context);
 
-/* Hands out [i, i+1) one at a time, for few pieces of uneven or noisy cost. A library that uses
- * OpenMP, called from a piece, runs on the piece's thread alone. */
+/* Schedules [i, i+1) dynamically, for few tasks of uneven or noisy cost. A library that uses
+ * OpenMP, called from a task, runs on that thread alone. */
 void threads_for_each(int64_t count, threads_range *run, void *context);
 
 #endif

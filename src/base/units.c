@@ -7,7 +7,7 @@
 #include <string.h>
 #include <strings.h>
 
-/* Each takes the next unit where rounding would otherwise show 1024.00, 1000.0 or 60.0 of one. */
+/* Each rounds up to the next unit where it would otherwise print 1024.00, 1000.0 or 60.0. */
 
 units_text units_bytes(int64_t bytes) {
     static const char *const unit[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};

@@ -1,7 +1,7 @@
 /* pipeline.c - one line per pass. Reading the table is reading the architecture.
  *
- * Passes rewrite the graph until `lower` makes a plan of it, then the plan; the verifier of what
- * there is runs after each. */
+ * Passes rewrite the graph until `lower` makes a plan of it, then the plan; the verifier of the one
+ * or the other runs after each. */
 #include "compiler/pipeline.h"
 
 #include <string.h>
@@ -45,43 +45,11 @@ dyno_status step_extent_parse(const char *name, step_extent *extent) {
     return DYNO_OK;
 }
 
-static const char *const gradient_names[GRADIENTS_COUNT] = {"low", "fp32"};
+CHOICE_FUNCTIONS(gradients_type, gradients, "type of gradients", GRADIENTS_CHOICES, "low", "fp32")
+CHOICE_FUNCTIONS(step_mode, step_mode, "mode", STEP_MODE_CHOICES, "eager", "compiled")
+CHOICE_FUNCTIONS(attention_way, attention_way, "attention", ATTENTION_WAY_CHOICES, "flash", "naive")
 
-const char *gradients_name(gradients_type type) { return gradient_names[type]; }
-
-dyno_status gradients_parse(const char *name, gradients_type *type) {
-    int index;
-    RETURN_IF_FAILED(choice_parse("type of gradients", gradient_names, GRADIENTS_COUNT,
-                                  GRADIENTS_CHOICES, name, &index));
-    *type = (gradients_type)index;
-    return DYNO_OK;
-}
-
-static const char *const mode_names[STEP_MODE_COUNT] = {"eager", "compiled"};
-
-const char *step_mode_name(step_mode mode) { return mode_names[mode]; }
-
-dyno_status step_mode_parse(const char *name, step_mode *mode) {
-    int index;
-    RETURN_IF_FAILED(
-        choice_parse("mode", mode_names, STEP_MODE_COUNT, STEP_MODE_CHOICES, name, &index));
-    *mode = (step_mode)index;
-    return DYNO_OK;
-}
-
-static const char *const attention_names[ATTENTION_WAY_COUNT] = {"flash", "naive"};
-
-const char *attention_way_name(attention_way way) { return attention_names[way]; }
-
-dyno_status attention_way_parse(const char *name, attention_way *way) {
-    int index;
-    RETURN_IF_FAILED(choice_parse("attention", attention_names, ATTENTION_WAY_COUNT,
-                                  ATTENTION_WAY_CHOICES, name, &index));
-    *way = (attention_way)index;
-    return DYNO_OK;
-}
-
-/* ---- the passes, with what of the options they heed ---- */
+/* ---- the passes, with the options that each uses ---- */
 
 /* What is being compiled: a graph, and from `lower` on a plan. */
 typedef struct compilation {
@@ -91,7 +59,7 @@ typedef struct compilation {
 } compilation;
 
 static dyno_status run_build(compilation *c) {
-    return graph_status(c->g); /* the model has built the forward; here it is first looked at */
+    return graph_status(c->g); /* the model's forward; the verifier sees it here first */
 }
 
 static dyno_status run_merge_products(compilation *c) {
@@ -140,7 +108,7 @@ static dyno_status run_tf32(compilation *c) {
 }
 
 static dyno_status run_rematerialize(compilation *c) {
-    /* A block that runs again starts from its own input. */
+    /* A recomputed block starts from its own input. */
     enum { BLOCKS = 2 };
     const recompute_options *recompute = &c->options->recompute;
     bool is_mlp = recompute->mode == RECOMPUTE_MLP;
@@ -211,7 +179,7 @@ static dyno_status run_memory(compilation *c) {
 
 /* ---- the list ---- */
 
-/* Which steps a pass is for; a combination wants all of them. */
+/* The steps that a pass is for; of a combination all must hold. */
 enum {
     EVERY = 0,
     COMPILED = 1,

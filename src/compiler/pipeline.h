@@ -24,7 +24,7 @@ const char *step_extent_name(step_extent extent);
 NODISCARD dyno_status step_extent_parse(const char *name, step_extent *extent);
 
 typedef enum step_mode {
-    STEP_EAGER,    /* each node a launch, memory taken and given back as it goes */
+    STEP_EAGER,    /* each node a launch, memory allocated and released as it runs */
     STEP_COMPILED, /* fused into generated kernels, memory planned beforehand */
     STEP_MODE_COUNT
 } step_mode;
@@ -44,8 +44,8 @@ const char *attention_way_name(attention_way way); /* "flash" */
 #define ATTENTION_WAY_CHOICES "flash|naive"
 NODISCARD dyno_status attention_way_parse(const char *name, attention_way *way);
 
-/* What weights' gradients are between the product that makes them and the optimizer, in compiled
- * mode. Gradients that are outputs are f32 either way. */
+/* The type of weights' gradients between the product that computes them and the optimizer, in
+ * compiled mode. Gradients that are outputs are f32 in either case. */
 typedef enum gradients_type {
     GRADIENTS_LOW, /* what the products give: the low type, as autocast rounds them */
     GRADIENTS_F32, /* the products' sums, not rounded */
@@ -64,7 +64,7 @@ typedef struct pipeline_options {
     recompute_options recompute;
     gradients_type gradients;
     const target *target;   /* NULL: this machine's CPU */
-    bool is_unfused;        /* compiled, on a CPU: every node a kernel that is there already */
+    bool is_unfused;        /* compiled, on a CPU: no kernel is generated */
     kernel_options kernels; /* what is wanted of them, and what is known of the device */
     bool keep_gradients;    /* as outputs "g.P"; always so when the step ends with the backward */
     optimizer_options optimizer;

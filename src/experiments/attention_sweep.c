@@ -217,7 +217,7 @@ static void explain_oom(const plan *p, const memory_account *account, results_ce
 static dyno_status time_runs(attention_sweep *s, executor *e, const plan *p, results_cell *cell) {
     timing_options options = sweep_timing(&s->sweep);
     options.warmup = flags_integer(s->given, "warmup");
-    options.by_marks = true;
+    options.by_events = true;
     RETURN_IF_FAILED(timing_run(e, p, &options, cell));
     if (options.warmup) {
         double seconds = statistics_of_series(cell_find_series(cell, SERIES_WARMUP)).min / 1e9;

@@ -1,10 +1,10 @@
-/* safetensors.h - the safetensors file format, read with distrust and written in one step.
+/* safetensors.h - the safetensors file format, validated when read and written atomically.
  *
  *   8 bytes: N, little-endian | N bytes: JSON header | tensors, back to back, to the end
  *
  * A file is opened only if its header describes the rest of the file exactly: known types,
- * sizes that multiply out, no overlap, no hole, nothing after the end. Whoever holds an open
- * file may therefore trust every entry. */
+ * sizes that multiply out, no overlap, no hole, nothing after the end. Every entry of an open file
+ * may therefore be trusted. */
 #ifndef FORMATS_SAFETENSORS_H
 #define FORMATS_SAFETENSORS_H
 

@@ -46,7 +46,7 @@ static value *add_value(graph *g, role r, dtype type, const shape *s) {
     return v;
 }
 
-/* Keeps the first failure only: what follows it is noise. */
+/* Keeps the first failure only: later ones are consequences. */
 void graph_fail(graph *g, dyno_status status) {
     if (g->status != DYNO_OK)
         return;

@@ -25,7 +25,7 @@ typedef struct graph graph;
 typedef struct node node;
 typedef struct graph_parameter graph_parameter; /* graph/graph_parameter.h */
 
-/* What of a block a scope belongs to. */
+/* The part of a block that a scope belongs to. */
 typedef enum block_part {
     BLOCK_OTHER, /* its attention and the residual stream; also of scopes outside of blocks */
     BLOCK_MLP    /* its MLP and the norm before that */
@@ -36,14 +36,14 @@ typedef struct value {
     dtype type;
     shape shape;
     role role;
-    const char *name; /* NULL when nobody named it */
-    /* Leaves of one family lie side by side in memory, in their order, in every plan; NULL: alone.
-     */
+    const char *name; /* NULL: none */
+    /* Leaves of one family are contiguous in memory, in their order, in every plan; NULL: no
+     * family. */
     const char *family;
     node *producer;   /* NULL for inputs, parameters and state */
     int output_index; /* which output of its producer it is */
     bool is_output;   /* kept alive to the end of the step, for the caller to read */
-    /* Of a parameter's leaf, gradient, moments and low copy: whose they are; NULL of all else. */
+    /* The parameter whose leaf, gradient, moment or low copy this is; NULL for any other value. */
     graph_parameter *parameter;
 } value;
 
@@ -58,7 +58,7 @@ struct node {
     int group; /* nodes of one number above 0 become one generated kernel; 0: a launch of its own */
 };
 
-/* Where nodes come from. A scope has the block and the part of the one it was entered from. */
+/* The module path of nodes. A scope inherits the block and the part of its parent. */
 typedef struct graph_scope {
     const char *path; /* for people: "layers.3.attn.softmax" */
     int block;        /* -1: outside of the model's blocks */

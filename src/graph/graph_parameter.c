@@ -59,7 +59,7 @@ void graph_split_parameter(graph *g, graph_parameter *p) {
     p->is_split = true;
     p->value->type = DTYPE_U16;
     p->value->name = part_name(g, PARAMETER_REST, p->name);
-    p->value->family = NULL; /* only copies are multiplied, and lie side by side for that */
+    p->value->family = NULL; /* only copies are multiplied, and are contiguous for that */
 }
 
 graph_parameter *graph_leaf_parameter(const value *v) {

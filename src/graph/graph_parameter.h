@@ -36,14 +36,14 @@ typedef enum parameter_part {
 /* What stands before the parameter's name in that of the part: "g.". */
 const char *parameter_part_prefix(parameter_part part);
 
-/* A leaf of the role parameter and its record; its block is that of the current scope. */
+/* Adds a leaf of the role parameter with its record; its block is that of the current scope. */
 value *graph_add_parameter(graph *g, dtype type, const shape *s, const char *name);
-/* The record alone, of a leaf that is there. */
+/* Adds the record alone, for an existing leaf. */
 graph_parameter *graph_record_parameter(graph *g, value *leaf, const char *name, int block);
 
 /* Adds a moment or a low copy: a leaf of the parameter's shape. */
 value *graph_add_part(graph *g, graph_parameter *p, parameter_part part, dtype type);
-/* Lets the record and the value, which is there, lead to one another. */
+/* Links the record and an existing value with each other. */
 void graph_bind_part(graph_parameter *p, parameter_part part, value *v);
 /* Binds the gradient, with its role and its name. */
 void graph_set_gradient(graph *g, graph_parameter *p, value *gradient);

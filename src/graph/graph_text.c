@@ -147,7 +147,7 @@ static dyno_status parse_quoted(parser *p, const char **name) {
     return DYNO_OK;
 }
 
-/* "%3 f32[2,4]". Its number says nothing new, but a wrong one would mislead who reads the text. */
+/* "%3 f32[2,4]". The number is redundant, but a wrong one would mislead the reader. */
 static dyno_status parse_typed(parser *p, int expected, dtype *type, shape *s) {
     int64_t number;
     char word[MAX_WORD];

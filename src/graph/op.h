@@ -10,7 +10,7 @@
 struct kernel; /* ops/kernel.h */
 struct kernel_args;
 
-/* Groups ops in breakdowns: where did the time go? */
+/* Groups ops in breakdowns of time. */
 typedef enum op_class {
     OP_CLASS_MATMUL,
     OP_CLASS_ELEMENTWISE,
@@ -44,14 +44,14 @@ typedef enum op_precision {
     OP_PRECISION_ANY      /* leaves them as they are: views and casts */
 } op_precision;
 
-/* How a view's elements follow one another, against those of input 0. */
+/* How a view's elements are ordered, compared with those of input 0. */
 typedef enum op_view_order {
     OP_VIEW_MOVED,    /* in another order, or not all of them */
     OP_VIEW_IN_ORDER, /* the same ones, row-major */
     OP_VIEW_REPEATED  /* in order, along some dimensions several times */
 } op_view_order;
 
-/* How an op joins all elements along its attribute "axes". */
+/* How an op reduces all elements along its attribute "axes". */
 typedef enum op_reduction {
     REDUCTION_NONE, /* the op is none */
     REDUCTION_SUM,
@@ -90,18 +90,18 @@ struct op {
      * dense arrays in row-major order; bool and integers are held as doubles too. */
     void (*reference)(const node *n, const double *const *inputs, double *const *outputs);
 
-    /* For ops that may give other views of input 0's memory instead of computing: fills *view, of
-     * that output, from the input's layout, or answers false, and then a kernel copies. *offset, in
-     * elements from the input's first, comes as 0. */
+    /* For ops that may return a view of input 0's memory instead of computing: fills *view, of that
+     * output, from the input's layout, or returns false, and then a kernel copies. *offset, in
+     * elements from the input's first, is 0 at the call. */
     bool (*view)(const node *n, int output, const tensor *input, tensor *view, int64_t *offset);
 
-    /* The other way round: the layout that input 0 must have for its view to lie as `output`, which
-     * may be *input; false where there is none. NULL: the view cannot be undone. */
+    /* The inverse of `view`: the layout that input 0 must have for its view to have the layout
+     * `output`, which may be *input; false where there is none. NULL: the view has no inverse. */
     bool (*undo_view)(const node *n, const tensor *output, tensor *input);
     op_view_order view_order;
 
-    /* For ops that lay their inputs side by side: the part of output 0's memory that is input
-     * `input`, and its offset in elements. Inputs that lie there are not copied. */
+    /* For ops that concatenate their inputs: the part of output 0's memory that is input `input`,
+     * and its offset in elements. Inputs that are produced there are not copied. */
     tensor (*piece)(const node *n, int input, const tensor *output, int64_t *offset);
 
     /* inplace[i] is 1 + the input whose memory output i takes over; 0: memory of its own. */
@@ -147,8 +147,8 @@ int op_output_count(const node *n);
 int op_inplace_input(const node *n, int output);
 /* Whether an output may lie in the memory of that input without overwriting it. */
 bool op_shares_input(const op *kind, int input);
-/* Whether running a node again is cheaper than keeping its result in memory: it passes over its
- * operands once, element by element, or over none. */
+/* Whether recomputing a node is cheaper than keeping its result in memory: it streams over its
+ * operands once, element by element, or has none. */
 bool op_is_cheap(const op *kind);
 
 /* Shared cost formula: every operand moved once, `flops_per_output` for each element of

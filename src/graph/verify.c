@@ -121,7 +121,7 @@ static dyno_status check_node(const graph *g, int position, history *seen) {
     return DYNO_OK;
 }
 
-/* What the caller reads at the end. */
+/* The outputs that the caller reads after the step. */
 static dyno_status check_result(const graph *g, const value *v, const history *seen) {
     if (v->producer && seen->made_at[v->id] < 0)
         return dyno_fail(DYNO_INVALID,

@@ -14,7 +14,7 @@
  *   saved      what a later phase reads of the forward is marked saved
  *   parameter  records have names of their own and lead to values of the parameter's shape, which
  *              lead back; a split parameter has a bf16 low copy and a rest in u16
- *   in place   nobody reads a value, or a view of it, after the node that overwrote it */
+ *   in place   no node reads a value, or a view of it, after the node that overwrote it */
 NODISCARD dyno_status graph_verify(const graph *g);
 
 #endif

@@ -102,7 +102,7 @@ static void read_waits(const char *proc, reading *r) {
         closedir(folder);
 }
 
-/* The files first and the clock last where a watch begins, the other way round where it ends:
+/* A watch begins with the files and then reads the clock, and ends the other way round: the time of
  * reading is not in what is watched. */
 static void read_files(const char *proc, reading *r) {
     r->all_cpu_ns = read_all_cpu_ns(proc);

@@ -1,8 +1,9 @@
 /* contention.h - whether this process got the cores that it measured with.
  *
- * Where others keep cores busy, threads wait for a core, and those that have one wait for them: a
- * time is then the scheduler's, not the kernel's. The system counts how long each thread was ready
- * to run and did not; that is read before and after a measurement, never during it. */
+ * Where other processes keep cores busy, threads wait for a core, and threads that have one wait
+ * for those at barriers: the time is then that of the scheduler, not of the kernel. The system
+ * counts how long each thread was runnable and did not run; that is read before and after a
+ * measurement, never during it. */
 #ifndef MEASURE_CONTENTION_H
 #define MEASURE_CONTENTION_H
 

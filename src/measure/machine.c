@@ -44,7 +44,7 @@ typedef float lanes __attribute__((vector_size(16)));
 #define FUSED_MULTIPLY_ADD(x, m, a) ((x) * (m) + (a))
 #endif
 
-/* `seed` is 1, but the compiler must not know. */
+/* `seed` is 1, but opaque to the compiler. */
 static float fma_loop(int64_t iterations, float seed) {
     lanes m = SPLAT(seed * 0.75f), a = SPLAT(seed * 0.25f), x[ACCUMULATORS];
     for (int k = 0; k < ACCUMULATORS; k++)
@@ -82,7 +82,7 @@ static int64_t time_loops(const machine_loop *loop, int threads, int64_t iterati
     return end > begin ? end - begin : 1;
 }
 
-/* One hiccup of the scheduler must not pass for work. */
+/* One interruption by the scheduler must not count as work. */
 static int64_t best_of_three(const machine_loop *loop, int64_t iterations) {
     int64_t best = INT64_MAX;
     for (int i = 0; i < 3; i++) {
@@ -92,8 +92,8 @@ static int64_t best_of_three(const machine_loop *loop, int64_t iterations) {
     return best;
 }
 
-/* How long to run is found by one thread: where others are busy several wait for one another, and a
- * run that is short against that measures nothing else. */
+/* The duration is calibrated on one thread: with other processes running, several threads wait for
+ * one another, and a run that is short compared with that measures nothing else. */
 static double measure_peak(const machine_loop *loop, int threads) {
     if (threads <= 0)
         threads = threads_count();

@@ -5,7 +5,7 @@
 #include <stdint.h>
 
 typedef struct machine_loop {
-    /* `seed` is 1, but the compiler must not know. */
+    /* `seed` is 1, but opaque to the compiler. */
     float (*run)(int64_t iterations, float seed);
     int64_t flops; /* of an iteration */
     const char *by;

@@ -47,7 +47,7 @@ dyno_status timing_run(executor *e, const plan *p, const timing_options *options
         RETURN_IF_FAILED(executor_run(e, NULL, &times));
         if (!cell_find_metric(cell, METRIC_FIRST_STEP_NS))
             cell_set_metric(cell, METRIC_FIRST_STEP_NS, "ns", times.total_ns);
-        if (options->by_marks)
+        if (options->by_events)
             times = without_host(p, times);
         if (i < options->warmup)
             cell_add_sample(cell, SERIES_WARMUP, "ns", times.total_ns);
@@ -210,7 +210,7 @@ static dyno_status trace_steps(executor *e, const plan *p, const timing_options 
                                results_cell *cell, traced_step *traced) {
     int64_t steps = options->steps, total_ns = 0, in_launches_ns = 0;
     trace *t = trace_create(p->launch_count);
-    dyno_status status = executor_run(e, t, NULL); /* pages and libraries, met for the first time */
+    dyno_status status = executor_run(e, t, NULL); /* first use of pages and libraries */
     for (int64_t step = 0; step < steps && status == DYNO_OK; step++) {
         status = check_stop(options, step, steps);
         if (status == DYNO_OK)
@@ -238,7 +238,7 @@ static dyno_status trace_steps(executor *e, const plan *p, const timing_options 
 /* A step of a large model leaves a thousand records. */
 enum { MOST_OBSERVED_STEPS = 32 };
 
-/* One step more than asked for, for what comes once; it is not in *total_ns. */
+/* One step more than asked for, for one-time work; it is not in *total_ns. */
 static dyno_status run_observed(executor *e, const timing_options *options, int steps,
                                 int64_t *total_ns) {
     *total_ns = 0;

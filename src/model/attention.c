@@ -31,8 +31,8 @@ attention_mask build_causal_mask(graph *g, int64_t context) {
                             .minus_infinity = build_fill(g, DTYPE_F32, -INFINITY)};
 }
 
-/* Over the last dimension. The maximum is subtracted for range only, so it is cut off from
- * gradients: its own would cancel out exactly. */
+/* Over the last dimension. The maximum is subtracted for range only, so it is detached: its
+ * gradient would cancel out exactly. */
 static value *softmax(graph *g, value *x) {
     int outer = graph_enter_scope(g, "softmax");
     shape last = SHAPE(x->shape.rank - 1);
@@ -59,8 +59,8 @@ static value *in_type(graph *g, value *v, dtype type) {
     return v->type == type ? v : build_cast(g, v, type);
 }
 
-/* Query heads that share a key/value head are laid below one another as G*T rows, so that one
- * product serves the group and its gradient sums over it. */
+/* Query heads that share a key/value head are stacked as G*T rows, so that one product serves the
+ * group and its gradient sums over it. */
 value *build_attention(graph *g, const attention_shape *s, const attention_mask *mask, value *q,
                        value *k, value *v) {
     int64_t B = s->batch, T = s->context, K = s->kv_heads, G = s->heads / K, S = s->head_dim;

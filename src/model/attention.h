@@ -11,7 +11,7 @@ typedef struct attention_shape {
     int64_t batch, context, heads, kv_heads, head_dim;
 } attention_shape;
 
-/* Who sees whom, made once and used by every layer. All NULL: every query sees every key. */
+/* The causal mask, made once and used by every layer. All NULL: every query sees every key. */
 typedef struct attention_mask {
     value *visible; /* bool [T, T]: a query sees keys up to its own position */
     value *minus_infinity;

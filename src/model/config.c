@@ -88,7 +88,7 @@ dyno_status config_check(const model_config *config, const config_field_names *n
                          divisor_at_most(config->heads, config->kv_heads));
     if (config->head_dim % 2 != 0)
         return dyno_fail(DYNO_INVALID,
-                         "%s is %" PRId64 ", rotary position embedding turns pairs and needs it "
+                         "%s is %" PRId64 ", rotary position embedding rotates pairs and needs it "
                          "even; change %s (%" PRId64 ") or %s (%" PRId64 ")",
                          names->head_dim, config->head_dim, names->d_model, config->d_model,
                          names->heads, config->heads);

@@ -39,7 +39,7 @@ static value *next_parameter(builder *b) {
     return graph_add_parameter(b->g, DTYPE_F32, &p.shape, p.name);
 }
 
-/* Weights of products of one x, side by side, so that one product can do for all of them. */
+/* Weights of products of one x, contiguous, so that one product can replace them. */
 static void join_family(builder *b, value *const *weights, int count, const char *name) {
     graph_join_family(
         b->g, weights, count,

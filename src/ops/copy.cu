@@ -1,10 +1,10 @@
 /* copy.cu - copies between any two layouts of the same elements.
  *
- * The host brings both layouts to one list of dimensions: each is merged for itself, then the two
- * are cut at each other's bounds, and what both walk alike is merged again. A permutation
- * [B, T, H, S] -> [B, H, T, S] becomes rows of S elements, and those become words of up to 16
- * bytes: a type is only its size here. Where the side that is read is dense along another
- * dimension than the side that is written, tiles of 32 x 32 go through shared memory. */
+ * The host brings both layouts to one list of dimensions: each is coalesced, then the two are split
+ * at each other's bounds, and dimensions that both traverse alike are coalesced again. A
+ * permutation [B, T, H, S] -> [B, H, T, S] becomes rows of S elements, and those become words of up
+ * to 16 bytes: only the size of a type matters here. Where the source is dense along another
+ * dimension than the destination, tiles of 32 x 32 are transposed in shared memory. */
 #include "runtime/cuda/device_math.cuh"
 
 extern "C" {
@@ -92,7 +92,7 @@ static bool cut_alike(const copy_side *from, const copy_side *to, copy_dims *out
     return true;
 }
 
-/* The largest word that both sides can be moved in, and the dimensions counted in it. */
+/* The largest word that both sides can be copied in, and the dimensions counted in it. */
 static int widest_word(copy_dims *d, const void *from, const void *to, int bytes) {
     int inner = d->rank - 1, word = VECTOR_BYTES;
     if (d->from[inner] != 1 || d->to[inner] != 1)
@@ -185,7 +185,7 @@ static __global__ void __launch_bounds__(TILE *TILE_ROWS)
             to[target + (across + y + i) * t.to_of_across + inner + x] = tile[x][y + i];
 }
 
-/* Layouts that have no dimensions in common: each is walked for itself. */
+/* Layouts that have no dimensions in common: each is indexed separately. */
 template <typename WORD>
 static __global__ void __launch_bounds__(THREADS)
     copy_one_by_one(const __grid_constant__ copy_side from_side,
@@ -226,7 +226,7 @@ static void launch_words(copy_dims *d, const void *from, void *to, cudaStream_t 
         <<<grid, THREADS, 0, stream>>>(*d, count, (const WORD *)from, (WORD *)to);
 }
 
-/* False where the two sides are dense along the same dimension, or the one read along none. */
+/* False where both sides are dense along the same dimension, or the source along none. */
 static bool find_tiles(const copy_dims *d, copy_tiles *t) {
     enum { FEWEST = 8 }; /* a thinner tile would be mostly empty */
     int inner = d->rank - 1, across = -1;

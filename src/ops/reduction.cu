@@ -1,9 +1,8 @@
 /* reduction.cu - sum, mean and max over any axes, in f32, in an order that follows from the shape.
  *
- * Dimensions are merged into kept ones and reduced ones. Where the innermost is kept, neighbouring
- * threads have neighbouring columns, and a block's 32 lanes of each share the elements of a column.
- * Otherwise a warp or a block has one result. Few and long ones are cut into parts first
- * (reduction_splits.h). */
+ * Dimensions are coalesced into kept ones and reduced ones. Where the innermost is kept, adjacent
+ * threads have adjacent columns, and the 32 lanes of a column share its elements. Otherwise a warp
+ * or a block computes one result. Few long reductions are split first (reduction_splits.h). */
 #include "ops/reduction_splits.h"
 #include "runtime/cuda/device_math.cuh"
 
@@ -87,8 +86,8 @@ static __device__ __forceinline__ void store(const reduce_result &to, int64_t in
         ((float *)to.data)[index] = x;
 }
 
-/* What one thread has of a result: elements begin, begin + step, ... before end, in that order,
- * several of them on their way together, the last few as well. */
+/* The part of a result that one thread reduces: elements begin, begin + step, ... before end, in
+ * that order, several loads in flight at a time. */
 template <typename HOW, typename T>
 static __device__ __forceinline__ float reduce_evenly(const T *__restrict__ in, int64_t stride,
                                                       int64_t begin, int64_t end, int64_t step) {

@@ -1,6 +1,6 @@
-/* reduction_splits.h - into how many parts a reduction on a GPU is cut at the most, for the plan,
- * which is C, and for the kernel, which is C++. Few results of many elements each would leave most
- * of a GPU idle: parts of them go to the workspace, as f32, and are joined in their order. */
+/* reduction_splits.h - into how many parts a reduction on a GPU is split at most, shared by the
+ * plan (C) and the kernel (C++). Few results of many elements each would leave most of a GPU idle:
+ * partial results go to the workspace, as f32, and are combined in order. */
 #ifndef OPS_REDUCTION_SPLITS_H
 #define OPS_REDUCTION_SPLITS_H
 

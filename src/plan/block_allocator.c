@@ -78,8 +78,8 @@ static void remove_block(block_allocator *a, block *b) {
     free(b);
 }
 
-/* Never the last block: it stands for all the memory above, taken before or not, so a second
- * step finds every block where the first one did. */
+/* Never the last block: it stands for all memory above, allocated before or not, so that a second
+ * step finds every block at the same offset as the first. */
 static block *best_fit(const block_allocator *a, int64_t bytes) {
     block *best = NULL;
     for (block *b = a->free_list; b; b = b->next_free)

@@ -30,7 +30,7 @@ int64_t block_allocator_taken_bytes(const block_allocator *a);
 /* The end of the highest block ever taken. */
 int64_t block_allocator_high_water(const block_allocator *a);
 
-/* Calls back for every free stretch below the high-water mark. */
+/* Calls back for every free range below the high-water mark. */
 void block_allocator_for_each_free(const block_allocator *a,
                                    void (*visit)(void *context, int64_t offset, int64_t bytes),
                                    void *context);

@@ -49,8 +49,8 @@ typedef struct search {
     int edge_count, edge_capacity;
 } search;
 
-/* The last launch of `stream` before `launch` that is in conflict with it and not known to be
- * done; -1: none. */
+/* The last launch of `stream` before `launch` that conflicts with it and is not known to be
+ * complete; -1: none. */
 static int find_last(const search *s, int launch, int stream) {
     int known = s->known[s->launches[launch].stream * s->streams + stream];
     for (int j = s->newest[stream]; j > known; j = s->previous[j])
@@ -65,7 +65,7 @@ static void learn(int *known, const int *more, int streams) {
             known[t] = more[t];
 }
 
-/* What one wait brings may make another needless: the newest is taken first. */
+/* One wait may make another redundant: the newest is added first. */
 static void find_waits(search *s, int launch) {
     int mine = s->launches[launch].stream, *known = s->known + mine * s->streams;
     for (;;) {

@@ -1,9 +1,8 @@
 /* hazards.h - which launches must wait for which when launches run on several streams.
  *
- * Launches of one stream run in their order. Across streams a launch waits for every earlier one
- * that wrote what it reads or writes, and for every earlier one that read what it writes. Memory is
- * compared, not names: whatever shares bytes is ordered, so a memory plan that reuses memory is
- * respected without knowing of it. */
+ * Launches of one stream run in order. Across streams a launch waits for every earlier one with
+ * which it has a read-after-write, write-after-read or write-after-write hazard. Addresses are
+ * compared, not names, so that memory which the memory plan reuses is ordered as well. */
 #ifndef PLAN_HAZARDS_H
 #define PLAN_HAZARDS_H
 

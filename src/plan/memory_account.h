@@ -23,9 +23,8 @@ memory_account memory_account_plan(const plan *p);
  * persistent does. */
 bool memory_account_is_alive(const plan_buffer *b, int launch);
 
-/* Bytes in use between the launch before this one and this one: what is persistent, and what was
- * made earlier and is read from here on. A static plan's gaps and what it holds beyond are not
- * in use. */
+/* Bytes in use between the previous launch and this one: what is persistent, and what was computed
+ * earlier and is read from here on. Gaps in the arena of a static plan do not count. */
 int64_t memory_account_bytes_before(const plan *p, int launch);
 
 #endif

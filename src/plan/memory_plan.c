@@ -1,16 +1,16 @@
 /* memory_plan.c - buffers one after another, each at the lowest offset that fits.
  *
- * Invariant: two buffers share bytes only if they are never alive together.
+ * Invariant: two buffers share bytes only if their lifetimes do not overlap.
  *
- * Largest first is the rule of thumb: small buffers fill the gaps that large ones leave. A
+ * Largest first is the usual heuristic: small buffers fill the gaps that large ones leave. A
  * training step also has buffers that live from the forward to the backward among many that live
- * for a launch or two, and there the long-lived ones first is sometimes better. Each order is
- * tried, and tried again with the buffer in front that found no room below the best so far. An
- * attempt takes a millisecond or two; the first to reach the bytes alive at the peak, below which
- * nothing can go, is the last.
+ * for a launch or two, and then placing the long-lived ones first is sometimes better. Each order
+ * is tried, and tried again with the buffer first that did not fit below the best size so far. An
+ * attempt takes a millisecond or two. The search stops at the bytes alive at the peak, which is
+ * the lower bound.
  *
  * Buffers are aligned to a few cache lines and not to a page: large buffers that all begin at the
- * same place of a page would meet in the same cache sets. */
+ * same offset in a page would compete for the same cache sets. */
 #include "plan/memory_plan.h"
 
 #include <stdlib.h>
@@ -48,7 +48,7 @@ static bool can_overwrite(const plan *p, int index, int o, int i) {
     return true;
 }
 
-/* The label of two buffers in one: that of the value a report would look for. */
+/* The label of a merged buffer: that of the value a report would look for. */
 static role stronger_role(role a, role b) {
     static const role order[] = {ROLE_GRADIENT, ROLE_SAVED};
     for (size_t i = 0; i < sizeof order / sizeof *order; i++)
@@ -121,10 +121,10 @@ static void reuse_in_place(plan *p) {
 
 /* ---- placing ---- */
 
-typedef struct stretch {
+typedef struct placement {
     int64_t offset, end;
     int born, last_used;
-} stretch;
+} placement;
 
 typedef struct item {
     int buffer, born, last_used;
@@ -136,7 +136,8 @@ static int64_t aligned(int64_t bytes) {
     return (bytes + MEMORY_PLAN_ALIGNMENT - 1) / MEMORY_PLAN_ALIGNMENT * MEMORY_PLAN_ALIGNMENT;
 }
 
-/* Buffers of equal urgency by size, then in the order of the plan: sorting has one outcome. */
+/* Buffers of equal urgency are sorted by size, then in plan order, so that the sort is
+ * deterministic. */
 static int most_urgent_first(const void *a, const void *b) {
     const item *x = a, *y = b;
     if (x->urgency != y->urgency)
@@ -146,8 +147,9 @@ static int most_urgent_first(const void *a, const void *b) {
     return x->buffer - y->buffer;
 }
 
-/* The index in `placed`, which is sorted by offset, before which a stretch at `offset` goes. */
-static int find_slot(const stretch *placed, int count, int64_t offset) {
+/* The index in `placed`, which is sorted by offset, at which a placement at `offset` is inserted.
+ * */
+static int find_slot(const placement *placed, int count, int64_t offset) {
     int low = 0, high = count;
     while (low < high) {
         int middle = low + (high - low) / 2;
@@ -159,11 +161,11 @@ static int find_slot(const stretch *placed, int count, int64_t offset) {
     return low;
 }
 
-/* The lowest offset at which `it` meets none that is alive when it is. */
-static int64_t lowest_fit(const stretch *placed, int count, const item *it) {
+/* The lowest offset at which `it` overlaps no placement that is alive at the same time. */
+static int64_t lowest_fit(const placement *placed, int count, const item *it) {
     int64_t offset = 0;
     for (int i = 0; i < count; i++) {
-        const stretch *s = &placed[i];
+        const placement *s = &placed[i];
         if (s->born > it->last_used || s->last_used < it->born || s->end <= offset)
             continue;
         if (s->offset - offset >= it->bytes)
@@ -175,8 +177,8 @@ static int64_t lowest_fit(const stretch *placed, int count, const item *it) {
 
 /* Places the items in their order; the arena's size. As soon as that is `limit` or more it is -1,
  * and *too_late the item for which there was no room. */
-static int64_t place(const item *items, int count, int64_t limit, stretch *placed, int64_t *offsets,
-                     int *too_late) {
+static int64_t place(const item *items, int count, int64_t limit, placement *placed,
+                     int64_t *offsets, int *too_late) {
     int64_t arena_bytes = 0;
     for (int i = 0; i < count; i++) {
         const item *it = &items[i];
@@ -189,7 +191,7 @@ static int64_t place(const item *items, int count, int64_t limit, stretch *place
             arena_bytes = offset + it->bytes;
         int slot = find_slot(placed, i, offset);
         memmove(placed + slot + 1, placed + slot, (size_t)(i - slot) * sizeof *placed);
-        placed[slot] = (stretch){offset, offset + it->bytes, it->born, it->last_used};
+        placed[slot] = (placement){offset, offset + it->bytes, it->born, it->last_used};
         offsets[it->buffer] = offset;
     }
     return arena_bytes;
@@ -224,7 +226,7 @@ static void place_buffers(plan *p) {
     static double (*const orders[])(const item *) = {by_size, by_both, by_life, by_birth};
     size_t buffers = (size_t)p->buffer_count;
     item *items = memory_allocate(buffers, sizeof *items);
-    stretch *placed = memory_allocate(buffers, sizeof *placed);
+    placement *placed = memory_allocate(buffers, sizeof *placed);
     int64_t *offsets = memory_allocate(buffers, sizeof *offsets);
     int count = collect_items(p, items);
     int64_t least = memory_plan_live_bytes(p), best = INT64_MAX;

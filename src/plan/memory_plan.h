@@ -1,13 +1,13 @@
 /* memory_plan.h - gives every transient buffer of a plan an offset in one arena.
  *
- * Computed once per plan, so that a training step never allocates: the arena is taken when the
- * executor is made, and what it takes is known to the byte before. */
+ * Computed once per plan, so that a training step never allocates: the arena is allocated with the
+ * executor, and its size is known to the byte before. */
 #ifndef PLAN_MEMORY_PLAN_H
 #define PLAN_MEMORY_PLAN_H
 
 #include "plan/plan.h"
 
-/* Every buffer begins where a GPU likes its memory to begin; no vector or cache line is wider. */
+/* The alignment of every buffer: what GPUs prefer, and no vector or cache line is wider. */
 enum { MEMORY_PLAN_ALIGNMENT = 256 };
 
 /* Makes a finished plan static: merges buffers where a launch may write over what it is the last

@@ -28,8 +28,8 @@ bool plan_operands_coincide(const plan_operand *a, const plan_operand *b) {
            same_layout(&x, &y);
 }
 
-/* Whether all that `t` touches lies, modulo `period` bytes, in the first *length bytes of it: what
- * its longer strides, multiples of the period, repeat. */
+/* Whether all bytes that `t` touches are, modulo `period`, in the first *length bytes of a period;
+ * its longer strides are multiples of the period and repeat these. */
 static bool repeats_with(const tensor *t, int64_t period, int64_t *length) {
     *length = dtype_bytes(t->type);
     for (int i = 0; i < t->shape.rank; i++) {
@@ -42,7 +42,7 @@ static bool repeats_with(const tensor *t, int64_t period, int64_t *length) {
     return true;
 }
 
-/* Whether some stride of `a` is a period in which both keep to bytes of their own. */
+/* Whether some stride of `a` is a period in which the two touch disjoint bytes. */
 static bool are_interleaved(const plan_operand *a, const plan_operand *b) {
     for (int i = 0; i < a->layout.shape.rank; i++) {
         int64_t period = a->layout.stride[i] * dtype_bytes(a->layout.type), first, second;

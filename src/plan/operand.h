@@ -1,4 +1,4 @@
-/* operand.h - which bytes of its buffer an operand touches, and whether two operands meet. */
+/* operand.h - which bytes of its buffer an operand touches, and whether two operands overlap. */
 #ifndef PLAN_OPERAND_H
 #define PLAN_OPERAND_H
 
@@ -12,11 +12,11 @@ typedef struct byte_range {
 /* From the first byte of the strided view to its last: everything between counts. */
 byte_range plan_operand_range(const plan_operand *o);
 
-/* Whether element by element they are the same bytes, if their buffers are one. */
+/* Whether element i of both is at the same address, if their buffers are one. */
 bool plan_operands_coincide(const plan_operand *a, const plan_operand *b);
 
-/* Whether they share no byte of one buffer, as far as is easily seen: their ranges do not meet, or
- * they are interleaved, as the pieces of columns of the same rows are. */
+/* Whether they share no byte of one buffer, as far as is easily proved: their ranges are disjoint,
+ * or they are interleaved, as column slices of the same rows are. */
 bool plan_operands_are_apart(const plan_operand *a, const plan_operand *b);
 
 #endif

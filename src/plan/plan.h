@@ -1,10 +1,10 @@
 /* plan.h - the narrow waist between compiler and executors: an ordered list of launches.
  *
  *   launch: kernel, operands (buffer + offset + layout), workspace, stream, scope, phase, cost
- *   buffer: bytes, role, what it holds, the launch it is born at and the last that uses it
+ *   buffer: bytes, role, what it holds, its first and its last launch
  *
- * The compiler writes plans and knows no device; executors run plans and know no graph. All that
- * is ever reported of time, bytes and FLOPs is read from here. */
+ * The compiler writes plans and knows no device; executors run plans and know no graph. All
+ * reports of time, bytes and FLOPs are read from here. */
 #ifndef PLAN_PLAN_H
 #define PLAN_PLAN_H
 
@@ -19,8 +19,8 @@ struct kernel; /* ops/kernel.h; a plan passes it on and never looks inside */
 
 /* How transient buffers get their memory. */
 typedef enum plan_memory {
-    PLAN_MEMORY_EAGER, /* taken from the allocator at birth, given back after the last use */
-    PLAN_MEMORY_STATIC /* at fixed offsets in one arena, which is taken before the first step */
+    PLAN_MEMORY_EAGER, /* allocated at the first use, released after the last */
+    PLAN_MEMORY_STATIC /* at fixed offsets in one arena, which is allocated before the first step */
 } plan_memory;
 
 typedef struct plan_buffer {
@@ -43,10 +43,10 @@ typedef struct plan_operand {
     tensor layout;  /* data is NULL */
 } plan_operand;
 
-/* A kernel the compiler wrote: a function of plan.source, to be compiled by whoever runs it.
+/* A generated kernel: a function of plan.source, which the executor's device compiles.
  * On the CPU (C):
  *   void SYMBOL(void *const *operands, int64_t begin, int64_t end)
- * does units [begin, end) of `units`; operands are the memory of inputs, then of outputs.
+ * computes units [begin, end) of `units`; operands are pointers to inputs, then to outputs.
  * On a GPU (CUDA C): a __global__ function of as many pointers, inputs and then outputs, run by
  * `units` blocks of `threads` threads with `shared_bytes` of dynamic shared memory each. */
 typedef struct plan_generated {
@@ -65,26 +65,27 @@ typedef struct plan_launch {
     attributes attributes;
     /* For each output, the inputs that the kernel may write it over: bit j for input j, none when
      * 0. It is a promise that the kernel reads no element of that input after it has written the
-     * output's element at the same place. The memory plan takes it up where it is legal. */
+     * output's element at the same place. The memory plan uses it where that is legal. */
     uint64_t *overwrites;
     int workspace; /* buffer, or -1 */
-    /* 0; or 1 where it may run beside the launches of stream 0 that follow. One on stream 1 begins
-     * when all launches before it are done. Launches behind the next one on stream 1, and the end
-     * of the step, wait for it: until then what it uses is alive. In one order it is as right. */
+    /* 0, or 1 where it may run concurrently with the launches of stream 0 that follow. A launch on
+     * stream 1 begins when all launches before it are complete. Launches behind the next one on
+     * stream 1, and the end of the step, wait for it: until then what it uses is alive. Running
+     * all launches in plan order is correct as well. */
     int stream;
     int scope;
     phase phase;
     double flops, bytes_read, bytes_written;
 } plan_launch;
 
-/* A named value the caller may look at: a leaf or an output. */
+/* A named value that the caller may access: a leaf or an output. */
 typedef struct plan_name {
     const char *name;
     plan_operand operand;
 } plan_name;
 
-/* What belongs to a parameter of the model: indices into plan.names, -1 where the plan has none or
- * the caller may not look at it. */
+/* The values of a model parameter: indices into plan.names, -1 where the plan has none or does not
+ * expose it. */
 typedef struct plan_parameter {
     const char *name; /* as the model calls it */
     int value, low_copy, gradient, first_moment, second_moment;
@@ -111,8 +112,8 @@ typedef struct plan {
     const char **scopes;
     int scope_count;
 
-    /* Filled by plan_finish: births[birth_start[i] .. birth_start[i+1]) are the buffers launch i
-     * brings to life, in order; deaths those it is the last to use. */
+    /* Filled by plan_finish: births[birth_start[i] .. birth_start[i+1]) are the buffers whose
+     * lifetime begins at launch i, in order; deaths those that end with it. */
     int *births, *birth_start, *deaths, *death_start;
 } plan;
 

@@ -1,8 +1,8 @@
-/* plan_verify.c - one walk over the launches in order, remembering for each buffer which bytes
- * were written; then one over births and deaths, with the live buffers sorted by offset.
+/* plan_verify.c - one walk over the launches in order, tracking for each buffer which bytes were
+ * written; then one over births and deaths, with the live buffers sorted by offset.
  *
- * What was written is remembered as one range from the first byte to the last, so that a piece
- * between two others counts as written with them. That keeps the walk linear. */
+ * The written bytes of a buffer are one range from the first to the last, so that a gap between
+ * two writes counts as written. That keeps the walk linear. */
 #include "plan/plan_verify.h"
 
 #include <stdarg.h>
@@ -46,7 +46,7 @@ static buffer_text describe(const plan *p, int buffer) {
 static dyno_status broken(const plan *p, int launch, const char *rule, const char *format, ...)
     PRINTF_LIKE(4, 5);
 
-/* `launch` is NOBODY where none is at fault. */
+/* `launch` is NOBODY where no launch is at fault. */
 static dyno_status broken(const plan *p, int launch, const char *rule, const char *format, ...) {
     char detail[1024];
     va_list arguments;
@@ -108,8 +108,8 @@ static dyno_status check_buffers(const plan *p) {
     return DYNO_OK;
 }
 
-/* That `items`, cut by `start`, are the transient buffers by the launch they are born at or die
- * after, in order. */
+/* Checks that `items`, partitioned by `start`, are the transient buffers by the launch at which
+ * they are born or die, in order. */
 static dyno_status check_sorted(const plan *p, bool by_birth, const int *items, const int *start) {
     int expected = 0;
     for (int i = 0; i < p->buffer_count; i++)
@@ -225,7 +225,8 @@ static dyno_status check_overwrite(const walk *w, int launch, int input) {
     return DYNO_OK;
 }
 
-/* Enters the launch's outputs by buffer, so that each meets only those that share its buffer. */
+/* Indexes the launch's outputs by buffer, so that each is compared only with those in the same
+ * buffer. */
 static dyno_status enter_outputs(walk *w, int launch) {
     const plan_launch *l = &w->p->launches[launch];
     for (int i = 0; i < l->output_count; i++) {
@@ -305,9 +306,9 @@ static dyno_status check_names(const walk *w) {
 
 /* ---- streams ----
  *
- * A launch on stream 1, `side`, runs beside those that follow it up to the next one on stream 1. It
- * is compared with each of them through its buffers: no other buffer can have its bytes, for its own
- * are alive that long. */
+ * A launch on stream 1, `side`, runs concurrently with those that follow it up to the next one on
+ * stream 1. It is compared with each of them through its buffers: no other buffer can have its
+ * bytes, because its own stay alive that long. */
 
 static dyno_status check_kept(const plan *p, int side, int next, int buffer) {
     if (p->buffers[buffer].last_used >= next)

@@ -1,4 +1,4 @@
-/* scope.h - scopes for reports: layers 0, 1, 2 ... fold into one line. */
+/* scope.h - scopes for reports: layers 0, 1, 2 ... are folded into one line. */
 #ifndef PLAN_SCOPE_H
 #define PLAN_SCOPE_H
 

@@ -1,4 +1,4 @@
-/* activity.c - records sorted into steps and launches, then a sweep over each step's moments. */
+/* activity.c - sorts records by step and launch, then sweeps over the time of each step. */
 #include "profile/activity.h"
 
 #include <stdbool.h>
@@ -34,7 +34,7 @@ void activity_release(activity *a) {
 
 static int compare(int64_t a, int64_t b) { return (a > b) - (a < b); }
 
-/* By step, then as the plan has the launches, then as they ran. */
+/* By step, then in plan order, then in time. */
 static int by_launch(const void *a, const void *b) {
     const activity_record *x = a, *y = b;
     int order = compare(x->step, y->step);
@@ -69,7 +69,8 @@ static dyno_status check(const activity *a, const activity_question *asked) {
     return DYNO_OK;
 }
 
-/* Every step does the same, so what one has and another lacks was lost. */
+/* Every step runs the same launches, so a record that only some steps have was lost in the others.
+ * */
 static dyno_status compare_steps(const activity_record *records, int64_t count,
                                  const activity_question *asked, int step, int64_t *first_pieces) {
     int64_t *pieces = memory_allocate((size_t)asked->launch_count, sizeof *pieces);
@@ -94,7 +95,7 @@ static dyno_status compare_steps(const activity_record *records, int64_t count,
 
 /* ---- one step ---- */
 
-/* Takes away what a launch waited on the device for the one before it on its stream. */
+/* Subtracts the time that a launch waited on the device for the previous one on its stream. */
 static void cut_waiting(activity_record *records, int64_t count, const activity_question *asked) {
     int streams = 1;
     for (int i = 0; i < asked->launch_count; i++)
@@ -121,7 +122,7 @@ static void add_share(const activity_record *r, double ns, activity_times *out) 
         out->share_ns[r->launch] += ns;
 }
 
-/* Goes from moment to moment at which anything begins or ends, with what runs in between. */
+/* Sweeps over all begins and ends, with the set of launches that run in between. */
 static void sweep(activity_record *records, int64_t count, activity_times *out) {
     int64_t *moments = memory_allocate((size_t)count * 2, sizeof *moments);
     const activity_record **active = memory_allocate((size_t)count, sizeof *active);

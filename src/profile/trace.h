@@ -1,8 +1,8 @@
-/* trace.h - the time of one step by launch, so that it is attributed by launch and never by time
+/* trace.h - the time of one step by launch, so that time is attributed by launch and never by time
  * window.
  *
- * The step's begin and end are the host's, those of the launches the device's, counted from the
- * first launch on as if that began with the step. */
+ * The begin and end of the step are by the host's clock, those of launches by the device's,
+ * relative to the first launch, as if that began with the step. */
 #ifndef PROFILE_TRACE_H
 #define PROFILE_TRACE_H
 

@@ -46,7 +46,8 @@ bool attention_is_ok(const results_cell *cell);
 
 /* In ms; the mean and the extremes are left as they are. */
 statistics attention_table_row_time(const attention_table_row *row, int which);
-/* Whatever the way: 4 N^2 d for each head, half of it under a causal mask; 2.5 times that back. */
+/* For every implementation: 4 N^2 d for each head, half of it under a causal mask; the backward 2.5
+ * times that. */
 double attention_table_row_tflops(const attention_table_row *row, int which);
 
 /* How a time grows along the curve of a row: the rows that differ from it in the length only. */

@@ -33,7 +33,7 @@ void plot_bars(text *out, const plot_bar *bars, int count, int width, const char
     }
 }
 
-/* Where the scale starts: at 0, unless that would squeeze the curve into the top third. */
+/* Where the scale starts: at 0, unless that would compress the curve into the top third. */
 static double scale_start(double least, double most) {
     return least > 0 && least > most * 2 / 3 ? least : fmin(least, 0);
 }

@@ -89,7 +89,7 @@ void table_add_note(report_table *table, const char *format, ...) {
 
 int table_row_count(const report_table *table) { return table->row_count; }
 
-/* Bytes that a terminal would obey become '?': C0, DEL, and C1 in its UTF-8 form. */
+/* Control bytes become '?': C0, DEL, and C1 in its UTF-8 form. */
 void table_append_printable(text *out, const char *string) {
     for (const unsigned char *p = (const unsigned char *)string; *p; p++) {
         if (*p == 0xc2 && p[1] >= 0x80 && p[1] <= 0x9f) {

@@ -272,7 +272,7 @@ static void add_notes(const attention_view *view) {
                        "before backward: bytes in use when the backward begins, from the plan");
     table_add_note(table,
                    "TFLOP/s: 4 x batch x heads x seq^2 x head size forward, half of it if causal, "
-                   "2.5 times that backward, whatever the way / the median");
+                   "2.5 times that backward, for every implementation / the median");
     if (view->has_tile_choice)
         table_add_note(table, "tile: queries x keys; best tile: fastest of those at the same "
                               "sizes, by the median");

@@ -138,7 +138,7 @@ static void add_numbers(report_table *table, const results_breakdown *breakdown,
     for (int i = 0; i < breakdown->column_count; i++) {
         if (is_known(known, i))
             continue;
-        /* Nobody knows that a column of another name (a median, a maximum) may be summed. */
+        /* Whether a column of another name (a median, a maximum) may be summed is not known. */
         if (row < 0 && i != known.flops && i != known.bytes)
             table_add_empty(table);
         else
@@ -147,7 +147,7 @@ static void add_numbers(report_table *table, const results_breakdown *breakdown,
 #undef NUMBER
 }
 
-/* How the device spent the steps that it kept records of. */
+/* How the device spent the recorded steps. */
 static void note_device(report_table *table, const results_cell *cell) {
     double span = view_metric(cell, METRIC_DEVICE_SPAN_NS),
            busy = view_metric(cell, METRIC_DEVICE_BUSY_NS);
@@ -156,18 +156,18 @@ static void note_device(report_table *table, const results_cell *cell) {
     if (!(span > 0))
         return;
     table_add_note(table,
-                   "by the GPU's own records (CUPTI): time is a launch's share of a step as it is "
-                   "run, running how long it ran, side by side with others or not; rates are of "
-                   "that");
+                   "from the GPU's activity records (CUPTI) of replayed steps; running: how long "
+                   "launches ran, and what rates are of; time: the same with overlap divided "
+                   "among those that ran");
     table_add_note(table,
-                   "from a step's first launch to its last the GPU is busy %.3f of %.3f ms, idle "
-                   "%.2f %%%s",
+                   "the GPU is busy %.3f of %.3f ms, idle %.2f %%, from a step's first launch to "
+                   "its last%s",
                    busy / 1e6, span / 1e6, 100 * (1 - busy / span),
                    unseen > 0 ? "; launches without a record are not in it" : "");
     if (!isnan(between))
         table_add_note(table,
-                       "from a step's last launch to the next step's first: %.1f us, with what "
-                       "keeping records costs the host",
+                       "%.1f us from a step's last launch to the next step's first, with the "
+                       "host's cost of recording",
                        between / 1e3);
 }
 
@@ -181,7 +181,7 @@ static void note_overhead(report_table *table, const results_cell *cell) {
     double without = statistics_of_series(timed).mean * view_ms_per_unit(timed->unit);
     table_add_note(table, "mean step traced %.3f ms, untraced %.3f ms: tracing costs %+.1f %%",
                    with, without, 100 * (with / without - 1));
-    /* A GPU's launches do not wait for one another's end when nobody looks. */
+    /* Untraced launches of a GPU overlap at their begins and ends. */
     const results_metric *launches = cell_find_metric(cell, METRIC_IN_LAUNCHES_NS);
     const results_value *device = cell_find_parameter(cell, PARAM_DEVICE);
     if (!launches || !device || device->kind != RESULTS_TEXT || strcmp(device->text, "cpu") == 0)
@@ -189,10 +189,10 @@ static void note_overhead(report_table *table, const results_cell *cell) {
     double running = results_number(&launches->value) / 1e6;
     table_add_note(table,
                    "launches take %.3f ms one by one, the untraced step %.3f ms: %+.1f %% of it "
-                   "lie between launches",
+                   "is between launches",
                    running, without, 100 * (1 - running / without));
-    table_add_note(table, "times are those of events around each launch, which cost 2 to 3 us; "
-                          "with CUPTI (dyno doctor) they are the GPU's own");
+    table_add_note(table, "times are between events around each launch, which cost 2 to 3 us; "
+                          "with CUPTI (dyno doctor) they are the GPU's activity records");
 }
 
 report_table *view_create_breakdown_table(const results_cell *cell,

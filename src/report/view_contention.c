@@ -1,10 +1,10 @@
-/* view_contention.c - a line below a table whose times are those of a busy machine.
+/* view_contention.c - a line below a table that was measured on a busy machine.
  *
- * A cell was held up when a thread of it waited for a core a twentieth of the time, and that was
- * not waking up: it takes longer, and threads were made to leave their core. Whose doing it was,
- * the sum over all cells tells: processor time that others took is counted in ticks that are longer
- * than some cells. Three causes look alike in the times and have different ways out: others, more
- * threads than cores, and a limit on processor time. */
+ * A cell was delayed when one of its threads waited for a core for a twentieth of the time or more,
+ * and was preempted (a wake-up also waits, briefly). The cause follows from the sum over all cells,
+ * because the processor time of others is counted in ticks that are longer than some cells. Three
+ * causes look alike in the times and have different remedies: other processes, more threads than
+ * cores, and a limit on processor time. */
 #include <math.h>
 #include <string.h>
 
@@ -12,14 +12,14 @@
 #include "report/view_parts.h"
 
 static const double HELD_UP_SHARE = 0.05, HELD_UP_NS = 1e6;
-static const double OTHERS_CORES = 0.05; /* below that nobody else is there */
-static const double TOLD_NS = 200e6;     /* of less, ticks do not tell what others used */
+static const double OTHERS_CORES = 0.05; /* below that no other process matters */
+static const double TOLD_NS = 200e6;     /* of less, ticks do not show what others used */
 /* Linux stops threads that are over their limit once in each period: most cells see it, not one. */
 static const double LIMITED_SHARE = 0.20, LIMIT_PERIOD_NS = 100e6;
 
 typedef struct busy_times {
     double cores, threads;
-    double watched_ns, others_ns; /* others' NAN: nobody told */
+    double watched_ns, others_ns; /* others_ns NAN: not known */
     double worst_share;           /* of a cell's time that a thread waited; NAN: likewise */
     double preemptions;
     int cells, held_up;
@@ -91,10 +91,9 @@ static void blame_threads(const busy_times *sum, text *out) {
 
 static void blame_limit(const busy_times *sum, text *out) {
     append_wait(sum, out);
-    text_format(out,
-                ", and nobody else was there: processor time seems to be limited, as a "
-                "container's can be; times are too long: raise the limit, or give --threads for "
-                "as many cores as it stands for");
+    text_format(out, ", without other processes: processor time seems to be limited, as in a "
+                     "container; times are too long: raise the limit, or set --threads to as many "
+                     "cores as it allows");
 }
 
 void view_note_contention(const results *run, report_table *table) {
@@ -104,7 +103,7 @@ void view_note_contention(const results *run, report_table *table) {
     double others = others_of(&sum);
     bool of_peaks = strcmp(run->verb, RUN_DOCTOR) == 0;
     bool has_others = others >= OTHERS_CORES, is_crowded = sum.threads > sum.cores;
-    /* Where waits are not told: others that used more than our threads left them. */
+    /* Where waits are not known: others used more than our threads left free. */
     if (isnan(sum.worst_share))
         has_others = others > fmax(0, sum.cores - sum.threads) + 2 * OTHERS_CORES;
     text said = {0};

@@ -1,8 +1,8 @@
 /* cpu_device.c - the CPU as a device: memory is the process's own, and a launch is a call.
  *
  * Pages become resident when they are first touched and stay so, which is what makes the second
- * step cheap: commit has nothing to do. Marks belong to the thread that sets them, because the one
- * CPU serves executors on any number of threads. */
+ * step cheap: commit has nothing to do. Events belong to the thread that records them, because the
+ * one CPU serves executors on any number of threads. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdlib.h>
@@ -55,7 +55,7 @@ static dyno_status reserve(device *d, int64_t bytes, void **base) {
         return dyno_fail(DYNO_OUT_OF_MEMORY, "cannot reserve %s of address space: %s",
                          units_bytes(bytes).text, strerror(errno));
     }
-    madvise(*base, whole_pages(bytes), MADV_HUGEPAGE); /* a wish; small pages work too */
+    madvise(*base, whole_pages(bytes), MADV_HUGEPAGE); /* a hint; small pages work too */
     return DYNO_OK;
 }
 
@@ -68,7 +68,7 @@ static dyno_status commit(device *d, void *base, int64_t have, int64_t want, int
 
 static void decommit(device *d, void *base, int64_t offset, int64_t bytes, int64_t *have) {
     (void)d;
-    (void)have; /* the pages are still ours to touch */
+    (void)have; /* the pages are still mapped */
     int64_t page = sysconf(_SC_PAGESIZE);
     int64_t begin = (offset + page - 1) / page * page, end = (offset + bytes) / page * page;
     if (begin < end)
@@ -118,58 +118,65 @@ static void program_destroy(program *r) {
 
 static dyno_status launch(program *r, int index, const kernel_args *args) {
     const plan_launch *l = &r->p->launches[index];
-    if (l->generated < 0)
-        return l->kernel->run(args);
-    generated_run(r->generated, l, args);
-    return DYNO_OK;
+    if (l->generated >= 0) {
+        generated_run(r->generated, l, args);
+        return DYNO_OK;
+    }
+    launch_context context = {.device = device_cpu()};
+    kernel_args here = *args;
+    here.context = &context;
+    dyno_status status = l->kernel->run(&here);
+    if (status == DYNO_OK)
+        return DYNO_OK;
+    return dyno_fail_within(status, "'%s' in scope '%s'", l->kernel_name, r->p->scopes[l->scope]);
 }
 
 /* ---- time ---- */
 
-/* One thread's. All are in a list, so that what a thread made is found when it is gone. */
-typedef struct marks {
-    struct marks *next;
+/* The events of one thread. All are in a list, so that those of a thread that ended are freed. */
+typedef struct thread_events {
+    struct thread_events *next;
     int64_t *ns;
     int count, capacity;
-} marks;
+} thread_events;
 
-static marks *all_marks;
-static mtx_t marks_lock;
-static tss_t marks_key;
-static _Thread_local marks *own_marks;
+static thread_events *all_events;
+static mtx_t events_lock;
+static tss_t events_key;
+static _Thread_local thread_events *own_events;
 
-static void free_marks(void *leaving) {
-    mtx_lock(&marks_lock);
-    marks **at = &all_marks;
+static void free_events(void *leaving) {
+    mtx_lock(&events_lock);
+    thread_events **at = &all_events;
     while (*at != leaving)
         at = &(*at)->next;
     *at = (*at)->next;
-    mtx_unlock(&marks_lock);
-    free(((marks *)leaving)->ns);
+    mtx_unlock(&events_lock);
+    free(((thread_events *)leaving)->ns);
     free(leaving);
 }
 
-static void make_marks_key(void) {
-    if (mtx_init(&marks_lock, mtx_plain) != thrd_success ||
-        tss_create(&marks_key, free_marks) != thrd_success)
-        abort(); /* a process that has neither is beyond help */
+static void make_events_key(void) {
+    if (mtx_init(&events_lock, mtx_plain) != thrd_success ||
+        tss_create(&events_key, free_events) != thrd_success)
+        abort(); /* a process that has neither cannot go on */
 }
 
-static marks *make_own_marks(void) {
+static thread_events *make_own_events(void) {
     static once_flag once = ONCE_FLAG_INIT;
-    call_once(&once, make_marks_key);
-    own_marks = memory_allocate(1, sizeof *own_marks);
-    tss_set(marks_key, own_marks);
-    mtx_lock(&marks_lock);
-    own_marks->next = all_marks;
-    all_marks = own_marks;
-    mtx_unlock(&marks_lock);
-    return own_marks;
+    call_once(&once, make_events_key);
+    own_events = memory_allocate(1, sizeof *own_events);
+    tss_set(events_key, own_events);
+    mtx_lock(&events_lock);
+    own_events->next = all_events;
+    all_events = own_events;
+    mtx_unlock(&events_lock);
+    return own_events;
 }
 
-/* This thread's, with room for `slot`. */
-static marks *find_marks(int slot) {
-    marks *m = own_marks ? own_marks : make_own_marks();
+/* This thread's events, with room for `slot`. */
+static thread_events *find_events(int slot) {
+    thread_events *m = own_events ? own_events : make_own_events();
     for (; m->count <= slot; m->count++) {
         MEMORY_GROW(m->ns, m->count, m->capacity);
         m->ns[m->count] = 0;
@@ -177,15 +184,15 @@ static marks *find_marks(int slot) {
     return m;
 }
 
-static void mark(device *d, int slot) {
+static void record_event(device *d, int slot) {
     (void)d;
-    int64_t *ns = &find_marks(slot)->ns[slot];
+    int64_t *ns = &find_events(slot)->ns[slot];
     *ns = clock_now_ns();
 }
 
 static int64_t elapsed_ns(device *d, int from, int to) {
     (void)d;
-    const marks *m = find_marks(from > to ? from : to);
+    const thread_events *m = find_events(from > to ? from : to);
     return m->ns[to] - m->ns[from];
 }
 
@@ -202,7 +209,7 @@ static const device_functions FUNCTIONS = {.close = close_cpu,
                                            .program_create = program_create,
                                            .program_destroy = program_destroy,
                                            .launch = launch,
-                                           .mark = mark,
+                                           .record_event = record_event,
                                            .elapsed_ns = elapsed_ns};
 
 static device cpu = {.functions = &FUNCTIONS,

@@ -36,7 +36,7 @@ static dyno_status open_cuda(int ordinal, device **out) {
     return module->open(ordinal, out);
 }
 
-/* What a name asks for, the environment's word for "auto" included. */
+/* The device that a name asks for; "auto" reads the environment. */
 typedef struct request {
     target_kind kind;
     int ordinal;

@@ -1,8 +1,8 @@
-/* device.h - where plans run: memory that tensors lie in, and a way to run launches there.
+/* device.h - where plans run: memory for tensors, and a way to run launches.
  *
- * The CPU is one; a GPU is another, opened from the module libdyno_cuda.so. Executor, pool and
- * storage know devices only through this table. Work on a device is in one order: launches, clears,
- * writes and reads happen as if one after the other, though the host may be ahead of them. */
+ * The CPU is one device; a GPU is another, opened from the module libdyno_cuda.so. Executor, pool
+ * and storage know devices only through this table. Work on a device is ordered: launches, clears,
+ * writes and reads behave as if they ran one after the other, though the host may run ahead. */
 #ifndef RUNTIME_DEVICE_H
 #define RUNTIME_DEVICE_H
 
@@ -12,58 +12,58 @@
 #include "profile/activity.h"
 
 typedef struct device device;
-typedef struct program program; /* a plan, made ready for a device */
+typedef struct program program; /* a plan prepared for a device */
 
 typedef struct device_functions {
     void (*close)(device *d);
 
     /* ---- memory ---- */
-    int64_t (*available_bytes)(device *d); /* that tensors could be given now */
-    /* Address space without memory; then memory for its first `want` bytes, of which `have` (a
-     * multiple of device.granularity, or 0) are there already; *got is what there is then. Out of
-     * memory: DYNO_OUT_OF_MEMORY, and what was there stays; a device that fails otherwise is not
-     * full, and says so. */
+    int64_t (*available_bytes)(device *d); /* available to tensors now */
+    /* Reserves address space without memory; commit then backs its first `want` bytes, of which
+     * `have` (a multiple of device.granularity, or 0) are backed already; *got is what is backed at
+     * return. Out of memory: DYNO_OUT_OF_MEMORY, and what was backed stays. A device that fails in
+     * another way reports that, not a lack of memory. */
     dyno_status (*reserve)(device *d, int64_t bytes, void **base);
     dyno_status (*commit)(device *d, void *base, int64_t have, int64_t want, int64_t *got);
-    /* Gives the memory of [offset, offset + bytes) back, as far as whole pages go; *have is lowered
-     * when the end of the range went. Nothing that is still to run uses it. */
+    /* Releases the memory of [offset, offset + bytes), in whole pages; *have is lowered when the
+     * end of the range was released. No enqueued work may use it. */
     void (*decommit)(device *d, void *base, int64_t offset, int64_t bytes, int64_t *have);
     void (*release)(device *d, void *base, int64_t bytes, int64_t have);
     void (*clear)(device *d, void *to, int64_t bytes);
     void (*write)(device *d, void *to, const void *from, int64_t bytes); /* `from` is free after */
-    /* Waits. Whether there is anything at `to` is for finish to tell. */
+    /* Synchronizes. Whether the work before it succeeded is for finish to report. */
     void (*read)(device *d, void *to, const void *from, int64_t bytes);
-    /* Waits for everything; fails with what went wrong since the last time. */
+    /* Synchronizes; fails with the first failure since the last call. */
     dyno_status (*finish)(device *d);
 
     /* ---- running ---- */
     /* Compiles the generated kernels. Borrows the plan. */
     dyno_status (*program_create)(device *d, const plan *p, program **out);
     void (*program_destroy)(program *r);
-    /* Does launch `index`; on a GPU it returns when it is enqueued. Fails where the kernel does, or
-     * cannot be enqueued. */
+    /* Runs launch `index`; on a GPU it returns when the launch is enqueued. Fails where the kernel
+     * does, or cannot be enqueued. */
     dyno_status (*launch)(program *r, int index, const kernel_args *args);
-    /* Static plans: takes all launches down once, to be replayed as one; args[i] is launch i's and
-     * stays where it is. After launch mark_after[j] stands mark j + 1 (mark 0 before all). NULL
-     * where a device has no such thing. */
-    dyno_status (*capture)(program *r, const kernel_args *args, const int *mark_after,
-                           int mark_count);
+    /* Static plans: captures all launches once, to be replayed as one graph; args[i] belongs to
+     * launch i and must stay valid. Event 0 is recorded before all launches, event j + 1 after
+     * launch event_after[j]. NULL where a device cannot capture. */
+    dyno_status (*capture)(program *r, const kernel_args *args, const int *event_after,
+                           int event_count);
     dyno_status (*replay)(program *r);
 
     /* ---- time ---- */
-    /* The moment at which all work before it is done; slots are any numbers from 0. */
-    void (*mark)(device *d, int slot);
-    /* After finish: nanoseconds from slot `from` to slot `to`. */
+    /* Records an event when all work before it is complete; slots are any numbers from 0. */
+    void (*record_event)(device *d, int slot);
+    /* After finish: nanoseconds between the events of two slots. */
     int64_t (*elapsed_ns)(device *d, int from, int to);
-    /* From begin to end, the device records when it ran each launch of the program, in steps that
-     * are otherwise run as ever; a step to be replayed is captured in between. Both
-     * DYNO_UNSUPPORTED where it cannot; NULL where no device of the kind can. Before the end comes
-     * finish. */
+    /* Between begin and end, the device records when it ran each launch of the program, in steps
+     * that run as usual; a step that is replayed is captured anew in between. Both return
+     * DYNO_UNSUPPORTED where it cannot; NULL where no device of the kind can. finish comes before
+     * the end. */
     dyno_status (*observe_begin)(program *r);
     dyno_status (*observe_end)(program *r, activity *out);
 } device_functions;
 
-/* Implementations begin with this and add their own. */
+/* Implementations embed it as their first member. */
 struct device {
     const device_functions *functions;
     target target;
@@ -72,15 +72,14 @@ struct device {
     int64_t granularity;   /* of commit */
 };
 
-/* "cpu", "cuda", "cuda:N", or "auto": what the environment's DYNO_DEVICE says, else a GPU if there
- * is one that works, else the CPU. Anything else is DYNO_INVALID; a GPU that is not there
- * DYNO_UNSUPPORTED, with the reason (no module, no driver, a driver too old, no such number, a chip
- * too old). On failure *out is NULL. */
+/* "cpu", "cuda", "cuda:N", or "auto": the environment's DYNO_DEVICE, else a GPU if one works, else
+ * the CPU. Anything else is DYNO_INVALID; a GPU that cannot be used is DYNO_UNSUPPORTED, with the
+ * reason (no module, no driver, a driver too old, no such number, a chip too old). On failure *out
+ * is NULL. */
 NODISCARD dyno_status device_open(const char *name, device **out);
 void device_close(device *d);
 
-/* The kind of target that a name of a device asks for, without opening it. "auto" is the CPU here.
- */
+/* The kind of target that a device name asks for, without opening it. "auto" is the CPU here. */
 NODISCARD dyno_status device_parse(const char *name, target_kind *kind, int *ordinal);
 
 /* The target of the device that would run, for planning: a GPU's own where there is one, else the

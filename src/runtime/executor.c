@@ -1,12 +1,12 @@
-/* executor.c - one loop over the launches for both ways to have memory, on any device.
+/* executor.c - one loop over the launches for both memory modes, on any device.
  *
- * What differs is when a buffer gets its address: eager plans ask the pool at each launch and
- * fill in the operands then; static plans know all addresses beforehand, so the arguments of every
- * launch are laid out once and a step only calls kernels. A device that can take the launches down
- * does so in the first step that is not traced, and replays them from then on.
+ * What differs is when a buffer gets its address: eager plans ask the pool at each launch and fill
+ * in the operands then; static plans know all addresses beforehand, so that the arguments of every
+ * launch are bound once and a step only calls kernels. A device that can capture launches does so
+ * in the first step that is not traced, and replays them from then on.
  *
- * Time is told by the device's marks: around every launch in a traced step, else where one stretch
- * of launches of a phase ends and the next begins. */
+ * Time is measured by events of the device: around every launch in a traced step, else between runs
+ * of consecutive launches of one phase. */
 #include "runtime/executor.h"
 
 #include <stdlib.h>
@@ -16,23 +16,23 @@
 #include "base/memory.h"
 #include "ops/kernel.h"
 
-/* In a step that is replayed a mark takes as long as a small kernel. Phases that take turns more
- * often than this (updates inside the backward) are not told apart there. */
-enum { MOST_REPLAYED_STRETCHES = 8 };
+/* In a replayed step an event takes as long as a small kernel. Phases that alternate more often
+ * than this (updates inside the backward) are not timed separately there. */
+enum { MOST_REPLAYED_RUNS = 8 };
 
-/* Launches [first, last] of one phase. */
-typedef struct stretch {
+/* Consecutive launches [first, last] of one phase. */
+typedef struct phase_run {
     phase phase;
     int first, last;
-} stretch;
+} phase_run;
 
 struct executor {
     const plan *p;
     memory_pool *pool;
     device *d;
     program *code;
-    stretch *stretches;
-    int stretch_count;
+    phase_run *runs;
+    int run_count;
     void **address;    /* by buffer; NULL while it has no memory */
     tensor *operands;  /* eager: room for those of the largest launch; static: of all launches */
     block **memory;    /* eager, by transient buffer */
@@ -40,9 +40,9 @@ struct executor {
     kernel_args *args; /* static, by launch */
     bool is_captured;
     bool has_run;     /* static: what is in the arena was computed */
-    bool has_records; /* static: that outputs came to life was recorded, not yet that they died */
+    bool has_records; /* static: births of outputs are recorded, their deaths not yet */
 
-    /* Of the step that was started. */
+    /* The step under way. */
     bool is_running;
     bool was_replayed;
     trace *recorder;
@@ -120,7 +120,7 @@ static tensor resolve(const executor *e, const plan_operand *operand) {
     return t;
 }
 
-/* Lays a launch's operands out at `room`, which the arguments point to. */
+/* Binds a launch's operands into `room`, which the arguments point to. */
 static kernel_args bind(const executor *e, const plan_launch *l, tensor *room) {
     tensor *outputs = room + l->input_count;
     for (int i = 0; i < l->input_count; i++)
@@ -162,7 +162,7 @@ static void make_room_for_largest(executor *e) {
     e->memory = memory_allocate((size_t)e->p->buffer_count, sizeof *e->memory);
 }
 
-static dyno_status take_arena(executor *e) {
+static dyno_status allocate_arena(executor *e) {
     const plan *p = e->p;
     if (p->arena_bytes == 0)
         return DYNO_OK;
@@ -174,15 +174,15 @@ static dyno_status take_arena(executor *e) {
     return DYNO_OK;
 }
 
-static void find_stretches(executor *e) {
+static void find_phase_runs(executor *e) {
     const plan *p = e->p;
     int capacity = 0;
     for (int i = 0; i < p->launch_count; i++) {
         if (i == 0 || p->launches[i].phase != p->launches[i - 1].phase) {
-            MEMORY_GROW(e->stretches, e->stretch_count, capacity);
-            e->stretches[e->stretch_count++] = (stretch){p->launches[i].phase, i, i};
+            MEMORY_GROW(e->runs, e->run_count, capacity);
+            e->runs[e->run_count++] = (phase_run){p->launches[i].phase, i, i};
         }
-        e->stretches[e->stretch_count - 1].last = i;
+        e->runs[e->run_count - 1].last = i;
     }
 }
 
@@ -209,13 +209,13 @@ dyno_status executor_create(const plan *p, memory_pool *pool, storage *shared, e
             e->address[i] = storage_find(shared, p->buffers[i].name);
     dyno_status status = d->functions->program_create(d, p, &e->code);
     if (status == DYNO_OK && is_static(e))
-        status = take_arena(e);
+        status = allocate_arena(e);
     if (status != DYNO_OK) {
         storage_shrink(shared, before);
         executor_destroy(e);
         return status;
     }
-    find_stretches(e);
+    find_phase_runs(e);
     if (is_static(e))
         bind_all(e);
     else
@@ -228,7 +228,7 @@ void executor_destroy(executor *e) {
     if (!e)
         return;
     if (e->is_running && executor_finish(e, NULL) != DYNO_OK) {
-        /* Nobody asked for what that step computed. */
+        /* The caller did not ask for the result of that step. */
     }
     if (e->memory) {
         release_all(e, e->p->launch_count);
@@ -238,7 +238,7 @@ void executor_destroy(executor *e) {
     }
     if (e->code)
         e->d->functions->program_destroy(e->code);
-    free(e->stretches);
+    free(e->runs);
     free(e->address);
     free(e->memory);
     free(e->operands);
@@ -248,22 +248,22 @@ void executor_destroy(executor *e) {
 
 /* ---- a step ---- */
 
-/* In a traced step the marks around launch i are 2i and 2i + 1; in any other mark 0 is the
- * beginning and mark j + 1 the end of stretch j. */
+/* In a traced step the events around launch i are 2i and 2i + 1; in any other event 0 is the
+ * beginning and event j + 1 the end of run j. */
 static int begin_of(int launch) { return 2 * launch; }
 static int end_of(int launch) { return 2 * launch + 1; }
 
-/* How many stretches have a mark at their end in a step that is replayed: all, or the first only
- * where there are too many. */
-static int replayed_marks(const executor *e) {
-    return e->stretch_count <= MOST_REPLAYED_STRETCHES ? e->stretch_count : 1;
+/* How many runs have an event at their end in a replayed step: all, or the first only where there
+ * are too many. */
+static int replayed_events(const executor *e) {
+    return e->run_count <= MOST_REPLAYED_RUNS ? e->run_count : 1;
 }
 
 static dyno_status capture(executor *e) {
-    int marks = replayed_marks(e), last[MOST_REPLAYED_STRETCHES] = {0};
-    for (int i = 0; i < marks; i++)
-        last[i] = e->stretches[i].last;
-    RETURN_IF_FAILED(e->d->functions->capture(e->code, e->args, last, marks));
+    int events = replayed_events(e), last[MOST_REPLAYED_RUNS] = {0};
+    for (int i = 0; i < events; i++)
+        last[i] = e->runs[i].last;
+    RETURN_IF_FAILED(e->d->functions->capture(e->code, e->args, last, events));
     e->is_captured = true;
     return DYNO_OK;
 }
@@ -277,14 +277,14 @@ static dyno_status run_launch(executor *e, int launch) {
 
 static dyno_status run_launches(executor *e, trace *recorder) {
     const plan *p = e->p;
-    void (*mark)(device *, int) = e->d->functions->mark;
+    void (*record_event)(device *, int) = e->d->functions->record_event;
     bool is_eager = !is_static(e), is_recording = memory_pool_is_recording(e->pool) && e->arena;
-    int ends = 0; /* of stretches, so far */
+    int ends = 0; /* of runs, so far */
     if (!recorder)
-        mark(e->d, 0);
+        record_event(e->d, 0);
     for (int i = 0; i < p->launch_count; i++) {
         if (recorder)
-            mark(e->d, begin_of(i));
+            record_event(e->d, begin_of(i));
         if (is_eager)
             RETURN_IF_FAILED(allocate_births(e, i));
         else if (is_recording)
@@ -295,9 +295,9 @@ static dyno_status run_launches(executor *e, trace *recorder) {
         else if (is_recording)
             record_deaths(e, i);
         if (recorder)
-            mark(e->d, end_of(i));
-        else if (i == e->stretches[ends].last)
-            mark(e->d, ++ends);
+            record_event(e->d, end_of(i));
+        else if (i == e->runs[ends].last)
+            record_event(e->d, ++ends);
     }
     e->has_records = is_recording;
     return DYNO_OK;
@@ -321,7 +321,7 @@ dyno_status executor_start(executor *e, trace *recorder) {
         RETURN_IF_FAILED(e->d->functions->replay(e->code));
     } else {
         dyno_status status = run_launches(e, recorder);
-        if (status != DYNO_OK) { /* nothing may still use what was given back */
+        if (status != DYNO_OK) { /* nothing may still use memory that was released */
             dyno_status before = e->d->functions->finish(e->d);
             return before != DYNO_OK ? before : status;
         }
@@ -331,32 +331,31 @@ dyno_status executor_start(executor *e, trace *recorder) {
     return DYNO_OK;
 }
 
-/* From the beginning of stretch i to that of the next one, or to its own end where there is none.
- */
-static int64_t stretch_ns(const executor *e, int i) {
-    bool is_last = i == e->stretch_count - 1;
+/* From the beginning of run i to that of the next one, or to its own end where there is none. */
+static int64_t phase_run_ns(const executor *e, int i) {
+    bool is_last = i == e->run_count - 1;
     if (!e->recorder)
         return e->d->functions->elapsed_ns(e->d, i, i + 1);
-    int end = is_last ? end_of(e->stretches[i].last) : begin_of(e->stretches[i + 1].first);
-    return e->d->functions->elapsed_ns(e->d, begin_of(e->stretches[i].first), end);
+    int end = is_last ? end_of(e->runs[i].last) : begin_of(e->runs[i + 1].first);
+    return e->d->functions->elapsed_ns(e->d, begin_of(e->runs[i].first), end);
 }
 
-/* What no mark tells of (the host before the first launch and after the last) goes to the phase
- * that ends the step. */
+/* Time that no event covers (the host before the first launch and after the last) is attributed to
+ * the phase that ends the step. */
 static step_times read_times(const executor *e, int64_t total_ns) {
     step_times times = {.total_ns = total_ns};
     int64_t rest = total_ns;
-    int told = e->was_replayed ? replayed_marks(e) : e->stretch_count;
-    for (int i = 0; i < told; i++) {
-        int64_t ns = stretch_ns(e, i);
-        times.phase_ns[e->stretches[i].phase] += ns;
+    int timed = e->was_replayed ? replayed_events(e) : e->run_count;
+    for (int i = 0; i < timed; i++) {
+        int64_t ns = phase_run_ns(e, i);
+        times.phase_ns[e->runs[i].phase] += ns;
         rest -= ns;
     }
-    if (told < e->stretch_count)
+    if (timed < e->run_count)
         times.together_ns = rest;
     else
-        times.phase_ns[told ? e->stretches[told - 1].phase : PHASE_FORWARD] += rest;
-    if (told == e->stretch_count)
+        times.phase_ns[timed ? e->runs[timed - 1].phase : PHASE_FORWARD] += rest;
+    if (timed == e->run_count)
         times.outside_ns = rest;
     return times;
 }
@@ -402,16 +401,16 @@ dyno_status executor_run(executor *e, trace *recorder, step_times *times) {
 dyno_status executor_observe_begin(executor *e) {
     RETURN_IF_FAILED(executor_finish(e, NULL));
     if (!e->d->functions->observe_begin)
-        return dyno_fail(DYNO_UNSUPPORTED, "%s keeps no records of its work", e->d->name);
+        return dyno_fail(DYNO_UNSUPPORTED, "%s has no activity records", e->d->name);
     RETURN_IF_FAILED(e->d->functions->observe_begin(e->code));
-    e->is_captured = false; /* what is captured while it looks on is known by launch */
+    e->is_captured = false; /* captured anew, so that each graph node is attributed to its launch */
     return DYNO_OK;
 }
 
 dyno_status executor_observe_end(executor *e, activity *out) {
     *out = (activity){0};
     dyno_status finished = executor_finish(e, NULL);
-    e->is_captured = false; /* the next step is as one that was never observed */
+    e->is_captured = false; /* captured anew, without observation */
     dyno_status status = e->d->functions->observe_end(e->code, out);
     if (finished == DYNO_OK)
         return status;
@@ -419,7 +418,7 @@ dyno_status executor_observe_end(executor *e, activity *out) {
     return finished;
 }
 
-/* ---- what there is ---- */
+/* ---- access to values ---- */
 
 tensor executor_find(const executor *e, const char *name) {
     const plan_operand *operand = plan_find_name(e->p, name);
@@ -434,7 +433,7 @@ tensor executor_find(const executor *e, const char *name) {
 static dyno_status check_access(const executor *e, const char *name, int64_t bytes, tensor *t) {
     *t = executor_find(e, name);
     if (!t->data)
-        return dyno_fail(DYNO_NOT_FOUND, "'%s' has nothing called '%s', or it was not computed",
+        return dyno_fail(DYNO_NOT_FOUND, "plan '%s' has no value '%s', or did not compute it",
                          e->p->name, name);
     if (!tensor_is_contiguous(t) || tensor_bytes(t) != bytes)
         return dyno_fail(
@@ -447,7 +446,7 @@ dyno_status executor_read(const executor *e, const char *name, void *to, int64_t
     tensor t;
     RETURN_IF_FAILED(check_access(e, name, bytes, &t));
     e->d->functions->read(e->d, to, t.data, bytes);
-    /* What failed under way is the step's: its executor_finish tells. */
+    /* A failure of the step under way is reported by its executor_finish. */
     return e->is_running ? DYNO_OK : e->d->functions->finish(e->d);
 }
 

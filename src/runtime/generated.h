@@ -1,4 +1,4 @@
-/* generated.h - the kernels the compiler wrote into a plan, made runnable. */
+/* generated.h - a plan's generated kernels, compiled and loaded. */
 #ifndef RUNTIME_GENERATED_H
 #define RUNTIME_GENERATED_H
 

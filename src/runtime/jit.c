@@ -76,7 +76,7 @@ bool jit_is_possible(void) {
     return false;
 }
 
-/* The object carries its own hash, so that a file which is not what its name says is noticed. */
+/* The object contains its own hash, so that a damaged or wrong file is detected. */
 static const char HASH_SYMBOL[] = "dyno_module_hash";
 
 static hash_string module_hash(const char *source, const char *compiler) {
@@ -85,7 +85,7 @@ static hash_string module_hash(const char *source, const char *compiler) {
     text_format(&all, "%s\n", compiler);
     if (stat(compiler, &status) == 0)
         text_format(&all, "%lld %lld\n", (long long)status.st_mtime, (long long)status.st_size);
-    /* -march=native means another thing on another machine sharing the home directory. */
+    /* -march=native differs between machines that share a home directory. */
     FILE *cpuinfo = fopen("/proc/cpuinfo", "r");
     char line[4096];
     while (cpuinfo && fgets(line, sizeof line, cpuinfo))
@@ -118,7 +118,7 @@ static void *open_checked(const char *path, const hash_string *hash) {
     return NULL;
 }
 
-/* Runs the compiler; on failure the message holds the first of what it said. */
+/* Runs the compiler; on failure the message holds the beginning of its output. */
 static dyno_status compile(const char *compiler, const char *source_path, const char *object_path,
                            const char *log_path) {
     const char *arguments[FLAG_COUNT + 8];
@@ -158,8 +158,8 @@ static dyno_status compile(const char *compiler, const char *source_path, const 
     return dyno_fail(DYNO_IO, "the compiler '%s' failed on generated kernels: %s", compiler, said);
 }
 
-/* Compiles in `directory` under names of its own; the object is renamed to `target`, or loaded
- * from where it is when that is NULL. */
+/* Compiles in `directory` under a temporary name; the object is renamed to `target`, or loaded from
+ * where it is when that is NULL. */
 static dyno_status build(const char *compiler, const char *source, const hash_string *hash,
                          const char *directory, const char *target, void **handle) {
     text work = {0}, source_path = {0}, object_path = {0}, log_path = {0}, module = {0};

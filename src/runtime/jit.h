@@ -1,8 +1,8 @@
-/* jit.h - generated C, compiled with the system's compiler, loaded, and kept in a cache.
+/* jit.h - generated C, compiled with the system's compiler, loaded, and cached.
  *
  * The cache is $XDG_CACHE_HOME/dyno (or ~/.cache/dyno), one shared object for each content hash
- * of source, flags and compiler. Objects are written beside their place and renamed, so that
- * processes compiling the same at once do not meet; one that is damaged is made again. */
+ * of source, flags and compiler. Objects are written under a temporary name and renamed, so that
+ * concurrent processes do not conflict; a damaged one is compiled again. */
 #ifndef RUNTIME_JIT_H
 #define RUNTIME_JIT_H
 

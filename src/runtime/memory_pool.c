@@ -9,7 +9,7 @@ struct memory_pool {
     device *d;
     char *base;
     int64_t limit_bytes;
-    int64_t committed_bytes; /* from the base on: there is memory behind these */
+    int64_t committed_bytes; /* the bytes from the base on that are backed by memory */
     block_allocator *blocks;
     int64_t peak_taken, peak_reserved; /* since the last trim */
     bool is_recording;
@@ -31,10 +31,10 @@ dyno_status memory_pool_create(device *d, int64_t limit_bytes, memory_pool **out
     return DYNO_OK;
 }
 
-/* Before memory goes: clears and writes may still be under way. */
+/* Before memory is released: clears and writes may still be running. */
 static void wait_for_device(const memory_pool *pool) {
     if (pool->d->functions->finish(pool->d) != DYNO_OK) {
-        /* Whoever needs what failed waits for it and is told; nobody here does. */
+        /* A failure is reported to whoever waits for its result; nobody here does. */
     }
 }
 
@@ -74,9 +74,9 @@ static void record(memory_pool *pool, const plan *p, const plan_buffer *what, in
                         .name = keep(pool, what->name)};
 }
 
-/* Gets memory behind a block that was just taken and counts it, or gives the block back: out of
+/* Commits memory for a block that was just allocated and counts it, or frees the block: out of
  * memory, *why_not is the end of the caller's message; any other failure is the device's and has
- * its own. */
+ * its own message. */
 static dyno_status keep_block(memory_pool *pool, block *b, const char **why_not) {
     int64_t end = block_offset(b) + block_bytes(b), got = 0;
     *why_not = "";
@@ -106,13 +106,14 @@ dyno_status memory_pool_allocate(memory_pool *pool, const plan *p, const plan_bu
     block *b = block_allocate(pool->blocks, what->bytes);
     dyno_status status = keep_block(pool, b, &why_not);
     if (status == DYNO_OUT_OF_MEMORY)
-        return dyno_fail(DYNO_OUT_OF_MEMORY,
-                         "out of memory: %s for %s[%s] (%s) in scope '%s'; %s are taken, the limit "
-                         "is %s%s",
-                         units_bytes(what->bytes).text, dtype_name(what->type),
-                         shape_format(&what->shape).text, role_name(what->role),
-                         p->scopes[what->scope], units_bytes(memory_pool_taken_bytes(pool)).text,
-                         units_bytes(pool->limit_bytes).text, why_not);
+        return dyno_fail(
+            DYNO_OUT_OF_MEMORY,
+            "out of memory: %s for %s[%s] (%s) in scope '%s'; %s are in use, the limit "
+            "is %s%s",
+            units_bytes(what->bytes).text, dtype_name(what->type), shape_format(&what->shape).text,
+            role_name(what->role), p->scopes[what->scope],
+            units_bytes(memory_pool_taken_bytes(pool)).text, units_bytes(pool->limit_bytes).text,
+            why_not);
     RETURN_IF_FAILED(status);
     record(pool, p, what, launch, block_offset(b), block_bytes(b), true);
     *out = b;
@@ -132,7 +133,7 @@ dyno_status memory_pool_allocate_arena(memory_pool *pool, const plan *p, block *
     dyno_status status = keep_block(pool, b, &why_not);
     if (status == DYNO_OUT_OF_MEMORY)
         return dyno_fail(DYNO_OUT_OF_MEMORY,
-                         "out of memory: %s for all that a step of '%s' makes; %s are taken, the "
+                         "out of memory: %s for the arena of '%s'; %s are in use, the "
                          "limit is %s%s",
                          units_bytes(p->arena_bytes).text, p->name,
                          units_bytes(memory_pool_taken_bytes(pool)).text,

@@ -1,8 +1,9 @@
-/* memory_pool.h - the caching allocator: one range of a device's memory, cut by block_allocator.
+/* memory_pool.h - the caching allocator: one range of a device's memory, managed by
+ * block_allocator.
  *
- * Address space for all of `limit_bytes` is reserved at once; memory comes behind it as the
- * highest block rises and stays, which is what makes the second step cheap. Every allocation and
- * release can be recorded with what it was for. */
+ * Address space for all of `limit_bytes` is reserved at once. Memory is committed as the highest
+ * block rises and stays, which is what makes the second step cheap. Every allocation and release
+ * can be recorded with its purpose. */
 #ifndef RUNTIME_MEMORY_POOL_H
 #define RUNTIME_MEMORY_POOL_H
 
@@ -30,34 +31,35 @@ NODISCARD dyno_status memory_pool_create(device *d, int64_t limit_bytes, memory_
 void memory_pool_destroy(memory_pool *pool);
 device *memory_pool_device(const memory_pool *pool);
 
-/* Memory for `what`, of plan `p`, at a launch. Past the limit, or when the device has no more:
- * DYNO_OUT_OF_MEMORY, saying how much was asked for, in which scope, how much is taken and how
- * much there is. The pool then is as it was. */
+/* Allocates memory for buffer `what` of plan `p`, at a launch. Past the limit, or when the device
+ * has no more: DYNO_OUT_OF_MEMORY, with the bytes asked for, the scope, the bytes in use and the
+ * limit. The pool is then unchanged. */
 NODISCARD dyno_status memory_pool_allocate(memory_pool *pool, const plan *p,
                                            const plan_buffer *what, int launch, block **out);
 void memory_pool_release(memory_pool *pool, const plan *p, const plan_buffer *what, int launch,
                          block *b);
 void *memory_pool_address(const memory_pool *pool, const block *b);
 
-/* The arena of a static plan, all of it at once. It is not recorded: the buffers in it are, one
- * by one, when the executor says that they come to life and die (memory_pool_record). */
+/* The arena of a static plan, as one block. It is not recorded: its buffers are, one by one, when
+ * the executor reports their births and deaths (memory_pool_record). */
 NODISCARD dyno_status memory_pool_allocate_arena(memory_pool *pool, const plan *p, block **out);
 void memory_pool_release_arena(memory_pool *pool, block *b);
 
-/* Gives what is now free back to the device, as far as that can take it, and starts the peaks
- * anew. Waits for what is running. */
+/* Returns free memory to the device, as far as the device can take it, and resets the peaks.
+ * Synchronizes. */
 void memory_pool_trim(memory_pool *pool);
 
 int64_t memory_pool_limit_bytes(const memory_pool *pool);
-/* Behind which there is memory: the limit is a promise, this is what the device has given. */
+/* Bytes that are committed: the limit is a promise, this is what the device has given. */
 int64_t memory_pool_committed_bytes(const memory_pool *pool);
 int64_t memory_pool_taken_bytes(const memory_pool *pool);
-/* Since the last trim: the most bytes ever taken at once, and the most the range was long. */
+/* Since the last trim: the most bytes ever allocated at once, and the greatest extent of the range.
+ * */
 int64_t memory_pool_peak_taken_bytes(const memory_pool *pool);
 int64_t memory_pool_reserved_bytes(const memory_pool *pool);
 
-/* Recording is off until asked for: it is a run of its own, never one that is timed. Records
- * belong to the pool, until the next recording starts. */
+/* Recording is off by default: it is a run of its own, never one that is timed. Records belong to
+ * the pool, until the next recording starts. */
 void memory_pool_start_recording(memory_pool *pool);
 bool memory_pool_is_recording(const memory_pool *pool);
 /* A buffer of the static plan `p`, whose arena is `b`, comes to life or dies at a launch. */

@@ -90,8 +90,8 @@ static char *add_option(options *o) {
     return o->text[o->count++];
 }
 
-/* Machine code for this very chip if the library knows it; else PTX for the newest it knows that is
- * not newer than the chip, which the driver translates. */
+/* Machine code for this chip if NVRTC supports it; else PTX for the newest architecture it supports
+ * that is not newer than the chip, which the driver compiles. */
 static dyno_status choose_architecture(const library *l, const nvrtc_target *target, options *o) {
     int count = 0, wanted = target->major * 10 + target->minor, best = 0;
     if (l->arch_count(&count) != 0 || count <= 0)
@@ -216,7 +216,7 @@ static bool read_cached(const char *path, const hash_string *hash, nvrtc_code *o
     return is_good;
 }
 
-/* A full disk costs the next run a compilation; it is no failure of this one. */
+/* A full disk costs the next run a compilation; this one does not fail. */
 static void write_cached(const char *path, const hash_string *hash, const nvrtc_code *code) {
     text all = {0}, directory = {0};
     bool is_writable = cache_prepare(&directory, "compiled kernels");
@@ -239,7 +239,7 @@ dyno_status nvrtc_compile(const char *source, const nvrtc_target *target, nvrtc_
     if (status == DYNO_OK) {
         hash_string hash = code_hash(&l, source, o);
         text path = {0};
-        bool has_place = cache_directory(&path); /* a cache may be there to be read only */
+        bool has_place = cache_directory(&path); /* the cache may be read-only */
         text_format(&path, "/%s.cubin", hash.text);
         if (!has_place || !read_cached(path.data, &hash, out)) {
             status = compile(&l, source, o, out);

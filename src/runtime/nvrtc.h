@@ -1,8 +1,8 @@
-/* nvrtc.h - generated CUDA C, compiled by NVRTC and kept in a cache. Needs no GPU.
+/* nvrtc.h - generated CUDA C, compiled by NVRTC and cached. Needs no GPU.
  *
  * The cache is that of jit.h: one file for each content hash of source, options and version of the
- * library. Files are written beside their place and renamed, so that processes compiling the same
- * at once do not meet; one that is damaged is made again. */
+ * library. Files are written under a temporary name and renamed, so that concurrent processes do
+ * not conflict; a damaged one is compiled again. */
 #ifndef RUNTIME_NVRTC_H
 #define RUNTIME_NVRTC_H
 
@@ -22,9 +22,9 @@ typedef struct nvrtc_code {
     bool was_compiled; /* else it was in the cache */
 } nvrtc_code;
 
-/* Floating point is IEEE's, and nothing is contracted, since the generator writes every fused
- * multiply-add itself, unless the first line of the source says "fmad=true". Fails with
- * DYNO_UNSUPPORTED when there is no NVRTC, and DYNO_IO, with what it said, when the source does not
+/* Floating point follows IEEE 754, and nothing is contracted, since the generator writes every
+ * fused multiply-add itself, unless the first line of the source says "fmad=true". Fails with
+ * DYNO_UNSUPPORTED when there is no NVRTC, and DYNO_IO, with its log, when the source does not
  * compile. */
 NODISCARD dyno_status nvrtc_compile(const char *source, const nvrtc_target *target,
                                     nvrtc_code *out);

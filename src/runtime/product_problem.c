@@ -6,8 +6,8 @@
 
 enum { MOST_ALIGNMENT = 256 };
 
-/* Two levels of batches as a loop around one; what does not fold into one level is looped over the
- * level that has fewer. */
+/* Folds two levels of batches into one strided batch; where they do not fold, loops over the level
+ * that has fewer. */
 static void fold(const product_request *r, product_batches *out, int64_t stride[PRODUCT_MATRICES]) {
     bool is_one_level = r->outer_batches == 1 || r->inner_batches == 1, continues = true;
     for (int i = 0; i < PRODUCT_MATRICES; i++)

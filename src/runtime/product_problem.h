@@ -12,7 +12,7 @@
 
 enum { PRODUCT_A, PRODUCT_B, PRODUCT_C, PRODUCT_MATRICES };
 
-/* What is asked for; strides in elements. */
+/* The product as the caller has it; strides in elements. */
 typedef struct product_request {
     int64_t m, n, k;
     int64_t outer_batches, inner_batches;

@@ -11,7 +11,7 @@ typedef struct entry {
     block *memory;
 } entry;
 
-/* A value inside an entry that has another name: one of a family. */
+/* A value inside an entry of another name: a member of a family. */
 typedef struct part {
     char *name;
     block *memory; /* the entry's */
@@ -37,7 +37,7 @@ struct storage {
     arena *names; /* of parameters and their leaves */
 };
 
-/* Entries outlive the plan that asked for them; this one stands in when they are released. */
+/* Entries outlive the plan that added them; this one stands in when they are released. */
 static const plan no_plan = {.scopes = (const char *[]){""}, .scope_count = 1};
 
 storage *storage_create(memory_pool *pool) {

@@ -1,7 +1,7 @@
 /* storage.h - what lives across steps: inputs, parameters and optimizer state, by name.
  *
- * Plans of one model (its forward, its full step) share them: an executor binds to what is
- * there and adds what is missing, zeroed. */
+ * Plans of one model (its forward, its full step) share them: an executor binds to existing entries
+ * and adds missing ones, zeroed. */
 #ifndef RUNTIME_STORAGE_H
 #define RUNTIME_STORAGE_H
 
@@ -13,14 +13,14 @@ typedef struct storage storage;
 storage *storage_create(memory_pool *pool);
 void storage_destroy(storage *s);
 
-/* Makes the persistent buffers of `p` that are not there yet. One of the same name and another
- * size is an error. On failure nothing was added. */
+/* Adds the persistent buffers of `p` that are missing. One of the same name and another size is an
+ * error. On failure nothing was added. */
 NODISCARD dyno_status storage_add_plan(storage *s, const plan *p);
-/* How much there is, and going back to when there was less: releases what was added last. */
+/* The number of entries; shrinking to an earlier number releases those added since. */
 int storage_count(const storage *s);
 void storage_shrink(storage *s, int count);
 /* Releases all but the parameters that `p` has, in the size it has them: what the plan adds then
- * lies where it would in an empty pool, and is zero. */
+ * has the offsets it would have in an empty pool, and is zero. */
 void storage_keep_parameters(storage *s, const plan *p);
 
 device *storage_device(const storage *s);
@@ -32,13 +32,13 @@ void *storage_find(const storage *s, const char *name);
  * none. */
 tensor storage_find_tensor(const storage *s, const char *name);
 
-/* How a parameter lies in storage: the names of its leaves, NULL for those that are not there. */
+/* How a parameter is stored: the names of its leaves, NULL for those that are absent. */
 typedef struct stored_parameter {
     const char *whole, *low_copy;
-    const char *rest; /* the 16 bits that the low copy lacks, in place of the whole */
+    const char *rest; /* the low 16 bits, which the bf16 copy lacks, in place of the whole */
 } stored_parameter;
 
-/* Of the parameter that plans which were added call so. The names belong to the storage. */
+/* The parameter of that name in the plans that were added. The names belong to the storage. */
 stored_parameter storage_find_parameter(const storage *s, const char *name);
 
 /* All of a buffer, from the device and to it. `bytes` must be its size (DYNO_INVALID), and it must

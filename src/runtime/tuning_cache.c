@@ -43,7 +43,7 @@ static void keep(tuning_cache *cache, const char *key, const char *chosen) {
     cache->choices[cache->count++] = (choice){memory_copy_string(key), memory_copy_string(chosen)};
 }
 
-/* Takes one line apart in place; false when it is damaged. */
+/* Parses one line in place; false when it is damaged. */
 static bool read_line(tuning_cache *cache, char *line) {
     char *rest = strchr(line, ' ');
     if (!rest)

@@ -2,8 +2,8 @@
  *
  *   <hash of the rest> <key> <value>
  *
- * one line each, appended in one write, so that processes may add to it at once; the last line of a
- * key counts, and a line whose hash is wrong does not. */
+ * one line each, appended in one write, so that processes may append concurrently; the last line of
+ * a key counts, and a line whose hash is wrong is ignored. */
 #ifndef RUNTIME_TUNING_CACHE_H
 #define RUNTIME_TUNING_CACHE_H
 
@@ -11,8 +11,8 @@
 
 typedef struct tuning_cache tuning_cache;
 
-/* Reads `file` of the cache directory, if it is there. Where nothing can be written, choices last
- * as long as the process. */
+/* Reads `file` of the cache directory, if it exists. Where nothing can be written, choices last as
+ * long as the process. */
 tuning_cache *tuning_cache_create(const char *file);
 void tuning_cache_destroy(tuning_cache *cache);
 

@@ -46,7 +46,7 @@ void attributes_print(const attributes *list, text *out) {
         } else {
             char number[40];
             snprintf(number, sizeof number, "%.17g", a->real);
-            /* A real is told from an integer by its looks. */
+            /* A real is printed with a dot or an exponent, which tells it from an integer. */
             text_format(out, "%s%s", number, strpbrk(number, ".en") ? "" : ".0");
         }
     }

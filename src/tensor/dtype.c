@@ -103,8 +103,8 @@ double dtype_load(dtype type, const void *data, int64_t index) {
     return NAN;
 }
 
-/* A double on its way to 16 bits: an inexact float is made odd, so that it is never a tie and the
- * second rounding comes out as if it were the only one. */
+/* Rounds a double to 16 bits by way of f32 (round to odd): an inexact float gets an odd last bit,
+ * so that it is never a tie and the second rounding gives what a single one would. */
 static float float_rounded_to_odd(double value) {
     float nearest = (float)value;
     uint32_t bits = float_bits(nearest);

@@ -1,5 +1,5 @@
-/* role.h - what memory is for, and when it is worked on: the two labels that every report of
- * bytes and of time is cut by. */
+/* role.h - what memory is for, and in which phase it is used: the two labels that reports of bytes
+ * and of time are grouped by. */
 #ifndef TENSOR_ROLE_H
 #define TENSOR_ROLE_H
 

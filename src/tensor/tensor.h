@@ -20,13 +20,13 @@ tensor tensor_contiguous(void *data, dtype type, const shape *s);
 bool tensor_is_contiguous(const tensor *t);
 int64_t tensor_bytes(const tensor *t); /* of a dense copy */
 
-/* Views of the same memory. Each answers false when no strides can express it. */
+/* Views of the same memory. Each returns false when no strides can express it. */
 bool tensor_view_reshape(const tensor *t, const shape *s, tensor *view);
 tensor tensor_view_transpose(const tensor *t, const int64_t *order);
 tensor tensor_view_broadcast(const tensor *t, const shape *s);
 
-/* Merges neighbouring dimensions that all `count` tensors (of one shape) walk alike, so that a
- * kernel's inner loop is as long as it can be. Dimensions of size 1 disappear; at least one
+/* Coalesces adjacent dimensions that all `count` tensors (of one shape) traverse alike, so that a
+ * kernel's inner loop is as long as possible. Dimensions of size 1 disappear; at least one
  * dimension is left. */
 void tensor_collapse(tensor *tensors, int count);
 

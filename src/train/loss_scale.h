@@ -1,7 +1,7 @@
-/* loss_scale.h - what the loss is multiplied by in fp16, so that small gradients do not vanish.
+/* loss_scale.h - dynamic loss scaling for fp16, so that small gradients do not underflow.
  *
  * Starts high, halves when a step's gradients overflow (that step is skipped), doubles after so
- * many good steps in a row: it stays as large as the gradients of the day allow. */
+ * many good steps in a row: it stays as large as the gradients allow. */
 #ifndef TRAIN_LOSS_SCALE_H
 #define TRAIN_LOSS_SCALE_H
 

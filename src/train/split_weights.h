@@ -4,7 +4,7 @@
  *   whole and a low copy beside it         compiled fp16
  *   a bf16 low copy and the rest, in u16   compiled bf16 (compiler/passes/low_copies.h)
  *
- * Storage has one of them at a time. Going from one to another loses no bit. */
+ * Storage has one of them at a time. Converting between them is exact. */
 #ifndef TRAIN_SPLIT_WEIGHTS_H
 #define TRAIN_SPLIT_WEIGHTS_H
 
@@ -25,8 +25,8 @@ bool weights_have_copies(const storage *s, const plan *p);
 /* Weights between two plans that share a storage and keep them differently. */
 typedef struct held_weights held_weights;
 
-/* Before the storage goes to `next`. Where that plan keeps any weight otherwise than the storage
- * does, takes all of them out and empties the storage; else *out is NULL. */
+/* Before the storage is used by `next`. Where that plan stores any weight differently, takes all of
+ * them out and empties the storage; else *out is NULL. */
 NODISCARD dyno_status weights_hold(storage *s, const model_config *config, const plan *next,
                                    held_weights **out);
 /* When the storage has what the plan asked for. */

@@ -13,7 +13,7 @@ typedef struct step_options {
     pipeline_options pipeline;
 } step_options;
 
-/* torch.optim.AdamW's habits with the betas of language models; no clipping. */
+/* The defaults of torch.optim.AdamW with the betas of language models; no clipping. */
 optimizer_options step_default_optimizer(void);
 
 /* Whether this machine has nothing to compile generated kernels with; plans are unfused then. */

@@ -28,13 +28,13 @@ const plan *trainer_plan(const trainer *t);
 NODISCARD dyno_status trainer_step(trainer *t, const int32_t *tokens, const int32_t *targets,
                                    double learning_rate, float *loss);
 
-/* The same in parts. Data may be given while the step before is under way: on a GPU they are there
- * when that ends. trainer_finish waits for the step and tells its loss. */
+/* The same in parts. Data may be given while the previous step runs: on a GPU they arrive when that
+ * ends. trainer_finish waits for the step and returns its loss. */
 NODISCARD dyno_status trainer_give(trainer *t, const int32_t *tokens, const int32_t *targets);
 NODISCARD dyno_status trainer_start(trainer *t, double learning_rate);
 NODISCARD dyno_status trainer_finish(trainer *t, float *loss);
 
-/* How scaling stands; NULL where the loss is not scaled. */
+/* The state of loss scaling; NULL where the loss is not scaled. */
 const loss_scale *trainer_loss_scale(const trainer *t);
 
 /* An output of the last step, or a leaf: where it lies on the device, and its numbers (all

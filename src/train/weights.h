@@ -6,9 +6,9 @@
 #include "formats/hf_directory.h"
 #include "runtime/storage.h"
 
-/* First values, the same for a seed whatever the number of threads. */
+/* Initial values, the same for a seed whatever the number of threads. */
 NODISCARD dyno_status weights_init(storage *s, const model_config *config, uint64_t seed);
-/* The same, unless asked to stop before the last is drawn: billions take seconds. */
+/* The same, unless interrupted before the last is drawn: billions take seconds. */
 NODISCARD dyno_status weights_init_unless(storage *s, const model_config *config, uint64_t seed,
                                           bool (*should_stop)(void *context), void *context);
 NODISCARD dyno_status weights_load(storage *s, const hf_directory *directory);

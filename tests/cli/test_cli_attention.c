@@ -462,32 +462,47 @@ static void what_cannot_be_is_refused(void **state) {
     dyno_expect(1, "/dev/null", "attention --seq 2 --reps 1 --out /dev/null/here");
 }
 
+/* Until the progress line, which only a terminal shows, says that measuring has begun. */
+static void wait_for_progress(int terminal) {
+    char seen[4096];
+    ssize_t got, have = 0;
+    while ((got = read(terminal, seen + have, sizeof seen - 1 - (size_t)have)) > 0) {
+        have += got;
+        seen[have] = '\0';
+        if (strchr(seen, '%') || have == (ssize_t)sizeof seen - 1)
+            return;
+    }
+    fail_msg("it ended before it showed progress");
+}
+
 /* Waits for the first cell, then asks it to stop. */
 static void an_interruption_keeps_what_was_measured(void **state) {
     (void)state;
     scratch made = scratch_create();
     scratch_path shown = scratch_join(&made, "shown");
+    int terminal = posix_openpt(O_RDWR | O_NOCTTY);
+    assert_true(terminal >= 0 && grantpt(terminal) == 0 && unlockpt(terminal) == 0);
     pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
-        int out = open(shown.text, O_WRONLY | O_CREAT | O_TRUNC, 0600);
-        dup2(out, STDOUT_FILENO);
-        dup2(out, STDERR_FILENO);
+        dup2(open(shown.text, O_WRONLY | O_CREAT | O_TRUNC, 0600), STDOUT_FILENO);
+        dup2(open(ptsname(terminal), O_WRONLY | O_NOCTTY), STDERR_FILENO);
         execl(DYNO_BINARY, "dyno", "attention", "--seq", "8", "--reps", "1000000", "--mode",
               "eager", "--threads", "1", "--out", made.path, (char *)NULL);
         _exit(127);
     }
-    usleep(1500 * 1000); /* the machine's peaks are measured first */
+    wait_for_progress(terminal);
     kill(child, SIGINT);
     int status;
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_true(WIFEXITED(status));
     assert_int_equal(WEXITSTATUS(status), 130);
+    close(terminal);
     results *run = read_run(&made);
     assert_false(run->is_complete);
     assert_int_equal(run->planned_cells, 2);
-    if (run->cell_count)
-        assert_int_equal(run->cells[run->cell_count - 1]->status, RESULTS_INCOMPLETE);
+    assert_true(run->cell_count > 0);
+    assert_int_equal(run->cells[run->cell_count - 1]->status, RESULTS_INCOMPLETE);
     results_destroy(run);
     dyno_expect(0, "incomplete: interrupted after", "show %s", made.path);
     scratch_remove(&made);

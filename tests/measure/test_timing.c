@@ -103,14 +103,14 @@ static void phases_have_series_where_there_are_several_and_sum_to_the_step(void 
 }
 
 /* What the host does before and after is in the step only when it is asked for. */
-static void by_marks_nothing_but_launches_is_timed(void **state) {
+static void by_events_nothing_but_launches_is_timed(void **state) {
     (void)state;
     bench b = bench_create(STEP_FULL);
     step_times times;
     assert_int_equal(executor_run(b.e, NULL, &times), DYNO_OK);
     assert_true(times.outside_ns >= 0 && times.outside_ns < times.total_ns);
     assert_true(times.phase_ns[PHASE_OPTIMIZER] >= times.outside_ns);
-    timing_options options = {.steps = 4, .by_marks = true};
+    timing_options options = {.steps = 4, .by_events = true};
     assert_int_equal(timing_run(b.e, b.p, &options, b.cell), DYNO_OK);
     static const char *const phases[] = {"forward", "backward", "optimizer"};
     for (int64_t k = 0; k < 4; k++) {
@@ -290,7 +290,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(warm_up_is_a_series_of_its_own),
         cmocka_unit_test(phases_have_series_where_there_are_several_and_sum_to_the_step),
-        cmocka_unit_test(by_marks_nothing_but_launches_is_timed),
+        cmocka_unit_test(by_events_nothing_but_launches_is_timed),
         cmocka_unit_test(a_run_for_a_time_has_as_many_steps_as_fit_between_its_limits),
         cmocka_unit_test(every_breakdown_sums_to_the_traced_step),
         cmocka_unit_test(breakdowns_name_phases_and_fold_layers),

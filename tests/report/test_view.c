@@ -294,7 +294,8 @@ static void a_gpus_own_records_say_how_busy_it_was(void **state) {
     assert_non_null(strstr(text_string(&out), "GPU busy %"));
     assert_non_null(strstr(text_string(&out), "  10.0\n")); /* GB/s of the optimizer */
     assert_non_null(strstr(text_string(&out), "busy 900.000 of 1000.000 ms, idle 10.00 %"));
-    assert_non_null(strstr(text_string(&out), "next step's first: 12.5 us"));
+    assert_non_null(
+        strstr(text_string(&out), "12.5 us from a step's last launch to the next step's first"));
     assert_null(strstr(text_string(&out), "one by one"));
     text_release(&out);
     results_destroy(run);

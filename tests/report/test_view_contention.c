@@ -144,10 +144,9 @@ static void a_limit_on_processor_time_is_guessed_where_nobody_else_is(void **sta
     (void)state;
     results *run = run_on("bench", 64, 64);
     add_cell(run, (readings){1000, 2000, 2010, 900, 500});
-    expect_note(run, "a thread waited up to 90 % of the time for a core, and nobody else was "
-                     "there: processor time seems to be limited, as a container's can be; times "
-                     "are too long: raise the limit, or give --threads for as many cores as it "
-                     "stands for");
+    expect_note(run, "a thread waited up to 90 % of the time for a core, without other processes: "
+                     "processor time seems to be limited, as in a container; times are too long: "
+                     "raise the limit, or set --threads to as many cores as it allows");
     /* One cell of several was held up by something else. */
     run = run_on("attention", 2, 2);
     add_cell(run, (readings){100, 150, 151, 35, 4});

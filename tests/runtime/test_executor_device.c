@@ -137,7 +137,7 @@ static void a_step_that_is_looked_into_is_not_replayed(void **state) {
     device_close(fake_device_base(f));
 }
 
-/* Updates in the midst of the backward would cost a replayed step a mark each. */
+/* Updates in the midst of the backward would cost a replayed step an event each. */
 static void phases_that_take_turns_are_told_apart_only_where_it_costs_nothing(void **state) {
     (void)state;
     for (int can_capture = 0; can_capture < 2; can_capture++) {
@@ -159,7 +159,7 @@ static void phases_that_take_turns_are_told_apart_only_where_it_costs_nothing(vo
                                              times.phase_ns[PHASE_BACKWARD] +
                                              times.phase_ns[PHASE_OPTIMIZER] + times.together_ns);
         if (can_capture)
-            assert_int_equal(f->marks, 1);
+            assert_int_equal(f->events, 1);
         results *run = results_create("bench", 0, NULL);
         results_cell *cell = results_add_cell(run);
         expect_ok(timing_run(b.e, b.p, &(timing_options){.steps = 2}, cell));

@@ -195,7 +195,7 @@ static void memory_runs_out_when_the_executor_is_made_and_leaves_nothing(void **
             expect_ok(executor_run(e, NULL, NULL));
         } else {
             assert_int_equal(status, DYNO_OUT_OF_MEMORY);
-            assert_non_null(strstr(dyno_error_message(), "for all that a step of 'drawn' makes"));
+            assert_non_null(strstr(dyno_error_message(), "for the arena of 'drawn'"));
             assert_null(e);
             assert_int_equal(memory_pool_taken_bytes(pool), 0);
             assert_int_equal(storage_count(shared), 0);
@@ -216,39 +216,46 @@ static dyno_status run_double(const kernel_args *args) {
     return DYNO_OK;
 }
 
-static void a_kernel_that_may_writes_over_its_input(void **state) {
-    (void)state;
-    enum { STEPS = 5, SIZE = 40 };
-    static const kernel twice = {.name = "twice", .target = TARGET_CPU, .run = run_double};
+/* From "x" to "y" in so many launches of the kernel, each of which may write over its input. */
+static plan *plan_doubling(const kernel *k, int steps, int64_t size) {
     static const char *scopes[] = {""};
-    shape s = SHAPE(SIZE);
+    shape s = SHAPE(size);
     plan *p = plan_create("doubling");
     p->scopes = scopes;
     p->scope_count = 1;
     plan_operand before = {.layout = tensor_contiguous(NULL, DTYPE_F32, &s)};
-    for (int i = -1; i < STEPS; i++) {
-        plan_buffer buffer = {.bytes = SIZE * 4,
+    for (int i = -1; i < steps; i++) {
+        plan_buffer buffer = {.bytes = size * 4,
                               .role = i < 0 ? ROLE_INPUT : ROLE_ACTIVATION,
                               .type = DTYPE_F32,
                               .shape = s,
                               .name = i < 0 ? "x" : NULL,
                               .born = i,
-                              .last_used = i < 0 || i == STEPS - 1 ? STEPS : i + 1,
+                              .last_used = i < 0 || i == steps - 1 ? steps : i + 1,
                               .is_persistent = i < 0};
         plan_operand made = before;
         made.buffer = plan_add_buffer(p, &buffer);
         if (i >= 0) {
             plan_launch *l = plan_add_launch(p, 1, 1);
-            l->kernel = &twice;
+            l->kernel = k;
+            l->kernel_name = k->name;
             l->inputs[0] = before;
             l->outputs[0] = made;
             l->overwrites[0] = 1;
         }
         before = made;
-        if (i < 0 || i == STEPS - 1)
+        if (i < 0 || i == steps - 1)
             plan_add_name(p, i < 0 ? "x" : "y", &made);
     }
     plan_finish(p);
+    return p;
+}
+
+static void a_kernel_that_may_writes_over_its_input(void **state) {
+    (void)state;
+    enum { STEPS = 5, SIZE = 40 };
+    static const kernel twice = {.name = "twice", .target = TARGET_CPU, .run = run_double};
+    plan *p = plan_doubling(&twice, STEPS, SIZE);
     memory_plan_apply(p);
     assert_true(SIZE * 4 < MEMORY_PLAN_ALIGNMENT);
     assert_int_equal(p->arena_bytes, MEMORY_PLAN_ALIGNMENT);
@@ -272,6 +279,35 @@ static void a_kernel_that_may_writes_over_its_input(void **state) {
     plan_destroy(p);
 }
 
+static bool is_failing;
+
+static dyno_status run_or_fail(const kernel_args *args) {
+    if (is_failing)
+        return dyno_fail(DYNO_DEVICE_FAILED, "the kernel cannot go on");
+    return run_double(args);
+}
+
+static void a_kernel_that_fails_ends_the_step_with_its_reason(void **state) {
+    (void)state;
+    static const kernel failing = {.name = "failing", .target = TARGET_CPU, .run = run_or_fail};
+    plan *p = plan_doubling(&failing, 2, 8);
+    memory_plan_apply(p);
+    memory_pool *pool;
+    executor *e;
+    expect_ok(memory_pool_create(device_cpu(), 1 << 20, &pool));
+    storage *shared = storage_create(pool);
+    expect_ok(executor_create(p, pool, shared, &e));
+    is_failing = true;
+    assert_int_equal(executor_run(e, NULL, NULL), DYNO_DEVICE_FAILED);
+    assert_string_equal(dyno_error_message(), "'failing' in scope '': the kernel cannot go on");
+    is_failing = false;
+    expect_ok(executor_run(e, NULL, NULL));
+    executor_destroy(e);
+    storage_destroy(shared);
+    memory_pool_destroy(pool);
+    plan_destroy(p);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(static_steps_give_bitwise_what_eager_ones_do),
@@ -282,6 +318,7 @@ int main(void) {
         cmocka_unit_test(outputs_are_there_after_a_run_and_only_then),
         cmocka_unit_test(memory_runs_out_when_the_executor_is_made_and_leaves_nothing),
         cmocka_unit_test(a_kernel_that_may_writes_over_its_input),
+        cmocka_unit_test(a_kernel_that_fails_ends_the_step_with_its_reason),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -21,11 +21,11 @@ struct program {
     program *on_cpu;
     const plan *p;
     const kernel_args *args; /* of the capture */
-    int *mark_after;
-    int mark_count;
+    int *event_after;
+    int event_count;
 };
 
-typedef enum work_kind { WORK_LAUNCH, WORK_REPLAY, WORK_CLEAR, WORK_WRITE, WORK_MARK } work_kind;
+typedef enum work_kind { WORK_LAUNCH, WORK_REPLAY, WORK_CLEAR, WORK_WRITE, WORK_EVENT } work_kind;
 
 /* One thing put off. Only what its kind needs is set. */
 typedef struct fake_work {
@@ -76,13 +76,13 @@ static kernel_args take_args(const fake_device *f, const kernel_args *args, tens
     return real;
 }
 
-static void set_mark(fake_device *f, int slot) {
-    if (slot >= f->mark_capacity) {
+static void record_now(fake_device *f, int slot) {
+    if (slot >= f->event_capacity) {
         int capacity = 2 * slot + 16;
-        f->mark_ns = memory_resize(f->mark_ns, (size_t)capacity, sizeof *f->mark_ns);
-        f->mark_capacity = capacity;
+        f->event_ns = memory_resize(f->event_ns, (size_t)capacity, sizeof *f->event_ns);
+        f->event_capacity = capacity;
     }
-    f->mark_ns[slot] = clock_now_ns();
+    f->event_ns[slot] = clock_now_ns();
 }
 
 /* Runs a launch and, if somebody looks, records when. */
@@ -100,18 +100,18 @@ static void do_launch(program *r, int index, const kernel_args *args) {
 
 static void do_replay(program *r) {
     fake_device *f = r->f;
-    int marks = 0;
-    set_mark(f, 0);
+    int events = 0;
+    record_now(f, 0);
     for (int i = 0; i < r->p->launch_count; i++) {
         tensor *operands;
         kernel_args args = take_args(f, &r->args[i], &operands);
         do_launch(r, i, &args);
         free(operands);
-        while (marks < r->mark_count && r->mark_after[marks] == i)
-            set_mark(f, ++marks);
+        while (events < r->event_count && r->event_after[events] == i)
+            record_now(f, ++events);
     }
-    assert_int_equal(marks, r->mark_count);
-    f->marks = marks;
+    assert_int_equal(events, r->event_count);
+    f->events = events;
 }
 
 static void do_work(fake_device *f, fake_work *w) {
@@ -128,8 +128,8 @@ static void do_work(fake_device *f, fake_work *w) {
     case WORK_WRITE:
         memcpy(w->to, w->data, (size_t)w->bytes);
         break;
-    case WORK_MARK:
-        set_mark(f, w->index);
+    case WORK_EVENT:
+        record_now(f, w->index);
         break;
     }
     free(w->operands);
@@ -267,7 +267,7 @@ static void program_destroy(program *r) {
         assert_ptr_not_equal(r->f->work[i].code, r);
     r->f->programs--;
     device_cpu()->functions->program_destroy(r->on_cpu);
-    free(r->mark_after);
+    free(r->event_after);
     free(r);
 }
 
@@ -283,13 +283,13 @@ static dyno_status launch(program *r, int index, const kernel_args *args) {
     return DYNO_OK;
 }
 
-static dyno_status capture(program *r, const kernel_args *args, const int *mark_after,
-                           int mark_count) {
+static dyno_status capture(program *r, const kernel_args *args, const int *event_after,
+                           int event_count) {
     r->f->captures++;
     r->args = args;
-    r->mark_count = mark_count;
-    r->mark_after = memory_resize(r->mark_after, (size_t)mark_count + 1, sizeof *mark_after);
-    memcpy(r->mark_after, mark_after, (size_t)mark_count * sizeof *mark_after);
+    r->event_count = event_count;
+    r->event_after = memory_resize(r->event_after, (size_t)event_count + 1, sizeof *event_after);
+    memcpy(r->event_after, event_after, (size_t)event_count * sizeof *event_after);
     return DYNO_OK;
 }
 
@@ -302,13 +302,13 @@ static dyno_status replay(program *r) {
 
 /* ---- time ---- */
 
-static void mark(device *d, int slot) { put_off(from(d), WORK_MARK)->index = slot; }
+static void record_event(device *d, int slot) { put_off(from(d), WORK_EVENT)->index = slot; }
 
 static int64_t elapsed_ns(device *d, int begin, int end) {
     fake_device *f = from(d);
     assert_int_equal(f->waiting, 0);
-    assert_true(begin < f->mark_capacity && end < f->mark_capacity);
-    return f->mark_ns[end] - f->mark_ns[begin];
+    assert_true(begin < f->event_capacity && end < f->event_capacity);
+    return f->event_ns[end] - f->event_ns[begin];
 }
 
 static dyno_status observe_begin(program *r) {
@@ -343,7 +343,7 @@ static void close_fake(device *d) {
     for (int i = 0; i < FAKE_MOST_RANGES; i++)
         assert_null(f->ranges[i].shown);
     free(f->work);
-    free(f->mark_ns);
+    free(f->event_ns);
     free(f);
 }
 
@@ -361,7 +361,7 @@ fake_device *fake_device_create(int64_t memory_bytes, bool can_capture) {
                                            .program_create = program_create,
                                            .program_destroy = program_destroy,
                                            .launch = launch,
-                                           .mark = mark,
+                                           .record_event = record_event,
                                            .elapsed_ns = elapsed_ns,
                                            .observe_begin = observe_begin,
                                            .observe_end = observe_end};

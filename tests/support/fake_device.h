@@ -32,11 +32,11 @@ typedef struct fake_device {
     /* How often each happened. */
     int launches, captures, replays, finishes, commits, decommits, reads, writes, clears;
     int waiting; /* things put off now */
-    int marks;   /* of the last replay, but the one before it all */
+    int events;  /* of the last replay, but the one before it all */
     struct fake_work *work;
     int work_capacity;
-    int64_t *mark_ns;
-    int mark_capacity;
+    int64_t *event_ns;
+    int event_capacity;
 } fake_device;
 
 /* `can_capture`: as a GPU does, else launch by launch as the CPU. device_close ends it, and fails

@@ -1,28 +1,28 @@
-/* cuda_geometry.c - sizes that fill the chip and fit its registers.
+/* cuda_geometry.c - launch geometry that fills the chip and fits its registers.
  *
- * Rows are kept in registers between stages, packed as they lie in memory. A lane is given few
- * enough elements that this is the rule; the exceptions are streamed through again. */
+ * Rows are kept in registers between stages, packed as they are in memory. A lane is given few
+ * enough elements that this is the rule; in the exceptions each stage loads the row again. */
 #include "compiler/codegen/cuda_geometry.h"
 
 enum {
     ROW_VECTOR = 4,   /* elements: one access in f32 */
     FEW_ELEMENTS = 8, /* of a row, in one lane */
     MOST_ELEMENTS = 32,
-    WARP_COLUMNS = 512, /* up to here a warp has a row, and needs no barrier */
+    WARP_COLUMNS = 512, /* up to here a row fits one warp, and needs no barrier */
     USUAL_LANES = 512,  /* of a longer row */
     MOST_LANES = 1024,  /* a block */
     ROWS_THREADS = 128, /* of a block whose warps have rows of their own */
     FLAT_THREADS = 256,
     COLUMN_SUM_THREADS = 768,
     MOST_BARRIERS = 15,
-    SHARED_BYTES = 40 << 10, /* of the 48 KiB that every kernel may have */
-    MULTIPROCESSORS = 132,   /* of the chip that grids are made for; others only differ in speed */
+    SHARED_BYTES = 40 << 10, /* of the 48 KiB that every kernel may use without an opt-in */
+    MULTIPROCESSORS = 132,   /* that grids are sized for; on other chips only speed differs */
     FLAT_BLOCKS = 16 * MULTIPROCESSORS,
-    EARLY_WORDS = 80,     /* registers for what is loaded before it is needed */
-    FLAT_WORDS = 8,       /* that a thread loads at once: 64 KiB of a multiprocessor full of them */
+    EARLY_WORDS = 80,     /* registers for prefetched operands */
+    FLAT_WORDS = 8,       /* in flight for each thread: 64 KiB for a full multiprocessor */
     REGISTERS = 65536,    /* of a multiprocessor */
     SPARE_REGISTERS = 40, /* for everything that is not a row */
-    SPARE_AHEAD = 32      /* the same where the next row is loaded ahead */
+    SPARE_AHEAD = 32      /* the same where the next row is prefetched */
 };
 
 int cuda_words(int elements, dtype type) {
@@ -115,7 +115,7 @@ static cuda_geometry flat_geometry(const fused_kernel *k) {
         widest_output = bytes > widest_output ? bytes : widest_output;
         is_line = is_line && cuda_is_dense(k, o->row_rank, o->row_dim, o->row_stride, 1);
     }
-    /* Not 8 where that leaves stores of half a sector of memory each. */
+    /* Not 8 where that leaves stores of half a sector each. */
     cuda_geometry g = {.is_flat = true,
                        .threads = FLAT_THREADS,
                        .vector = narrowest < 4 && widest_output < 4 ? 8 : 4};
@@ -124,7 +124,7 @@ static cuda_geometry flat_geometry(const fused_kernel *k) {
     for (int i = 0; i < k->operand_count; i++)
         words += cuda_words(g.vector, k->operands[i].type);
     int64_t vectors = divide_up(k->rows * k->columns, g.vector);
-    /* More would only leave fewer blocks to take turns (SwiGLU at 2.7B on an H200: 7 % slower). */
+    /* More would leave fewer blocks to hide latency (SwiGLU at 2.7B on an H200: 7 % slower). */
     for (g.chunks = 1; g.chunks < 4 && words * g.chunks < FLAT_WORDS; g.chunks *= 2)
         if (vectors / (2 * g.chunks * g.threads) < FLAT_BLOCKS)
             break;
@@ -175,8 +175,8 @@ static bool is_read_after_first(const fused_kernel *k, int operand) {
     return false;
 }
 
-/* Registers that rows take at the most: what is loaded when the first stage begins, or what it
- * leaves to later ones. */
+/* The most registers that rows take: those loaded when the first stage begins, or those kept for
+ * later stages. */
 static int64_t row_words(const fused_kernel *k, const cuda_geometry *g, bool early) {
     int64_t at_first = 0, later = 0, always = 0;
     for (int i = 0; i < k->operand_count; i++) {
@@ -209,7 +209,7 @@ static int64_t registers_of(const cuda_geometry *g) {
     return registers > 255 ? 255 : registers;
 }
 
-/* What a lane can hold of rows, and whether it has to. */
+/* What a lane can keep of rows in registers, and whether it has to. */
 static void fit_registers(const fused_kernel *k, cuda_geometry *g) {
     g->threads = g->lanes * g->groups;
     int64_t registers = registers_of(g) - SPARE_REGISTERS;
@@ -218,8 +218,8 @@ static void fit_registers(const fused_kernel *k, cuda_geometry *g) {
                      (!g->loads_early && row_words(k, g, false) > registers);
 }
 
-/* Blocks that add up columns are few, and wait for one another's memory unless each has asked for
- * its next row before it is done with this one. */
+/* Blocks of column sums are few, and memory latency shows unless each prefetches its next row while
+ * it computes the current one. */
 static bool can_load_ahead(const fused_kernel *k, const cuda_geometry *g) {
     int64_t ahead = 0;
     for (int i = 0; i < k->operand_count; i++) {
@@ -231,8 +231,8 @@ static bool can_load_ahead(const fused_kernel *k, const cuda_geometry *g) {
            row_words(k, g, true) + ahead <= registers_of(g) - SPARE_AHEAD;
 }
 
-/* Rows of a unit that a block does at once: as many as it has threads, shared memory and registers
- * for. */
+/* Rows of a unit that a block processes at once: as many as threads, shared memory and registers
+ * allow. */
 static void share_column_sums(const fused_kernel *k, cuda_geometry *g) {
     int threads = g->lanes <= 32 ? FLAT_THREADS : COLUMN_SUM_THREADS;
     for (g->groups = threads / g->lanes; g->groups > 1; g->groups--) {
@@ -260,7 +260,7 @@ static cuda_geometry rows_geometry(const fused_kernel *k) {
         g.units = divide_up(k->rows, g.groups);
     }
     fit_registers(k, &g);
-    g.loads_ahead = can_load_ahead(k, &g);
+    g.prefetches_rows = can_load_ahead(k, &g);
     return g;
 }
 

@@ -1,5 +1,5 @@
-/* cuda_memory.c - loads and stores of a generated CUDA kernel: as wide as places are aligned, and
- * counted in 32 bits as far as those reach. */
+/* cuda_memory.c - loads and stores of a generated CUDA kernel: as wide as the alignment allows,
+ * with 32-bit offsets where these suffice. */
 #include "compiler/codegen/cuda_renderer.h"
 
 enum { NARROW_LIMIT = INT32_MAX }; /* elements that 32-bit places can count */

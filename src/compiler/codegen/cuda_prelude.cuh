@@ -1,9 +1,9 @@
-/* cuda_prelude.cuh - what generated CUDA kernels begin with; their source, as text.
+/* cuda_prelude.cuh - the prelude of generated CUDA kernels, embedded as text.
  *
- * Needs no header: NVRTC has none at hand. What lies in memory is moved in words of 32 bits,
- * `words[]`, whatever its type; element j of them is taken out by load_TYPE and put back, one or
- * two at a time, by pack_TYPE. All indices are known once the loops around them are unrolled, so
- * that such arrays are registers. */
+ * Includes no header: NVRTC has none. Memory is moved in words of 32 bits, `words[]`, whatever the
+ * type; element j of them is extracted by load_TYPE and packed, one or two at a time, by pack_TYPE.
+ * All indices are constants once the loops around them are unrolled, so that such arrays are
+ * registers. */
 
 #define DEVICE inline __device__ __attribute__((always_inline))
 #ifndef INFINITY
@@ -16,7 +16,7 @@
 #define LOG(x) logf(x)
 #define SQRT(x) sqrtf(x)
 
-/* ---- what only the chip's own language can say ---- */
+/* ---- inline PTX ---- */
 #ifdef __CUDACC__
 
 /* Two numbers rounded to nearest even, the first in the low half. */
@@ -45,10 +45,11 @@ DEVICE float larger(float a, float b) {
     return number;
 }
 
-/* A launch may begin before the one before it has ended (runtime/cuda/program.c). This waits for
- * its end, and for what it wrote to be there; then lets the next launch begin in its turn. A kernel
- * that touches no memory before is as right as one that begins when all is done. It must not say
- * that pointers are restrict: what another launch still writes is not to be read as if constant. */
+/* Programmatic dependent launch: a launch may begin before the previous one has ended
+ * (runtime/cuda/program.c). This waits for its end and for its writes to be visible; then allows
+ * the next launch to begin. A kernel that touches no memory before is correct in either case.
+ * Pointers must not be declared restrict: data that another launch still writes must not go through
+ * the read-only cache. */
 DEVICE void wait_for_earlier_launches() {
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" : : : "memory");
@@ -56,7 +57,7 @@ DEVICE void wait_for_earlier_launches() {
 #endif
 }
 
-/* Waits for the `threads` (whole warps) that come to the same of 15 barriers. */
+/* A named barrier for `threads` threads (whole warps); there are 15. */
 DEVICE void group_barrier(unsigned group, unsigned threads) {
     asm volatile("bar.sync %0, %1;" : : "r"(group + 1), "r"(threads) : "memory");
 }
@@ -117,7 +118,7 @@ template <int W> DEVICE void pack_f16(unsigned *words, int j, const float (&v)[W
         put_half(words, j, f16_pair(v[0], 0.0f) & 0xffffu);
 }
 
-/* What an op's result becomes: a number that its type has. */
+/* Rounds an op's result to its type. */
 template <int W> DEVICE void round_bf16(float (&v)[W]) {
     unsigned words[1];
     pack_bf16(words, 0, v);
@@ -179,7 +180,7 @@ template <int BYTES, int PIECE> DEVICE void put(void *to, const unsigned *words)
     }
 }
 
-/* Words that were loaded before they are needed. */
+/* Copies prefetched words. */
 template <int CHUNKS, int WORDS>
 DEVICE void take(unsigned (&to)[CHUNKS][WORDS], const unsigned (&from)[CHUNKS][WORDS]) {
 #pragma unroll
@@ -234,7 +235,8 @@ DEVICE void put_first(void *to, const unsigned *words, unsigned count) {
 
 /* ---- numbers of a row ---- */
 
-/* Among LANES threads that stand together, a power of two of at most 32. All get the same bits. */
+/* Butterfly reduction among LANES adjacent threads, a power of two of at most 32. All get the same
+ * bits. */
 template <int LANES> DEVICE float join_sum(float x) {
     const unsigned mask = LANES == 32 ? ~0u
                                       : ((1u << LANES % 32) - 1u)
@@ -255,7 +257,7 @@ template <int LANES> DEVICE float join_max(float x) {
     return x;
 }
 
-/* Over what each warp of a row has left in shared memory. */
+/* Reduces the warps' partial results in shared memory. */
 template <int WARPS> DEVICE float total_sum(const float *parts) {
     float x = parts[0];
 #pragma unroll

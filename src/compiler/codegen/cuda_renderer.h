@@ -1,5 +1,5 @@
-/* cuda_renderer.h - what the parts of the CUDA renderer share: the kernel being written, and how it
- * reaches memory. */
+/* cuda_renderer.h - what the parts of the CUDA renderer share: the kernel being written, and its
+ * memory accesses. */
 #ifndef COMPILER_CODEGEN_CUDA_RENDERER_H
 #define COMPILER_CODEGEN_CUDA_RENDERER_H
 
@@ -11,9 +11,9 @@ typedef struct cuda_renderer {
     cuda_geometry g;
     int pair;        /* elements computed side by side: low types are converted two by two */
     const char *at;  /* which chunk of an array: "i", or "0" where only one is held */
-    const char *raw; /* where loads go: "raw", or "ahead" for the next row's */
+    const char *raw; /* where loads go: "raw", or "ahead" for prefetched rows */
     bool is_guarded; /* the last block has groups without a row */
-    bool *needed;    /* by member: computed in the stage at hand */
+    bool *needed;    /* by member: computed in the current stage */
     text *out;
 } cuda_renderer;
 

@@ -1,9 +1,9 @@
-/* cuda_rows.c - how a generated kernel that works in rows comes to a row: which it is, and its
- * operands in registers.
+/* cuda_rows.c - how a generated kernel that works on rows finds its row, and loads its operands
+ * into registers.
  *
- * A block with several rows one after the other may load the next row before it computes this one
- * (cuda_geometry.loads_ahead). That is right although outputs may lie over operands: what lies over
- * an operand is the same element, and no other row's. */
+ * A block that processes several rows may prefetch the next row before it computes this one
+ * (cuda_geometry.prefetches_rows). That is correct although outputs may alias operands: an output
+ * aliases the same element of an operand, and no other row's. */
 #include "compiler/codegen/cuda_renderer.h"
 
 static const char *pragma(const cuda_renderer *r) {
@@ -69,7 +69,7 @@ static void declare_raws(const cuda_renderer *r, int stage, bool hoisted, const 
 }
 
 void cuda_render_loads(const cuda_renderer *r, int stage) {
-    if (r->g.is_streamed || r->g.loads_ahead)
+    if (r->g.is_streamed || r->g.prefetches_rows)
         return;
     declare_raws(r, stage, false, "        ");
     load_chunks(r, stage, false, "        ");
@@ -150,7 +150,7 @@ static void render_row_numbers(const cuda_renderer *r) {
             continue;
         dtype type = r->k->operands[i].type;
         text_format(r->out, "        unsigned word%d[1];\n        ", i);
-        if (r->g.loads_ahead)
+        if (r->g.prefetches_rows)
             text_format(r->out, "word%d[0] = ahead%d[0][0];\n", i, i);
         else
             text_format(r->out, "fetch<%d, %d>(word%d, row%d);\n", dtype_bytes(type),
@@ -160,7 +160,7 @@ static void render_row_numbers(const cuda_renderer *r) {
     }
 }
 
-/* ---- the next row, ahead ---- */
+/* ---- prefetch of the next row ---- */
 
 static bool is_ahead(const cuda_renderer *r, int operand) { return !is_hoisted(r, operand); }
 
@@ -205,10 +205,10 @@ static void take_ahead(const cuda_renderer *r) {
 
 void cuda_open_rows(const cuda_renderer *r) {
     render_hoisted(r);
-    if (r->g.loads_ahead)
+    if (r->g.prefetches_rows)
         begin_ahead(r);
     render_which_row(r);
-    if (r->g.loads_ahead) {
+    if (r->g.prefetches_rows) {
         take_ahead(r);
     } else {
         render_row_operands(r, "        ");

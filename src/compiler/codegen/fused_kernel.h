@@ -1,16 +1,16 @@
-/* fused_kernel.h - a fused group, ready to be written down in any language.
+/* fused_kernel.h - a fused group, ready to be rendered in any language.
  *
- * The kernel works on rows of columns, row by row. A row is done in stages: each stage is one
- * loop over the columns; between stages stand the numbers a row has one of (its sum, its
- * maximum, what is computed from them).
+ * The kernel processes rows of columns. A row is computed in stages: each stage is one loop over
+ * the columns; between stages are the row's scalars (its sum, its maximum, and what is computed
+ * from them).
  *
  *   for each row:
  *     stage 0: x = a + b; sum += x * x            the loop, with its reductions
- *     r = 1 / sqrt(sum / C + eps)                 numbers of the row
+ *     r = 1 / sqrt(sum / C + eps)                 scalars of the row
  *     stage 1: y = x * r * w                      the next loop
  *
  * Full values needed in a later stage are kept in the row they are stored to, or in a row buffer.
- */
+ * */
 #ifndef COMPILER_CODEGEN_FUSED_KERNEL_H
 #define COMPILER_CODEGEN_FUSED_KERNEL_H
 
@@ -89,7 +89,7 @@ typedef struct fused_launch {
     bool reads_again;
 } fused_launch;
 
-/* A language that fused kernels are written in. */
+/* A renderer: the language that fused kernels are written in. */
 typedef struct renderer {
     const char *(*prelude)(void); /* what a module of kernels begins with */
     void (*render)(const fused_kernel *k, const char *name, text *out);

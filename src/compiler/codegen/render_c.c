@@ -42,7 +42,7 @@ static const char *prelude(void) {
            "#define round_f32(x) (x)\n#define round_i32(x) (x)\n#define round_bool(x) ((x) != 0)\n"
            "#define round_bf16(x) load_bf16(store_bf16(x))\n"
            "#define round_f16(x) load_f16(store_f16(x))\n"
-           /* What has been rounded already is stored as it is. */
+           /* A value that is rounded already is stored as it is. */
            "#define keep_f32(x) (x)\n#define keep_i32(x) (x)\n#define keep_bool(x) ((uint8_t)(x))\n"
            "#define keep_bf16(x) ((uint16_t)(bits_from_float(x) >> 16))\n"
            "#define keep_f16(x) store_f16(x)\n\n";
@@ -109,8 +109,8 @@ static void render_elementwise(const fused_kernel *k, int index, const char *ind
     text_format(out, "%s}\n", indent);
 }
 
-/* Sums and maxima of a row run in this many lanes, which are joined by halves: an order that
- * depends on nothing but the length of the row, whatever else the kernel does. */
+/* Row reductions run in this many lanes, which are then combined by halves: the order depends only
+ * on the length of the row, whatever else the kernel computes. */
 enum { LANES = 16 };
 
 static bool is_in_loop(const fused_member *m, int stage) {

@@ -1,4 +1,4 @@
-/* render_common.h - what a fused kernel looks like in C and in CUDA C alike. */
+/* render_common.h - what the renderers of C and of CUDA C share. */
 #ifndef COMPILER_CODEGEN_RENDER_COMMON_H
 #define COMPILER_CODEGEN_RENDER_COMMON_H
 
@@ -10,7 +10,7 @@ void render_heading(const fused_kernel *k, text *out);
 /* A float literal that loses nothing; INFINITY and NAN by name. */
 void render_number(double number, text *out);
 
-/* What joined with a number gives that number. */
+/* The identity of the reduction. */
 const char *render_identity(op_reduction kind);
 
 /* Where row `r` begins, in elements: an expression; `cast` stands before each factor that depends

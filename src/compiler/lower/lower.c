@@ -1,9 +1,9 @@
-/* lower.c - decides where each value lies and which kernel makes it.
+/* lower.c - decides which memory each value has and which kernel computes it.
  *
- * A value is placed in a buffer with a layout. Views share their input's buffer under other
- * strides; in-place outputs take over their input's; some are made inside another's; everything
- * else gets a buffer of its own.
- * A buffer lives from the launch that makes it to the last that touches any value in it. */
+ * A value is placed in a buffer with a layout. Views share their input's buffer with other strides;
+ * in-place outputs take over their input's; some are produced inside another value's buffer;
+ * everything else gets a buffer of its own.
+ * A buffer lives from the first launch that writes it to the last that uses any value in it. */
 #include "compiler/lower/lower.h"
 
 #include <stdlib.h>
@@ -184,7 +184,7 @@ static plan_operand place_of_piece(const node *n, int index, const plan_operand 
     return place;
 }
 
-/* How many pieces of the concat are not where they belong. */
+/* How many of the concat's inputs are not yet inside its result. */
 static int count_misplaced(const lowering *l, const node *n, const plan_operand *whole) {
     int count = 0;
     for (int i = 0; i < n->input_count; i++) {
@@ -194,7 +194,7 @@ static int count_misplaced(const lowering *l, const node *n, const plan_operand 
     return count;
 }
 
-/* Pieces that were made in place, or that always lie side by side as parameters of a family do,
+/* Inputs of a concat that were produced in place, or are contiguous as parameters of a family are,
  * cost nothing; the others are copied. */
 static dyno_status lower_concat(lowering *l, const node *n) {
     const value *made = n->outputs[0];
@@ -215,7 +215,7 @@ static dyno_status lower_concat(lowering *l, const node *n) {
     return DYNO_OK;
 }
 
-/* An op in place writes over its input by definition; only so many inputs have a bit. */
+/* An in-place op overwrites its input by definition; only so many inputs have a bit. */
 static void promise_in_place(const node *n, plan_launch *launch) {
     for (int i = 0; i < n->output_count; i++) {
         int taken = op_inplace_input(n, i);
@@ -291,7 +291,7 @@ static void name_values(lowering *l) {
     free(name_of);
 }
 
-/* Nodes one by one, and groups, whose members stand together, as one. */
+/* Lowers nodes one by one, and each fused group, whose members are adjacent, as one launch. */
 static dyno_status lower_nodes(lowering *l) {
     const graph *g = l->g;
     for (int i = 0; i < g->node_count;) {
@@ -332,7 +332,7 @@ static void place_family(lowering *l, const value *first) {
             fits = v->shape.dim[d] == whole.shape.dim[d];
         if (fits)
             whole.shape.dim[0] += v->shape.dim[0];
-        else /* of no common shape: only the bytes count */
+        else /* no common shape: only the bytes count */
             whole.shape = SHAPE(shape_elements(&whole.shape) + shape_elements(&v->shape));
     }
     plan_operand place = lowering_place_dense(l, &whole, 0, -1);
@@ -348,7 +348,7 @@ static void place_family(lowering *l, const value *first) {
 }
 
 /* Parameters come first, so that a pool that keeps them from plan to plan has no holes below them
- * when the rest changes, and reserves for each plan what an empty one would. */
+ * when the rest changes, and reserves for each plan what an empty pool would. */
 static void place_leaves(lowering *l, bool are_parameters) {
     for (int i = 0; i < l->g->value_count; i++) {
         const value *v = l->g->values[i];

@@ -12,14 +12,14 @@
 NODISCARD dyno_status lower_graph(const graph *g, const target *chip, plan **out);
 
 typedef struct lower_options {
-    bool is_placed; /* values are made straight where a concat or a reshape wants them */
+    bool is_placed;                /* values are produced where a concat or a reshape wants them */
     const kernel_options *kernels; /* NULL: every op's first kernel that takes the operands */
 } lower_options;
 NODISCARD dyno_status lower_graph_with(const graph *g, const target *chip,
                                        const lower_options *options, plan **out);
 
-/* Puts updates of weights that stand in front of other work on stream 1 (plan_launch.stream), and
- * keeps what they use alive as long as that asks for. Before the memory is planned. */
+/* Assigns updates of weights that precede other work to stream 1 (plan_launch.stream), and extends
+ * the lifetimes of what they use accordingly. Runs before the memory is planned. */
 void lower_streams(plan *p);
 
 #endif

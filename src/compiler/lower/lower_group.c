@@ -1,8 +1,8 @@
-/* lower_group.c - a fused group as one generated launch.
+/* lower_group.c - lowers a fused group to one generated launch.
  *
- * What the group reads from outside becomes an operand with the strides its view has; what
- * somebody outside reads of it becomes an output; everything else lives in registers or in a row
- * buffer. Groups that render to the same source share one kernel: the layers of a model. */
+ * What the group reads from outside becomes an operand with the strides of its view; what is read
+ * outside becomes an output; everything else stays in registers or in a row buffer. Groups that
+ * render to the same source share one kernel: the layers of a model. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,7 +28,7 @@ void lower_find_escapes(lowering *l) {
                 l->escapes[root->id] = true;
         }
     }
-    /* What nobody reads is there to be looked at: eager mode computes it. */
+    /* Outputs without a reader are kept so that tests can inspect them, as in eager mode. */
     for (int i = 0; i < g->node_count; i++)
         if (g->nodes[i]->group && !is_read[g->nodes[i]->outputs[0]->id])
             l->escapes[g->nodes[i]->outputs[0]->id] = true;
@@ -106,7 +106,7 @@ static bool same_operand(const fused_operand *a, const fused_operand *b) {
     return true;
 }
 
-/* What memory at an offset in a buffer begins on: buffers are aligned for every vector. */
+/* The alignment of an offset in a buffer: buffers themselves are aligned for every vector. */
 static int alignment_of(int64_t offset) {
     int alignment = 16;
     while (offset % alignment != 0)
@@ -176,7 +176,7 @@ static const char *text_of_outputs(const group_builder *b) {
     return reduces ? "fused rows" : "fused element-wise";
 }
 
-/* The kernel's place in the plan; rendered, and added to the source, if it is a new one. */
+/* The kernel's index in the plan; a new one is rendered and appended to the source. */
 static int find_generated(group_builder *b) {
     lowering *l = b->l;
     const renderer *language = renderer_of(l->target);
@@ -216,8 +216,7 @@ static bool same_rows(const fused_output *a, const fused_operand *b) {
     return same;
 }
 
-/* A full output may take over an operand of its type that lies as it does and is not read any
- * later. */
+/* A full output may take over an operand of its type and layout that is not read any later. */
 static uint64_t overwritable(const group_builder *b, int output) {
     const fused_kernel *k = &b->k;
     const fused_member *m = &k->members[k->outputs[output].member];

@@ -1,9 +1,9 @@
-/* lower_place.c - one walk over the graph; each concat, and each reshape that would copy, claims
- * what it reads.
+/* lower_place.c - one walk over the graph; each concat, and each reshape that would copy, tries to
+ * have its inputs produced in place.
  *
- * A claim goes back through views, undoing each on the strides, to the value that a kernel makes.
- * It holds if that kernel can write so and if all that read the value, or views of it, take it so.
- */
+ * The attempt goes back through views, inverting each on the strides, to the value that a kernel
+ * computes. It succeeds if that kernel can write such strides and if all readers of the value, or
+ * of views of it, accept them. */
 #include "compiler/lower/lower_place.h"
 
 #include <stdlib.h>
@@ -20,7 +20,8 @@ typedef struct placer {
     placement *placements; /* by value id */
     tensor *layout;        /* by value id, as lowering will place it */
     int *readers;          /* by value id: nodes outside the maker's group that read it */
-    /* By value id, of the claim at hand: how values would lie, and which otherwise than now. */
+    /* By value id, in the current attempt: the layouts values would have, and which would change.
+     * */
     tensor *trial;
     bool *is_moved;
 } placer;
@@ -36,7 +37,8 @@ static void count_readers(placer *p) {
     }
 }
 
-/* Whether a kernel of the target runs `n`, a launch of its own, on operands that lie so. */
+/* Whether the target has a kernel that runs `n`, a launch of its own, on operands of these layouts.
+ * */
 static bool has_kernel(const placer *p, const node *n, const tensor *layout) {
     tensor *operands =
         memory_allocate((size_t)(n->input_count + n->output_count), sizeof *operands);
@@ -55,7 +57,7 @@ static bool has_kernel(const placer *p, const node *n, const tensor *layout) {
     return has;
 }
 
-/* Whether who makes `v` can make it lie as p->trial says. */
+/* Whether the producer of `v` can write the layout of p->trial. */
 static bool can_make(const placer *p, const value *v) {
     const tensor *layout = &p->trial[v->id];
     const node *n = v->producer;
@@ -70,7 +72,7 @@ static bool can_make(const placer *p, const value *v) {
 
 static bool is_seen_outside(const value *v) { return v->is_output || v->role == ROLE_GRADIENT; }
 
-/* Lets the outputs of a view follow its input in p->trial; false where a view becomes a copy. */
+/* Propagates the layout in p->trial through a view; false where the view becomes a copy. */
 static bool follow_view(placer *p, const node *n) {
     const value *in = n->inputs[0];
     for (int i = 0; i < n->output_count; i++) {
@@ -96,7 +98,7 @@ static bool takes_over(const node *n, int input) {
     return false;
 }
 
-/* Whether all that read `root`, and views of it, can do so when it lies as p->trial says. */
+/* Whether all readers of `root`, and of views of it, accept its layout in p->trial. */
 static bool readers_agree(placer *p, const value *root) {
     for (int i = root->producer->id + 1; i < p->g->node_count; i++) {
         const node *n = p->g->nodes[i];
@@ -116,8 +118,8 @@ static bool readers_agree(placer *p, const value *root) {
     return true;
 }
 
-/* The value behind the views of `v`, and how it must lie for `v` to have *layout; NULL when that
- * cannot be. */
+/* The value behind the views of `v`, and the layout it must have for `v` to have *layout; NULL when
+ * there is none. */
 static const value *find_root(const placer *p, const value *v, bool must_be_private,
                               tensor *layout) {
     for (;;) {
@@ -132,8 +134,8 @@ static const value *find_root(const placer *p, const value *v, bool must_be_priv
     }
 }
 
-/* Lets `v` lie so in the memory of `owner`, if all is well with that. A piece of something larger
- * must have no other readers: the whole would live as long as any of them needs the piece. */
+/* Places `v` with that layout in the memory of `owner`, if everything agrees. A part of a larger
+ * value must have no other readers: the whole would live as long as any of them needs the part. */
 static void claim(placer *p, const value *v, const value *owner, tensor layout, int64_t offset) {
     size_t values = (size_t)p->g->value_count;
     bool is_piece = owner->producer->op->piece != NULL;

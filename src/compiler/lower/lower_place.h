@@ -1,8 +1,8 @@
-/* lower_place.h - which values are made straight where a larger one wants them.
+/* lower_place.h - which values are produced directly inside a larger one.
  *
- * concat wants its pieces side by side in one buffer; a reshape that no strides can express wants
- * the elements of its input in another order. Where only they read a value, and whoever makes it
- * can write with strides, it lies there from the start and nothing is copied. */
+ * concat wants its inputs contiguous in one buffer; a reshape that no strides can express wants
+ * the elements of its input in another order. Where they are the only readers of a value, and its
+ * kernel can write with strides, the value is produced there and nothing is copied. */
 #ifndef COMPILER_LOWER_LOWER_PLACE_H
 #define COMPILER_LOWER_LOWER_PLACE_H
 

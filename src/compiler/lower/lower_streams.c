@@ -1,8 +1,8 @@
-/* lower_streams.c - lets updates of weights run beside the backward that follows them.
+/* lower_streams.c - lets updates of weights run concurrently with the backward that follows them.
  *
- * Such an update waits for memory, the products of the next block for arithmetic: together they
- * take less than one after the other. What makes it safe is that nobody reads what it writes before
- * the step is over, and that what it reads stays until the next update begins. */
+ * Such an update is memory-bound, the products of the next block are compute-bound: concurrently
+ * they take less time than one after the other. It is safe because nothing reads what the update
+ * writes before the step is over, and what it reads stays alive until the next update begins. */
 #include "compiler/lower/lower.h"
 
 /* An update writes persistent buffers and nothing else. */
@@ -31,7 +31,7 @@ void lower_streams(plan *p) {
         if (!is_update(p, l))
             continue;
         l->stream = 1;
-        /* An output of the step lives until there have been launch_count launches; so does this. */
+        /* An output of the step lives until launch_count; so does this. */
         for (int j = 0; j < l->input_count; j++)
             keep_until(p, l->inputs[j].buffer, next);
         if (l->workspace >= 0)

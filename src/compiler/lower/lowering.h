@@ -1,4 +1,4 @@
-/* lowering.h - what the parts of the lowering share: where each value lies. */
+/* lowering.h - what the parts of the lowering share: the memory of each value. */
 #ifndef COMPILER_LOWER_LOWERING_H
 #define COMPILER_LOWER_LOWERING_H
 
@@ -24,12 +24,12 @@ typedef struct lowering {
 /* A dense buffer of the value's own, born at that launch. */
 plan_operand lowering_place_dense(lowering *l, const value *v, int scope, int born);
 
-/* Where the value is to be made, by a launch of that number: memory of its own, or its place in
- * another's. */
+/* Places the value, written by a launch of that number: in a buffer of its own, or inside another
+ * value's. */
 plan_operand lowering_place_output(lowering *l, const value *v, int scope, int born);
 
-/* A buffer made for an activation may turn out to hold, through a view, something that lives
- * longer; its role follows the longest-lived value in it. */
+/* A buffer made for an activation may also hold, through a view, a value that lives longer; the
+ * role of the buffer follows its longest-lived value. */
 void lowering_adopt_role(lowering *l, const value *v);
 
 /* The operands' buffers are in use at that launch. */
@@ -45,8 +45,8 @@ NODISCARD dyno_status lower_group(lowering *l, int begin, int end);
 /* Fills l->escapes. */
 void lower_find_escapes(lowering *l);
 
-/* Whether the node, or what the view shows, is a constant that only fused kernels read: they
- * write it out. */
+/* Whether the node, or what the view shows, is a constant that only fused kernels read: it becomes
+ * a literal in their source. */
 bool lower_is_inlined_constant(const lowering *l, const node *n);
 
 #endif

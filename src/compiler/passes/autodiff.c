@@ -1,7 +1,7 @@
-/* autodiff.c - walks the forward nodes backwards; each op's rule appends what it needs.
+/* autodiff.c - walks the forward nodes in reverse; each op's gradient rule appends nodes.
  *
- * A value used several times gets the sum of what its users send back, added in the order in
- * which they send it. Gradients are only computed where a parameter lies behind. */
+ * A value with several readers gets the sum of their gradients, added in the order in which they
+ * arrive. Gradients are only computed on paths that lead to a parameter. */
 #include "compiler/passes/autodiff.h"
 
 #include <stdlib.h>
@@ -15,7 +15,7 @@
 #include "ops/detach/detach.h"
 #include "ops/fill/fill.h"
 
-/* needs[v]: a parameter lies behind value v, along a path gradients can take. */
+/* needs[v]: value v depends on a parameter along a path that gradients can take. */
 static bool *find_needs(const graph *g) {
     bool *needs = memory_allocate((size_t)g->value_count, sizeof *needs);
     for (int i = 0; i < g->parameter_count; i++)
@@ -32,8 +32,8 @@ static bool *find_needs(const graph *g) {
     return needs;
 }
 
-/* Gradients of a value in a low type are added in f32. The rules take it: casts and products
- * bring what comes from above into the type they need. */
+/* Gradients of a value in a low type are accumulated in f32. The rules accept it: casts and
+ * products convert the incoming gradient to the type they need. */
 static value *in_full(graph *g, value *v) {
     return dtype_is_low(v->type) ? build_cast(g, v, DTYPE_F32) : v;
 }
@@ -80,7 +80,7 @@ static value *given_gradient(const graph *g, const value *output) {
     return fits ? given : NULL;
 }
 
-/* What the backward starts from; false when there is nothing. */
+/* The gradient that the backward starts from; false when there is none. */
 static bool begin(graph *g, value **gradient) {
     value *loss = graph_find_value(g, "loss");
     if (is_loss(loss)) {
@@ -119,7 +119,7 @@ dyno_status autodiff_append_backward(graph *g, bool keep_gradients) {
                                g->name, parameter->name);
             break;
         }
-        if (found->name) /* another parameter's too, as of a + b: a view takes the second name */
+        if (found->name) /* another parameter's too, as for a + b: a view takes the second name */
             found = build_detach(g, found);
         graph_set_gradient(g, parameter, found);
         found->is_output = keep_gradients;

@@ -31,8 +31,8 @@ static bool same_node(const node *a, const node *b) {
     return same_attributes(&a->attributes, &b->attributes);
 }
 
-/* What the backward computes again it does on purpose, so that the value need not live in between;
- * there only constants and views, which take no memory, are worth merging. */
+/* What the backward recomputes is recomputed on purpose, so that the value need not live in
+ * between; there only constants and views, which take no memory, are worth merging. */
 static bool is_mergeable(const node *n) {
     if (n->phase != PHASE_FORWARD && n->input_count > 0 && !n->op->view)
         return false;

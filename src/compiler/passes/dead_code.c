@@ -5,7 +5,7 @@
 #include "base/memory.h"
 #include "graph/op.h"
 
-/* A node that something must see even if no node reads it. */
+/* A node with an effect even if no node reads it. */
 static bool has_effect(const node *n) {
     for (int i = 0; i < n->output_count; i++)
         if (n->outputs[i]->is_output || op_inplace_input(n, i) >= 0)

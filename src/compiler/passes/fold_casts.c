@@ -7,7 +7,7 @@
 #include "graph/op.h"
 #include "ops/op_list.h"
 
-/* What the cast's result is without the cast; NULL when it is needed. */
+/* What replaces the result of the cast; NULL when the cast is needed. */
 static value *result_without(const node *cast) {
     value *in = cast->inputs[0], *out = cast->outputs[0];
     if (in->type == out->type)
@@ -19,7 +19,7 @@ static value *result_without(const node *cast) {
     return NULL;
 }
 
-/* A parameter's gradient, or those of several that lie side by side. */
+/* A parameter's gradient, or those of several that are contiguous. */
 static bool is_weight_gradient(const graph *g, const value *v) {
     if (v->role == ROLE_GRADIENT)
         return true;
@@ -30,7 +30,7 @@ static bool is_weight_gradient(const graph *g, const value *v) {
     return are_all;
 }
 
-/* Whether the caller reads the gradient, or one of those side by side. */
+/* Whether the caller reads the gradient, or one that is contiguous with it. */
 static bool is_looked_at(const graph *g, const value *v) {
     const node *reader = rewrite_next_user(g, v, NULL);
     bool is_output = v->is_output;
@@ -46,7 +46,7 @@ static bool is_cast_of_weight_gradient(const graph *g, const node *cast) {
            rewrite_count_uses(g, in) == 1;
 }
 
-/* Whether all that is ever done with the value, views aside, is to cast it to `low`. */
+/* Whether all readers of the value, through views, cast it to `low`. */
 static bool is_only_cast_to(const graph *g, const value *v, dtype low) {
     if (v->is_output)
         return false;
@@ -118,7 +118,7 @@ static dyno_status absorb_casts(graph *g, node *n) {
     return DYNO_OK;
 }
 
-/* Casts whose results are read by nobody any more, and what only they read. */
+/* Removes casts without readers, and what only they read. */
 static void drop_unused_casts(graph *g) {
     bool *is_used = memory_allocate((size_t)g->value_count, sizeof *is_used);
     bool *is_dropped = memory_allocate((size_t)g->node_count, sizeof *is_dropped);

@@ -3,8 +3,8 @@
  *   rope [B, H, T, S] -> (cast) -> attention
  *   rope [B, T, all heads, S] -> split -> transpose to [B, H, T, S] -> (cast) -> attention
  *
- * Nodes between the two are changed in place and the attention gets two inputs more; what nobody
- * reads then is dropped. */
+ * Nodes between the two are changed in place and the attention gets two more inputs; nodes without
+ * a reader are then dropped. */
 #include "compiler/passes/fold_rope.h"
 
 #include <string.h>

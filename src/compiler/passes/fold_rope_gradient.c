@@ -1,6 +1,6 @@
-/* fold_rope_gradient.c - walks back from every rotation that goes back to the gradient it is of.
- * The gradient gets two inputs more and is told that Q and K come rotated; the rotation is dropped.
- */
+/* fold_rope_gradient.c - walks back from every inverse RoPE to the attention gradient it rotates.
+ * The gradient gets two more inputs and the attribute that Q and K come rotated; the rotation is
+ * dropped. */
 #include "compiler/passes/fold_rope_gradient.h"
 
 #include <stdlib.h>
@@ -14,7 +14,7 @@
 
 enum { OPERANDS = ATTENTION_V + 1, INPUTS = ATTENTION_LSE + 1 };
 
-/* The gradient that v is this output of, transposed. */
+/* The attention gradient whose output v is, transposed. */
 static node *trace(const graph *g, const value *v, int output) {
     static const int64_t swap[] = {0, 2, 1, 3};
     const node *transpose = rewrite_private_maker(g, v, &op_transpose);
@@ -34,7 +34,7 @@ static bool is_before(const graph *g, const value *v, const node *n) {
     return true;
 }
 
-/* The gradient whose dQ and dK this rotates back, and nothing else; NULL: there is none. */
+/* The attention gradient whose dQ and dK, and nothing else, this rotates; NULL: there is none. */
 static node *match(const graph *g, const node *rope) {
     const attribute *heads = attribute_find(&rope->attributes, "heads");
     if (rope->op != &op_rope || !heads || !attribute_integer(&rope->attributes, "inverse"))
@@ -53,8 +53,8 @@ static node *match(const graph *g, const node *rope) {
                                                                                             : NULL;
 }
 
-/* Whether the target has a kernel that rotates these gradients back. Operands are asked for as
- * dense: what is known of them yet is their sizes. */
+/* Whether the target has a kernel that applies the inverse RoPE to these gradients. Operands are
+ * taken as dense: only their sizes are known yet. */
 static bool can_rotate_back(const node *n, const node *rope, const target *chip) {
     tensor in[INPUTS + ATTENTION_TABLES], out[OPERANDS];
     for (int i = 0; i < INPUTS + ATTENTION_TABLES; i++) {

@@ -1,10 +1,10 @@
-/* fuse.c - greedy: in the order of the graph, each node joins the groups of those it reads, and
- * then of those that read the same memory.
+/* fuse.c - greedy: in graph order, each node joins the groups of its inputs, and then those that
+ * read the same memory.
  *
  * Invariant: groups form no cycle. No path leaves a group through a node or group outside and
- * comes back, so the members can run as one launch. Checked before every merge by walking back from
- * all members' inputs, other groups being walked through whole: what goes into any member comes out
- * of all. */
+ * comes back, so that the members can run as one launch. Checked before every merge by walking back
+ * from all inputs of the members, through other groups as a whole: what enters any member of a
+ * group reaches all of its outputs. */
 #include "compiler/passes/fuse.h"
 
 #include <stdlib.h>
@@ -18,12 +18,12 @@
  * registers. */
 enum { MOST_COLUMNS = 16384, MOST_MEMBERS = 64 };
 
-/* Nodes that may lie between two groups that become one. What is computed again far behind its
- * first time would otherwise be pulled up to it, and live in between. */
+/* Nodes that may be between two groups that are merged. A recomputed node far behind its first
+ * computation would otherwise be moved up to it, and stay alive in between. */
 enum { MOST_DISTANCE = 48 };
 
-/* Launches of their own that may lie between two groups that become one only because they read the
- * same. The second would be done that much too early, and what is made of it live that long. */
+/* Other launches that may be between two groups that are merged only because they read the same
+ * memory. The second would run that much too early, and its results live that much longer. */
 enum { MOST_LAUNCHES_BETWEEN = 3 };
 
 typedef struct fuser {
@@ -64,7 +64,7 @@ static bool inputs_come_back(fuser *f, const node *n, const pair *both, bool out
     return false;
 }
 
-/* Whether `p` is, or depends on, a member of the pair, the way there leading outside. */
+/* Whether `p` is, or depends on, a member of the pair by a path that leads outside. */
 static bool comes_back(fuser *f, const node *p, const pair *both, bool outside) {
     int group = p->group;
     if (group && (group == both->early || group == both->late))
@@ -94,7 +94,7 @@ static bool joins(const fuser *f, const node *n, int index, fusion_space wide, i
     if (p->phase != n->phase)
         return false;
     *group = p->group;
-    /* A full value can only be read in place; a row's number anywhere on its row. */
+    /* A full value can only be read element by element; a row's scalar anywhere on its row. */
     fusion_space theirs = f->space[p->group];
     if (!fits(wide, theirs) && !fits(theirs, wide))
         return false;
@@ -154,9 +154,8 @@ static bool are_near(const fuser *f, int a, int b) {
     return f->launches[f->first[late]] - f->launches[f->last[early]] <= MOST_LAUNCHES_BETWEEN;
 }
 
-/* Groups that read the same full value from memory read it once if they are one. Only within a
- * block of the model: what another block computes again is to be computed when that one needs it,
- * not now. */
+/* Groups that read the same full value from memory read it once if they are merged. Only within a
+ * block of the model: what another block recomputes is wanted when that block runs, not now. */
 static void join_readers(fuser *f, const node *n) {
     for (int i = 0; i < n->input_count; i++) {
         fusion_read read = fusion_read_of(n, i, f->space[n->group]);
@@ -201,8 +200,8 @@ static void place_node(fuser *f, int at) {
     join_readers(f, n);
 }
 
-/* Groups of one node that is no different from its eager kernel still gain: they vectorise for
- * their exact shape and store low types. So every fusable node keeps its group. */
+/* A group of a single node still gains over its eager kernel: it is vectorized for its exact shape
+ * and stores low types. So every fusable node keeps its group. */
 dyno_status fuse_groups(graph *g, const target *chip) {
     size_t nodes = (size_t)g->node_count;
     fuser f = {.g = g,

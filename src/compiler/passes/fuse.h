@@ -10,8 +10,8 @@
  * moves no node: schedule_groups.h does. */
 NODISCARD dyno_status fuse_groups(graph *g, const target *chip);
 
-/* Makes each node that can be generated a group of its own and moves none: what a target without
- * kernels for such ops runs in eager mode. */
+/* Makes each node that can be generated a group of its own and moves none: how eager mode runs on a
+ * target without kernels for such ops. */
 NODISCARD dyno_status fuse_each(graph *g);
 
 #endif

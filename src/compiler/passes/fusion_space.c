@@ -21,8 +21,8 @@ fusion_kind fusion_kind_of(const node *n) {
     if (n->op->reduction && n->inputs[0]->type != DTYPE_F64) {
         const shape *axes = attribute_list(&n->attributes, "axes"), *in = &n->inputs[0]->shape;
         if (axes->rank == 1 && axes->dim[0] == in->rank - 1)
-            /* A row of one element is its own sum; nothing to fuse, and rows and their numbers
-             * would look alike. */
+            /* A row of one element is its own sum; there is nothing to fuse, and rows and
+             * their scalars would be indistinguishable. */
             return in->dim[in->rank - 1] > 1 ? FUSION_ROW_REDUCE : FUSION_NONE;
         if (n->op->reduction == REDUCTION_SUM && in->rank == 3 && axes->rank == 1 &&
             axes->dim[0] == 1 && n->outputs[0]->type == DTYPE_F32)

@@ -1,8 +1,8 @@
-/* fusion_space.h - how fused nodes see one another's values.
+/* fusion_space.h - the iteration space of a fused group, and how its nodes read one another.
  *
- * A group works on R rows of C columns. Every value in it is full (R x C) or one number a row
+ * A group works on R rows of C columns. Every value in it is full (R x C) or a scalar of the row
  * (R x 1). A node reads another's value through views; what matters is whether element (r, c) of
- * the reader is element (r, c) of the source, or the number of row r, or something else. */
+ * the reader is element (r, c) of the source, or the scalar of row r, or something else. */
 #ifndef COMPILER_PASSES_FUSION_SPACE_H
 #define COMPILER_PASSES_FUSION_SPACE_H
 

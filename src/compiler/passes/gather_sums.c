@@ -1,5 +1,6 @@
-/* gather_sums.c - one walk in order. Sums of one shape wait, with the views of their results, for
- * more of them; when there are enough, or when somebody reads one of the results, they are done. */
+/* gather_sums.c - one walk in order. Sums of one shape are held back, with the views of their
+ * results, until there are enough of them or one of the results is read; then they are emitted
+ * together. */
 #include "compiler/passes/gather_sums.h"
 
 #include <stdlib.h>
@@ -13,7 +14,8 @@
 #include "ops/split/split.h"
 #include "ops/sum/sum.h"
 
-/* What waits also keeps the blocks' sums of the first alive until those of the last are there. */
+/* Holding back also keeps the partial sums of the first alive until those of the last are computed.
+ * */
 enum { MOST_SUMS = 8 };
 
 typedef struct gatherer {
@@ -51,7 +53,7 @@ static bool fits(const gatherer *w, const node *n) {
             shape_equal(&first->inputs[0]->shape, &n->inputs[0]->shape));
 }
 
-/* Adds the nodes that do for all that wait; they read and give what those did. */
+/* Emits the nodes that replace all sums held back. */
 static void build_together(gatherer *w) {
     graph *g = w->g;
     int sums = w->waiting_count;

@@ -14,8 +14,8 @@ static value *find_or_add(graph *g, graph_parameter *p, dtype type) {
     return p->low_copy->type == type ? p->low_copy : NULL;
 }
 
-/* What stands for a weight, or for weights side by side, in `type`; NULL for anything else. The
- * concat that lays them side by side is then one of copies. */
+/* The low copy of a weight, or of contiguous weights, in `type`; NULL for anything else. The concat
+ * of the weights becomes one of their copies. */
 static value *stand_in(graph *g, value *v, dtype type) {
     if (graph_leaf_parameter(v))
         return find_or_add(g, v->parameter, type);

@@ -1,9 +1,9 @@
-/* merge_products.c - in the order of the graph, each product of x by a weight of a family takes in
- * the products of the same x by the weights next to it.
+/* merge_products.c - in graph order, each product of x by a weight of a family absorbs the products
+ * of the same x by the adjacent weights.
  *
  * Heads: a product that is reshaped to [B, T, H, S], transposed to [B, H, T, S] and perhaps
  * rotated. Merged, these are strided views of one [B, T, all heads, S]. One whose readers need
- * other strides (grouped queries, laid below one another) stays out: it would have to be copied. */
+ * other strides (grouped queries, stacked as rows) is left out: it would have to be copied. */
 #include "compiler/passes/merge_products.h"
 
 #include <stdlib.h>
@@ -72,7 +72,7 @@ static value *result_of(const member *m) {
     return last->outputs[0];
 }
 
-/* Whether every reshape of the heads can still be a view when all heads lie side by side. */
+/* Whether every reshape of the heads can still be a view when all heads are contiguous. */
 static bool readers_take_strides(const graph *g, const member *m, int64_t row) {
     if (!m->transpose)
         return true;

@@ -20,7 +20,7 @@
 #include "graph/graph.h"
 
 /* `takes_any_heads`: attention will be one op, which takes heads of any strides; else queries that
- * are laid below one another, as many of them share a key, are left out: they would be copied. */
+ * share a key head, which are stacked as rows, are left out: they would be copied. */
 NODISCARD dyno_status merge_products(graph *g, bool takes_any_heads);
 
 #endif

@@ -85,7 +85,7 @@ typedef struct update_group {
     int scope;
 } update_group;
 
-/* Node `position` reads `v`, and what it may share memory with. */
+/* Node `position` reads `v`, and what `v` may share memory with. */
 static void mark_reader(const value *v, int position, int *last) {
     const node *n = v->producer;
     last[v->id] = position;

@@ -7,7 +7,7 @@
 
 typedef struct optimizer_options {
     adamw_options adamw;
-    double clip_norm; /* gradients' global norm is held to this; 0: not clipped */
+    double clip_norm; /* the gradients' global norm is clipped to this; 0: not clipped */
     /* One node for each block of the model, and for what lies outside of blocks, in the middle of
      * the backward: as soon as its gradients are there and its weights are read by nobody any
      * more, so that the gradients' memory is free again. One node for all where something needs all

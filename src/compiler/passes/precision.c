@@ -8,17 +8,8 @@
 #include "graph/op.h"
 #include "ops/cast/cast.h"
 
-static const char *const names[PRECISION_COUNT] = {"fp32", "bf16", "fp16", "tf32"};
-
-const char *precision_name(precision p) { return names[p]; }
-
-dyno_status precision_parse(const char *name, precision *p) {
-    int index;
-    RETURN_IF_FAILED(
-        choice_parse("precision", names, PRECISION_COUNT, PRECISION_CHOICES, name, &index));
-    *p = (precision)index;
-    return DYNO_OK;
-}
+CHOICE_FUNCTIONS(precision, precision, "precision", PRECISION_CHOICES, "fp32", "bf16", "fp16",
+                 "tf32")
 
 dtype precision_low_type(precision p) {
     static const dtype types[PRECISION_COUNT] = {DTYPE_F32, DTYPE_BF16, DTYPE_F16, DTYPE_F32};

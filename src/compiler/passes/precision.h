@@ -29,10 +29,9 @@ dtype precision_low_type(precision p); /* DTYPE_F32 for fp32 and tf32 */
 /* DYNO_UNSUPPORTED where the target has no such products, with what to use instead. */
 NODISCARD dyno_status precision_check(precision p, const target *chip);
 
-/* Inserts casts into a forward graph; comes before autodiff. A value is cast once to a type and
- * the cast shared by all who read it: one cast for a weight and step. For fp16 adds the input
- * "loss_scale" (f32 scalar), from which the backward starts. fp32 and tf32
- * insert nothing. */
+/* Inserts casts into a forward graph; runs before autodiff. A value is cast once to a type and all
+ * readers share the cast: one cast for each weight and step. For fp16 adds the input "loss_scale"
+ * (f32 scalar), from which the backward starts. fp32 and tf32 insert nothing. */
 NODISCARD dyno_status precision_apply(graph *g, precision p);
 
 /* For tf32, gives every product, alone, in a loss head or in attention, the attribute "tf32": 1.

@@ -1,17 +1,17 @@
-/* recompute.c - lets the backward of each segment of blocks read copies of the forward values.
+/* recompute.c - lets the backward of each segment of blocks read recomputed forward values.
  *
  *   forward    | seg 0 | seg 1 | seg 2 |
  *   backward                           | seg 2 | again 1 | seg 1 | again 0 | seg 0 |
  *
- * Segments are taken from the last to the first, as the backward comes to them. The last one is
- * not run again: its backward follows at once, when all it needs is there anyway. For every other
- * one the nodes are found, walking back from what its backward reads, that have to run again; they
- * are added in their old order right before the segment's first backward node.
+ * Segments are processed from the last to the first, in the order of the backward. The last one is
+ * not recomputed: its backward follows immediately, while all it needs is still alive. For every
+ * other one, a walk back from what its backward reads finds the nodes to recompute; they are added
+ * in their old order right before the segment's first backward node.
  *
  * What they read from outside the segment stays saved: leaves, constants shared by all blocks and
  * the block's input. Only the nested mode has block inputs that are copies themselves.
  *
- * Values of the forward are called originals here, what is computed again copies. */
+ * Values of the forward are called originals here, recomputed ones copies. */
 #include "compiler/passes/recompute.h"
 
 #include <errno.h>
@@ -28,10 +28,10 @@ typedef struct recomputation {
     int node_count, value_count; /* before anything was added */
     int segment_count;
     int *segment;    /* by node: of forward and backward ones; -1 outside of blocks */
-    bool *is_kept;   /* by value: the original is read in the backward, so it is there anyway */
-    bool *is_wanted; /* by value: to be computed again in the range at hand */
-    value **copy;    /* by value: made for the range at hand */
-    value **carried; /* by value: a copy that enters the range at hand; NULL: the original does */
+    bool *is_kept;   /* by value: the original is read in the backward, so it is saved anyway */
+    bool *is_wanted; /* by value: to be recomputed in the current range */
+    value **copy;    /* by value: the copy made for the current range */
+    value **carried; /* by value: a copy that enters the current range; NULL: the original does */
     int *copies_before; /* by segment: of all copies made, those its backward has to come after */
 } recomputation;
 
@@ -45,7 +45,7 @@ static bool is_in_range(const recomputation *r, const value *v, int begin, int e
     return segment >= begin && segment < end;
 }
 
-/* What stands for `v` in the backward of [begin, end). */
+/* What replaces `v` in the backward of [begin, end). */
 static value *stand_in(recomputation *r, value *v, int begin, int end) {
     if (home(r, v) < 0)
         return v;
@@ -76,7 +76,7 @@ static bool makes_wanted(const recomputation *r, const node *n) {
     return false;
 }
 
-/* Computes again what is wanted of the values made in [begin, end), and what that takes. */
+/* Recomputes the wanted values of those made in [begin, end), and what they depend on. */
 static void run_again(recomputation *r, int begin, int end) {
     graph *g = r->g;
     for (int i = r->node_count - 1; i >= 0; i--) {
@@ -130,8 +130,8 @@ static void back_through_segment(recomputation *r, int s, bool is_just_made) {
     r->copies_before[s] = r->g->node_count;
 }
 
-/* Back through [begin, end), whose input is there. `is_just_made`: the forward has come from
- * there without a stop, so its originals serve wherever this needs a middle. */
+/* The backward of [begin, end), whose input is alive. `is_just_made`: the forward has just run
+ * through it, so that its originals serve wherever this needs a middle. */
 static void back_by_halves(recomputation *r, int begin, int end, bool is_just_made) {
     if (end - begin == 1) {
         back_through_segment(r, begin, is_just_made);
@@ -142,7 +142,7 @@ static void back_by_halves(recomputation *r, int begin, int end, bool is_just_ma
         want_inputs(r, false, middle, end, begin, middle);
         want_inputs(r, true, middle, end, begin, middle);
         run_again(r, begin, middle);
-        for (int i = 0; i < r->value_count; i++) /* those nobody past the middle reads, idly */
+        for (int i = 0; i < r->value_count; i++) /* even without readers past the middle */
             if (r->copy[i])
                 r->carried[i] = r->copy[i];
         forget_copies(r);
@@ -175,7 +175,7 @@ static recomputation begin_recomputation(graph *g, int every) {
     return r;
 }
 
-/* The nodes there were, in their order, and the copies, in theirs, each as late as it can be. */
+/* The old nodes, in their order, and the copies, in theirs, each as late as possible. */
 static void order_nodes(recomputation *r) {
     graph *g = r->g;
     node **order = memory_allocate((size_t)g->node_count, sizeof *order);

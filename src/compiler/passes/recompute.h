@@ -1,5 +1,5 @@
-/* recompute.h - activation checkpointing: the backward computes a block's forward, or a part of it,
- * a second time instead of finding its activations saved.
+/* recompute.h - activation checkpointing: the backward recomputes a block's forward, or a part of
+ * it, instead of reading saved activations.
  *
  * Blocks are the scopes "layers.N". Results are bitwise those without recompute: the same ops on
  * the same numbers in the same order. */
@@ -36,8 +36,8 @@ recompute_text recompute_format(const recompute_options *options);
 /* Fails where the level asks for every K-th of fewer than K blocks. */
 NODISCARD dyno_status recompute_check(const recompute_options *options, int64_t blocks);
 
-/* On a graph that ends with the backward, saved values marked. Marks them anew. Has nothing to do
- * for RECOMPUTE_NONE and RECOMPUTE_MLP. */
+/* On a graph that ends with the backward, after mark_saved, which it repeats. Does nothing for
+ * RECOMPUTE_NONE and RECOMPUTE_MLP. */
 NODISCARD dyno_status recompute_apply(graph *g, const recompute_options *options);
 
 #endif

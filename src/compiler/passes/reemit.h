@@ -1,4 +1,4 @@
-/* reemit.h - what the passes share that compute forward values a second time in the backward. */
+/* reemit.h - what the passes that recompute forward values in the backward share. */
 #ifndef COMPILER_PASSES_REEMIT_H
 #define COMPILER_PASSES_REEMIT_H
 

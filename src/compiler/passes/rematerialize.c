@@ -1,21 +1,21 @@
 /* rematerialize.c - one walk forwards decides, one walk through the backward re-emits.
  *
- * A value is asked for by what owns its memory: views are free, so all views of one owner are
- * saved or dropped together.
+ * Decisions are made for the owner of a memory: views are free, so all views of one owner are saved
+ * or dropped together.
  *
  *   held(o)      the backward reads o or a view of it, or o is the smaller value from which a held
  *                one was cast, or which was cast and added to another held one to make it
  *   small(o)     the reduction of something much larger: a row's sum or maximum
- *   cheap(o)     made of values that are available, element by element or by a product that is
- *                much larger than its operands (attention scores: few FLOPs, many bytes)
- *                or lies inside an MLP that is to run again
+ *   cheap(o)     computed from available values, element by element or by a product that is much
+ *                larger than its operands (attention scores: few FLOPs, many bytes), or inside an
+ *                MLP that is recomputed
  *   available(o) a leaf, held, small, or cheap
  *
  * All that is held and cheap can be dropped at once: following the inputs of a cheap value down
  * ends at leaves, at small values, and at held values that are not cheap, and those stay. So there
  * is no choice to make.
  *
- * Copies serve the backward of one block and are made anew for another, so that none lives
+ * Copies serve the backward of one block and are recomputed for another, so that none lives
  * across blocks. */
 #include "compiler/passes/rematerialize.h"
 
@@ -33,12 +33,12 @@
 typedef struct rematerialization {
     graph *g;
     const rematerialize_options *options;
-    value **owner;            /* by value: whose memory it lies in */
+    value **owner;            /* by value: the owner of its memory */
     bool *is_held, *is_cheap; /* by owner */
     int *additions;           /* by owner: how many bring back a sum of the residual stream */
-    int *mlp;                 /* by node: the block whose MLP runs again with it; -1: none does */
+    int *mlp;                 /* by node: the block whose MLP is recomputed with it; -1: none */
     bool *leaves_mlp;         /* by value: read in the forward outside of the MLP that makes it */
-    value **copy;             /* by value: for the block at hand */
+    value **copy;             /* by value: for the current block */
 } rematerialization;
 
 /* As lowering will place them: a view shares memory unless no strides can express it. */
@@ -67,13 +67,13 @@ static double bytes_of(const value *v) {
     return (double)shape_elements(&v->shape) * dtype_bytes(v->type);
 }
 
-/* What there is in memory of a value: less than its elements if it repeats some, less than its
- * owner if it is a piece of that. */
+/* The bytes that a value occupies: fewer than its elements if it is broadcast, fewer than its owner
+ * if it is a part of that. */
 static double stored_bytes(const rematerialization *r, const value *v) {
     return fmin(bytes_of(r->owner[v->id]), bytes_of(v));
 }
 
-/* A product worth running twice: its result takes several times the memory of its operands. */
+/* A product worth recomputing: its result takes several times the memory of its operands. */
 static bool is_expanding_product(const rematerialization *r, const node *n) {
     enum { LEAST_EXPANSION = 3 };
     if (n->op->class != OP_CLASS_MATMUL || n->outputs[0]->shape.rank < 3)
@@ -201,8 +201,8 @@ static bool is_brought_back(const rematerialization *r, const value *v) {
     return v->producer && v->producer->phase == PHASE_FORWARD && r->is_cheap[r->owner[v->id]->id];
 }
 
-/* What a backward node reads in place of `v`; adds the nodes that make it. Parts of a sum that is
- * brought back serve it alone: shared with others they would be written and read, and live on. */
+/* What a backward node reads in place of `v`; adds the nodes that compute it. The parts of a
+ * recomputed sum serve it alone: shared, they would be written to memory and stay alive. */
 static value *stand_in(rematerialization *r, value *v, bool is_part) {
     if (!is_brought_back(r, v))
         return v;

@@ -1,18 +1,18 @@
-/* repeat_sums.h - sums of the residual stream that are added again rather than written and read.
+/* repeat_sums.h - sums of the residual stream that are recomputed rather than written and read.
  *
  *   group A: h = x + cast o; norm of h          group A: norm of (x + cast o)
  *   ...                                   ==>   ...
  *   group B: y = h + cast d; norm of y          group B: y = (x + cast o) + cast d; norm of y
  *
- * x and o are in memory and stay there: to write h and read it is 8 bytes an element, to read x and
- * o a second time 6. */
+ * x and o are in memory and stay there: writing h and reading it is 8 bytes an element, reading x
+ * and o a second time 6. */
 #ifndef COMPILER_PASSES_REPEAT_SUMS_H
 #define COMPILER_PASSES_REPEAT_SUMS_H
 
 #include "graph/graph.h"
 
-/* Between grouping and scheduling: the additions join the group that reads them. Forward only, and
- * only where o is saved, so that nothing lives longer for it but a sum at a time. */
+/* Runs between grouping and scheduling: the additions join the group that reads them. Forward only,
+ * and only where o is saved, so that no lifetime grows but that of one sum at a time. */
 void repeat_sums(graph *g);
 
 #endif

@@ -8,8 +8,8 @@
 #include "ops/sum/sum.h"
 
 int64_t split_sums_rows_per_block(int64_t rows, const target *chip) {
-    /* As many blocks, where there are rows enough, as threads need to find work: a few for each
-     * core, two for each of a GPU's multiprocessors. */
+    /* As many blocks, where there are rows enough, as keep all threads busy: a few for each core,
+     * two for each multiprocessor of a GPU. */
     bool is_gpu = target_is_cuda(chip);
     int64_t block = is_gpu ? 256 : 64, blocks = is_gpu ? 256 : 16;
     while (block > 1 && (rows % block != 0 || rows / block < blocks))
@@ -44,7 +44,7 @@ static void split_column_sum(graph *g, node *n, const target *chip) {
     value *partial = build_sum(g, build_reshape(g, n->inputs[0], &blocks), &middle);
     value *total = build_sum(g, build_reshape(g, partial, &flat), &first);
     value *shaped = build_reshape(g, total, &n->outputs[0]->shape);
-    /* The old result becomes the new one, under its old identity. */
+    /* The new result takes over the identity of the old one. */
     value *old = n->outputs[0];
     node *last = shaped->producer;
     last->outputs[0] = old;
@@ -63,7 +63,7 @@ dyno_status split_sums(graph *g, const target *chip) {
         if (is_column_sum(n))
             split_column_sum(g, n, chip);
         if (g->node_count == from)
-            order[count++] = n; /* else dropped: nobody reads it any more */
+            order[count++] = n; /* else dropped: it has no reader any more */
         for (int j = from; j < g->node_count; j++)
             order[count++] = g->nodes[j];
     }

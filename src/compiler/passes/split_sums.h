@@ -1,5 +1,5 @@
-/* split_sums.h - a sum over all rows as partial sums over blocks of rows, which can join a fused
- * group, and a small sum over the blocks. */
+/* split_sums.h - a sum over all rows in two stages: partial sums over blocks of rows, which can
+ * join a fused group, and a small sum over the blocks. */
 #ifndef COMPILER_PASSES_SPLIT_SUMS_H
 #define COMPILER_PASSES_SPLIT_SUMS_H
 

@@ -1,8 +1,7 @@
-/* swap_attention.c - walks back from every product that could be P V.
+/* swap_attention.c - matches backwards from every product that could be P V.
  *
- * Queries of the heads that share a key/value head lie below one another in the model's graph:
- * scores are [B, K, G*T, T2] as a product and [B, K, G, T, T2] under the mask; see
- * model/attention.c. */
+ * Queries of the heads that share a key/value head are stacked as rows in the model's graph: scores
+ * are [B, K, G*T, T2] as a product and [B, K, G, T, T2] under the mask; see model/attention.c. */
 #include "compiler/passes/swap_attention.h"
 
 #include <math.h>
@@ -25,7 +24,7 @@ typedef struct pattern {
     double scale;
     bool is_causal;
     int64_t B, K, G, T, T2, S;
-    /* What the swap makes superfluous: nobody else may read what these make. */
+    /* Nodes that the swap makes dead: their outputs may have no other readers. */
     const node *members[MOST_NODES];
     int count;
     bool is_too_long;
@@ -38,7 +37,7 @@ static void add_member(pattern *p, const node *n) {
         p->is_too_long = true;
 }
 
-/* The node that makes v, if it is of that kind; it becomes a member. */
+/* The producer of v, if it is of that kind; it becomes part of the match. */
 static node *member_of(pattern *p, const value *v, const op *kind) {
     if (!v || !v->producer || v->producer->op != kind)
         return NULL;
@@ -46,7 +45,7 @@ static node *member_of(pattern *p, const value *v, const op *kind) {
     return v->producer;
 }
 
-/* Behind the casts and reshapes that made v. */
+/* Skips the casts and reshapes that produced v. */
 static value *behind(pattern *p, value *v) {
     while (v->producer && (v->producer->op == &op_cast || v->producer->op == &op_reshape)) {
         add_member(p, v->producer);
@@ -60,7 +59,7 @@ static bool is_over_last(const node *reduction) {
     return axes->rank == 1 && axes->dim[0] == reduction->inputs[0]->shape.rank - 1;
 }
 
-/* The value that `repeated` shows the row's reduction of, NULL when it is none. */
+/* The value of which `repeated` broadcasts the row reduction, NULL when it is none. */
 static value *reduced(pattern *p, const value *repeated, const op *kind) {
     const node *n = member_of(p, repeated, &op_broadcast);
     if (!n)
@@ -85,7 +84,7 @@ static value *match_softmax(pattern *p, const value *y) {
     return difference->inputs[0];
 }
 
-/* Views of shared values: they are no members, others may read them. */
+/* Views of shared values: they are not part of the match, others may read them. */
 static const value *behind_views(const value *v) {
     while (v->producer && (v->producer->op == &op_broadcast || v->producer->op == &op_reshape))
         v = v->producer->inputs[0];
@@ -103,7 +102,7 @@ static bool counts_along(const value *v, int dimension) {
            counting->op == &op_iota;
 }
 
-/* Whether the mask shows query i the keys up to i: [T, T], repeated over what is before it. */
+/* Whether the mask is causal: [T, T], query i sees the keys up to i, broadcast over the batch. */
 static bool is_causal_mask(const value *mask) {
     const value *square = behind_views(mask);
     const node *n = square->producer;
@@ -215,7 +214,7 @@ static bool match(const graph *g, node *product, pattern *p) {
            is_read_by_members_only(g, p);
 }
 
-/* The queries as heads, without the reshape that laid them below one another. */
+/* The queries as heads, without the reshape that stacked them as rows. */
 static value *as_heads(graph *g, value *q, const shape *heads) {
     const node *n = q->producer;
     if (n && n->op == &op_cast)

@@ -1,11 +1,11 @@
-/* swap_loss_head.h - recognises the end of a language model and swaps it for the loss head. */
+/* swap_loss_head.h - recognises the end of a language model and replaces it by the loss head. */
 #ifndef COMPILER_PASSES_SWAP_LOSS_HEAD_H
 #define COMPILER_PASSES_SWAP_LOSS_HEAD_H
 
 #include "graph/graph.h"
 #include "ops/kernel.h"
 
-/* Comes after autodiff (and the passes on casts). Swaps
+/* Runs after autodiff (and the passes on casts). Replaces
  *
  *   logits = matmul x W^T                     losses = loss_head_forward x W targets
  *   losses, lse = cross_entropy logits    ->
@@ -16,9 +16,9 @@
  *   dx = matmul dlogits W                 ->
  *   dW = matmul dlogits^T x
  *
- * the whole of it into the forward, together with the nodes that make dy. Leaves the graph as it
- * is when anybody else reads the logits, or dy depends on the losses. How many tokens a chunk has
- * depends on the target. */
+ * by one op in the forward, together with the nodes that compute dy. Leaves the graph alone when
+ * the logits have another reader, or dy depends on the losses. How many tokens a chunk has depends
+ * on the target. */
 NODISCARD dyno_status swap_loss_head(graph *g, const target *chip);
 
 #endif

@@ -1,26 +1,26 @@
 /* adamw.cu - adamw and adamw_many: one kernel, so that both give the same bits.
  *
- * Addresses and sizes of up to MOST_TENSORS parameters go with the launch, as its arguments: a
- * captured step replays them as they are. All parameters are cut into chunks of one length, a block
- * for each, which finds its parameter by bisection. Blocks that come and go leave a GPU to kernels
- * of another stream; a few that stayed would not. What all elements share (bias corrections, from a
- * step's number and learning rate, which lie in device memory) each block computes once, while its
- * first elements are on their way.
+ * Addresses and sizes of up to MOST_TENSORS parameters are kernel arguments, which a captured step
+ * replays. All parameters are divided into chunks of one length, one thread block for each, which
+ * finds its parameter by binary search. Many short blocks leave room for kernels of another stream;
+ * a few persistent ones would not. What all elements share (bias corrections, from the step number
+ * and the learning rate, which are in device memory) each block computes once, while its first
+ * elements are being loaded.
  *
- * How a weight is kept and the type of its gradient are the same for a whole parameter, and choose
- * the code that its chunks run. */
+ * How a weight is stored and the type of its gradient are the same for a whole parameter, and
+ * choose the code that its chunks run. */
 #include <string.h>
 
 #include "runtime/cuda/device_math.cuh"
 
 enum { THREADS = 256, IN_FLIGHT = 2, VECTOR = 4 };
 enum { FEW_TENSORS = 32, MOST_TENSORS = 600 };
-/* A round is what a block has on its way at a time. So many blocks come and go many times on every
- * GPU, and the last of them do not keep it waiting; more of them would only start more often. */
+/* A round is what a block has in flight at a time. So many rounds keep every GPU busy with short
+ * blocks, without a long tail; more blocks would only add launch overhead. */
 enum { ROUND = THREADS * VECTOR * IN_FLIGHT, MOST_ROUNDS = 4, ENOUGH_BLOCKS = 8192 };
 
-/* How a weight is kept. SPLIT: the upper half, which is its rounding to bf16, where low copies are,
- * and the rest where weights are. */
+/* How a weight is stored. SPLIT: the upper half, which is its rounding to bf16, in place of a low
+ * copy, and the rest in place of the weight. */
 enum { WEIGHT_F32, WEIGHT_AND_BF16, WEIGHT_AND_F16, WEIGHT_SPLIT };
 
 typedef struct adamw_tensor {
@@ -38,7 +38,7 @@ typedef struct adamw_scalars {
     int skips_nan;
 } adamw_scalars;
 
-/* Arguments are copied at every launch; those of few parameters should not be of many. */
+/* Arguments are copied at every launch; few parameters should not pay for many. */
 template <int MOST> struct adamw_launch {
     adamw_scalars scalars;
     int tensor_count, rounds; /* rounds: of a chunk */
@@ -54,7 +54,7 @@ typedef struct adamw_step {
     float eps, keep, rate, inverse_root, scale;
 } adamw_step;
 
-/* By squaring: the library's power takes microseconds, and every block would wait for it. */
+/* By squaring: the library's pow takes microseconds, and every block would wait for it. */
 static __device__ double power(double base, int64_t exponent) {
     double result = 1;
     for (; exponent > 0; exponent >>= 1, base *= base)
@@ -102,8 +102,9 @@ static __device__ __forceinline__ float joined(uint16_t upper, uint16_t lower) {
 
 /* ---- N elements: what is read, and the update ---- */
 
-/* Within an ulp, as the quotient it is for is within two: a step's last digits. Exact ones are
- * branches and calls, which keep the elements of a thread from being computed side by side. */
+/* Within an ulp, and the quotient within two: the last digits of an update. Exact division and
+ * square root are branches and calls, which prevent instruction-level parallelism over the elements
+ * of a thread. */
 static __device__ __forceinline__ float approximate_root(float x) {
     float root;
     asm("sqrt.approx.f32 %0, %1;" : "=f"(root) : "f"(x));
@@ -116,15 +117,15 @@ template <int KIND, typename G, int N> struct elements {
     vector_of<G, N> gradient;
 };
 
-/* The word that has as many bytes. */
+/* The unsigned word of that size. */
 template <int BYTES> struct word_of;
 template <> struct word_of<16> { typedef uint4 type; };
 template <> struct word_of<8> { typedef uint2 type; };
 template <> struct word_of<4> { typedef unsigned type; };
 template <> struct word_of<2> { typedef unsigned short type; };
 
-/* What is read here is not read again before the next step, nor is what is written: other data had
- * better stay in the L2 cache. */
+/* Streaming accesses: this data is not used again before the next step and should not evict other
+ * data from the L2 cache. */
 template <typename T, int N>
 static __device__ __forceinline__ vector_of<T, N> read(const void *data, int64_t index) {
     typedef typename word_of<sizeof(T) * N>::type word;

@@ -32,7 +32,7 @@ typedef struct update_context {
     const kernel_args *args;
 } update_context;
 
-/* The outputs lie where weight and moments lie, so those are written in place. */
+/* The outputs have the memory of weight and moments: they are written in place. */
 static void run_range(void *context, int64_t begin, int64_t end) {
     const update_context *c = context;
     const tensor *out = c->args->outputs;

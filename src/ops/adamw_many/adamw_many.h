@@ -3,11 +3,11 @@
 
 #include "ops/adamw/adamw.h"
 
-/* What adamw does, to many parameters in one launch; the same bits. A weight is kept as
+/* What adamw does, to many parameters in one launch; the same bits. A weight is stored as
  *
  *   f32                          or
- *   f32 and a low copy           the copy (bf16, f16) takes the new weight, rounded, and is not
- * read u16 and a low copy in bf16   the two halves of an f32 weight (ops/adamw/split_weight.h)
+ *   f32 and a low copy           the copy (bf16, f16) is written, rounded, and not read; or
+ *   u16 and a low copy in bf16   the two halves of an f32 weight (ops/adamw/split_weight.h)
  *
  * Copies in f16 round ties to even, copies in bf16 away from zero, split or not. A gradient may be
  * f32, bf16 or f16, and is widened; all moments are f32. */

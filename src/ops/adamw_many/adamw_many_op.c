@@ -4,11 +4,11 @@
  *   outputs   P times (weight, first, second), then L copies, all in place
  *
  * L is the attribute "low_copies"; copy i belongs to parameter i. The types of its operands say how
- * a parameter is kept: a weight in u16 is the rest of one whose high half is its copy.
+ * a parameter is stored: a weight in u16 is the rest of one whose high half is its copy.
  *
- * All parameters are cut into blocks of one length, and threads share the blocks: a norm's 768
- * weights and an embedding's eight million cost what they weigh. All kinds of parameters are
- * updated by the same arithmetic and get the same bits. */
+ * All parameters are divided into blocks of one length, which threads share, so that load is
+ * balanced between a norm's 768 weights and an embedding's eight million. All kinds of parameters
+ * are updated by the same arithmetic and get the same bits. */
 #include "ops/adamw_many/adamw_many.h"
 
 #include <stdlib.h>
@@ -25,7 +25,7 @@ enum { RATE, STEP, SCALE, SCALARS };
 enum { WEIGHT, GRADIENT, FIRST, SECOND, PER_PARAMETER }; /* inputs */
 enum { RESULTS = 3 };                                    /* outputs of a parameter */
 
-/* Elements widened, updated, and rounded to their low copy while they are in the first cache. */
+/* Elements that are widened, updated, and rounded to their low copy while they are in L1. */
 enum { BLOCK = 2048, BLOCKS_PER_GRAIN = 8 };
 
 static int low_count(const attributes *list) {
@@ -102,7 +102,7 @@ static uint16_t round_to(dtype low, float weight) {
                                               : dtype_f32_to_f16(weight);
 }
 
-/* A split weight in the place of its rest: joined before the update, taken apart behind it. */
+/* A split weight in the place of its rest: joined before the update, split after it. */
 static void join_reference(int64_t count, const double *high, const double *rest, double *joined) {
     for (int64_t i = 0; i < count; i++)
         joined[i] = (double)split_weight_join(dtype_f32_to_bf16((float)high[i]), (uint16_t)rest[i]);
@@ -156,7 +156,7 @@ static void round_block(dtype low, int64_t count, const float *restrict weight,
             copy[i] = split_weight_high(weight[i]);
 }
 
-/* Weights in two halves are joined, updated and taken apart in one loop. */
+/* Split weights are joined, updated and split again in one loop. */
 static inline void update_split_run(const adamw_step *u, int64_t count, dtype type,
                                     const void *gradient, uint16_t *restrict high,
                                     uint16_t *restrict rest, float *restrict first,

@@ -48,7 +48,7 @@ REJECT_UNLESS(f32_to_f16, DTYPE_F32, DTYPE_F16)
 REJECT_UNLESS(f16_to_f32, DTYPE_F16, DTYPE_F32)
 REJECT_UNLESS(bool_to_f32, DTYPE_BOOL, DTYPE_F32)
 
-/* Any pair of types and any strides, an element at a time. */
+/* Any pair of types and any strides, one element at a time. */
 static dyno_status cast_any_run(const kernel_args *args) {
     tensor in = args->inputs[0], out = args->outputs[0];
     const shape *s = &out.shape;

@@ -45,7 +45,7 @@ static void gradient(graph *g, const node *n, value *const *dy, const bool *want
     value *left = are_even ? build_split_evenly(g, dy[0], axis, n->input_count) : NULL;
     if (!left && n->input_count <= SHAPE_MAX_RANK)
         left = build_split(g, dy[0], axis, &sizes);
-    /* Uneven and too many for a list: one after another. */
+    /* Sizes are uneven and too many for a list: split off one after another. */
     value *rest = dy[0];
     for (int i = 0; i < n->input_count; i++) {
         value *piece = left ? left->producer->outputs[i] : rest;
@@ -103,7 +103,7 @@ static op_cost cost(const node *n) { return op_cost_streaming(n, 0); }
 static const kernel concat_copy = {
     .name = "concat_copy", .target = TARGET_CPU, .run = copy, .writes_strided = true};
 
-/* Lowering copies pieces one by one, each to its place. */
+/* Lowering copies the inputs one by one, each to its place. */
 static const char *reject_many(const kernel_args *args) {
     return args->input_count == 1 ? NULL : "copies one piece";
 }

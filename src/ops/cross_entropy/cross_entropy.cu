@@ -17,7 +17,7 @@ static __global__ void __launch_bounds__(CROSS_ENTROPY_THREADS)
     }
 }
 
-/* One number for each row, of any float type; repeated where the stride is 0. */
+/* One number for each row, of any float type; broadcast where the stride is 0. */
 typedef struct row_numbers {
     const void *data;
     int type;

@@ -1,10 +1,10 @@
-/* cross_entropy_rows.cuh - the arithmetic of one row of logits by one block, for the ops that have
- * logits of their own.
+/* cross_entropy_rows.cuh - the arithmetic of one row of logits by one thread block, for the ops
+ * that have logits of their own.
  *
- * In f32 whatever the logits' type. A row may begin at any element: what lies before its first and
- * behind its last 16 bytes is taken one by one. Where logits are f32 themselves, exponentials are
- * the library's and threads' sums are joined in double: a log-sum-exp is right to the last bit or
- * two. Logits in a low type are wrong by more than the fast exponential is. */
+ * In f32 whatever the logits' type. A row may begin at any element: unaligned elements before its
+ * first and behind its last 16 bytes are processed one by one. Where logits are f32, exponentials
+ * are the library's and the threads' sums are combined in double: a log-sum-exp is right to the
+ * last bit or two. Logits in a low type have a larger error than the fast exponential. */
 #ifndef OPS_CROSS_ENTROPY_ROWS_CUH
 #define OPS_CROSS_ENTROPY_ROWS_CUH
 
@@ -12,7 +12,7 @@
 
 enum { CROSS_ENTROPY_THREADS = 256 };
 
-/* What threads' sums are joined in. */
+/* The type in which the threads' sums are combined. */
 template <typename T> struct joined_sum { typedef float type; };
 template <> struct joined_sum<float> { typedef double type; };
 
@@ -38,7 +38,7 @@ template <typename T> static __device__ __forceinline__ int64_t row_head(const T
     return head < n ? head : n;
 }
 
-/* One pass: when a larger element turns up, what was summed before is scaled to it. */
+/* Online softmax: when a larger element is found, the sum so far is rescaled to it. */
 template <typename T, int N>
 static __device__ __forceinline__ void fold(const float (&x)[N], row_sums<float> *r) {
     float largest = r->largest, sum = 0;

@@ -1,4 +1,4 @@
-/* fill.cu - the number is brought to its type on the host; what is launched writes bits. */
+/* fill.cu - the number is converted to its type on the host; the kernel writes bits. */
 #include "runtime/cuda/device_math.cuh"
 
 enum { THREADS = 256 };

@@ -1,5 +1,5 @@
-/* gather.cu - rows move as words of up to 16 bytes: a type is only its size here. A thread has a
- * word of the result. */
+/* gather.cu - rows are copied in words of up to 16 bytes: only the size of a type matters. A thread
+ * copies one word of the result. */
 #include <assert.h>
 
 #include "runtime/cuda/device_math.cuh"

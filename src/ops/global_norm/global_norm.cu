@@ -1,7 +1,7 @@
-/* global_norm.cu - inputs are cut into blocks by their shapes alone; each block's sum of squares
- * has its place in the workspace, and one thread block adds them up in order, in double.
+/* global_norm.cu - inputs are divided into blocks by their shapes alone; the sum of squares of each
+ * block has a slot in the workspace, and one thread block adds them up in order, in double.
  *
- * Addresses and sizes go with the launch, as its arguments: a captured step replays them. */
+ * Addresses and sizes are kernel arguments, which a captured step replays. */
 #include <string.h>
 
 #include "ops/global_norm/global_norm_blocks.h"
@@ -94,7 +94,7 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM)
     }
 }
 
-/* Each thread adds up every 1024th sum, then they are joined in halves. */
+/* Each thread adds up every 1024th sum; then a tree reduction combines them. */
 static __global__ void __launch_bounds__(LAST_THREADS)
     global_norm_root(int64_t count, const double *__restrict__ sums, float *__restrict__ norm) {
     __shared__ double of_thread[LAST_THREADS];

@@ -1,5 +1,5 @@
-/* global_norm_blocks.h - the length that inputs are cut into on a GPU, for the plan, which is C and
- * gives each block's sum a place in the workspace, and for the kernel, which is C++. */
+/* global_norm_blocks.h - the length of the blocks that inputs are divided into on a GPU, shared by
+ * the plan (C), which gives each block's sum a slot in the workspace, and the kernel (C++). */
 #ifndef OPS_GLOBAL_NORM_BLOCKS_H
 #define OPS_GLOBAL_NORM_BLOCKS_H
 

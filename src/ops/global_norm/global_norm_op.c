@@ -31,8 +31,8 @@ static void reference(const node *n, const double *const *inputs, double *const 
     outputs[0][0] = sqrt(sum);
 }
 
-/* Every input is cut into blocks of this length by its shape alone; each block's sum lands in
- * its own place of the workspace, and they are added in order. */
+/* Every input is divided into blocks of this length by its shape alone; the sum of each block has a
+ * slot in the workspace, and they are added in order. */
 enum { BLOCK = 16384, LANES = 32 };
 
 static int64_t blocks_of(const tensor *t) {

@@ -1,8 +1,8 @@
 /* loss_head.cu - for each chunk of tokens a product, one kernel over the rows, two products.
  *
- * Logits are rounded to the type of x and W, as they are where PyTorch's autocast makes them; what
- * is computed from them is computed in f32. Their gradients are written over them. dW is added up
- * over the chunks in f32, in their order. dx comes last: it may lie where x does. */
+ * Logits are rounded to the type of x and W, as in PyTorch's autocast; what is computed from them
+ * is computed in f32. Their gradients overwrite them. dW is accumulated over the chunks in f32, in
+ * order. dx comes last: it may have the memory of x. */
 #include <assert.h>
 
 #include "ops/cross_entropy/cross_entropy_rows.cuh"

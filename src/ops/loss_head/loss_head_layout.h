@@ -1,7 +1,7 @@
-/* loss_head_layout.h - the workspace of the CUDA loss head, for the plan, which is C and knows no
- * CUDA, and for the kernel, which is C++:
+/* loss_head_layout.h - the workspace of the CUDA loss head, shared by the plan (C) and the kernel
+ * (C++):
  *
- *   logits of a chunk, in the type of x | the products' own */
+ *   logits of a chunk, in the type of x | the workspace of the products */
 #ifndef OPS_LOSS_HEAD_LAYOUT_H
 #define OPS_LOSS_HEAD_LAYOUT_H
 

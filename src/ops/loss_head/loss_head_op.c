@@ -57,8 +57,8 @@ static dyno_status infer_forward(const node *n, value_type *outputs) {
     return DYNO_OK;
 }
 
-/* What the ops it stands for cost: products 2 N V D each, cross-entropy 4 and its gradient 3 for
- * a logit. */
+/* The cost of the ops it replaces: products 2 N V D each, cross-entropy 4 and its gradient 3 for
+ * each logit. */
 static op_cost cost_of(const node *n, int products, double per_logit) {
     op_cost cost = op_cost_streaming(n, 0);
     double logits = (double)n->inputs[X]->shape.dim[0] * (double)n->inputs[WEIGHT]->shape.dim[0];
@@ -141,7 +141,7 @@ value *build_loss_head_forward(graph *g, value *x, value *weight, value *targets
                           &ATTR_INTEGER("chunk", chunk), 1);
 }
 
-/* Chunks of even length, a multiple of `multiple`: the last one should not be a remnant. */
+/* Chunks of even length, a multiple of `multiple`: the last one should not be much shorter. */
 static int64_t even_chunk(int64_t tokens, int64_t row_bytes, int64_t most_bytes, int64_t fewest,
                           int64_t multiple) {
     int64_t most = most_bytes / row_bytes / multiple * multiple;

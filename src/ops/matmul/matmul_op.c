@@ -151,7 +151,7 @@ matmul_problem matmul_describe(const kernel_args *args) {
     for (int i = 0; i < rank - 2; i++)
         p.batches *= c->shape.dim[i];
     p.ldc = p.m == 1 ? p.n : c->stride[rank - 2];
-    /* A dimension of size 1 is walked by no stride; let it not stand in the way. */
+    /* The stride of a dimension of size 1 is never used, and must not prevent folding. */
     int64_t row_a = p.m == 1 ? p.k * p.column_a : p.row_a;
     int64_t column_a = p.k == 1 && p.row_a != 1 ? 1 : p.column_a;
     int64_t row_b = p.k == 1 ? p.n * p.column_b : p.row_b;

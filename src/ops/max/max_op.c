@@ -8,7 +8,7 @@
 #include "ops/reduction.h"
 #include "ops/sum/sum.h"
 
-/* Goes to the elements that equal the maximum, in even shares among ties. */
+/* Goes to the elements that equal the maximum, divided evenly among ties. */
 static void gradient(graph *g, const node *n, value *const *dy, const bool *wanted, value **dx) {
     if (!wanted[0])
         return;

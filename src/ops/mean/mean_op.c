@@ -4,7 +4,7 @@
 #include "ops/reduction.h"
 #include "ops/scale/scale.h"
 
-/* Scaled before it is repeated: there is less of it then. */
+/* Scaled before it is broadcast: it is smaller then. */
 static void gradient(graph *g, const node *n, value *const *dy, const bool *wanted, value **dx) {
     if (wanted[0])
         dx[0] = build_broadcast(g, build_scale(g, dy[0], 1.0 / (double)reduction_length(n)),

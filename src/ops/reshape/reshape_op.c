@@ -34,7 +34,7 @@ static bool undo_view(const node *n, const tensor *output, tensor *input) {
     return tensor_view_reshape(output, &n->inputs[0]->shape, input);
 }
 
-/* When no view will do, the input is copied in its own shape; dense memory has no shape. */
+/* Where no view is possible, the input is copied in its own shape; dense memory has no shape. */
 static dyno_status copy(const kernel_args *args) {
     tensor flat =
         tensor_contiguous(args->outputs[0].data, args->outputs[0].type, &args->inputs[0].shape);

@@ -1,16 +1,16 @@
-/* rope.cu - neighbouring threads have neighbouring pieces of memory: of a row, then of the next row
- * as x has them, be it the next head of a position or the next position of a head. A thread has a
- * piece of the first half of a row, and the piece of the second that it is rotated with; where
- * there is much to do, it has the same columns of two rows at one position, which share what it
- * reads of the tables. Rows may lie anywhere, where they are read and where they are written.
+/* rope.cu - adjacent threads access adjacent memory: of a row, then of the next row as x has them,
+ * be it the next head of a position or the next position of a head. A thread has a vector of the
+ * first half of a row, and the vector of the second that it is rotated with; where there is enough
+ * work, it has the same columns of two rows at one position, which share the table's values. Rows
+ * may have any strides, in source and destination.
  *
- * y may be x: a thread has read all its pieces before it writes them. Heads that are not to be
- * rotated are then left alone; else a second launch moves them. */
+ * y may be x: a thread has read all its vectors before it writes them. Heads that are not rotated
+ * are then left alone; else a second launch copies them. */
 #include "runtime/cuda/device_math.cuh"
 
-/* BLOCKS at once: registers are not saved at the price of loads that wait for one another. */
+/* Resident BLOCKS: registers are not saved at the price of loads that wait for one another. */
 enum { THREADS = 128, BLOCKS = 9, MOST_DIMS = CUDA_MAX_RANK - 1 };
-/* So many threads fill a GPU, and can have two rows each. */
+/* So many threads fill a GPU; with more, each can have two rows. */
 enum { MANY_THREADS = 1 << 18 };
 
 /* A dimension outside the columns: how many, and from one to the next, in elements. */
@@ -28,7 +28,7 @@ typedef struct rope_walk {
     int64_t from_second, to_second; /* from a thread's first row to its second */
 } rope_walk;
 
-/* Where two dimensions are one: the steps of the outer go through all of the inner. */
+/* Whether two dimensions coalesce: the outer stride covers all of the inner. */
 static bool is_mergeable(const rope_dim *outer, const rope_dim *inner) {
     return outer->from == inner->from * inner->size && outer->to == inner->to * inner->size &&
            outer->table == inner->table * inner->size;

@@ -1,5 +1,5 @@
-/* rope_rows.h - one row rotated, on the CPU: what rope's kernels are made of, and attention's,
- * which rotate rows as they take them. One function, so that both give the same bits. */
+/* rope_rows.h - one row rotated, on the CPU, for the kernels of rope, and for those of attention,
+ * which rotate rows as they load them. One function, so that both give the same bits. */
 #ifndef OPS_ROPE_ROWS_H
 #define OPS_ROPE_ROWS_H
 

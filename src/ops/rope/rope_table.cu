@@ -1,6 +1,6 @@
-/* rope_table.cu - in double: an angle of thousands of radians has no digits to lose. Frequencies
- * come with the launch, a double's power being what takes a GPU longest. A thread has an element.
- */
+/* rope_table.cu - in double: an angle of thousands of radians needs all its digits. Frequencies are
+ * kernel arguments, because pow in double is what takes a GPU longest. A thread computes one
+ * element. */
 #include "runtime/cuda/device_math.cuh"
 
 enum { THREADS = 128, MOST_COLUMNS = 256 };

@@ -33,7 +33,7 @@ static void reference(const node *n, const double *const *inputs, double *const 
     }
 }
 
-/* In double: an angle of thousands of radians has no digits to lose. The frequencies are taken
+/* In double: an angle of thousands of radians needs all its digits. The frequencies are computed
  * once per column, not once per element. */
 static dyno_status run(const kernel_args *args) {
     const shape *s = &args->outputs[0].shape;

@@ -1,11 +1,11 @@
 /* scatter_add.cu - no atomics, one order of addition, every element of the table written once.
  *
- * A block has `rows` rows of the table, and some columns. It looks through all ids for those of its
- * rows and keeps their tokens, in order, in shared memory; sorts them by row; then adds up each
- * row's in f32 registers, and writes zeros where there are none. Ids are small beside what is
- * added and stay in the L2 cache, so that looking through all of them costs little. Where more
- * tokens are found than shared memory holds, the rows are done one after the other, each in as
- * many rounds as it takes: a table of one row is the worst case, and a correct one. */
+ * A block has `rows` rows of the table, and some columns. It scans all ids for those of its rows
+ * and keeps their tokens, in order, in shared memory; sorts them by row; then accumulates each row
+ * in f32 registers, and writes zeros where there are none. Ids are small compared with what is
+ * added and stay in the L2 cache, so that scanning all of them costs little. Where more tokens are
+ * found than shared memory holds, the rows are processed one after the other, each in as many
+ * rounds as needed: a table of one row is the worst case, and is handled. */
 #include "runtime/cuda/device_math.cuh"
 
 enum { MOST_THREADS = 256, MOST_WARPS = MOST_THREADS / WARP, MOST_ROWS = 64, IN_FLIGHT = 4 };
@@ -22,9 +22,9 @@ static __device__ __forceinline__ int below_lane(unsigned lanes) {
     return __popc(lanes & ((1u << threadIdx.x % WARP) - 1));
 }
 
-/* Takes down the tokens from `*next` on whose ids lie in [first, end), until all have been looked
- * at or the next round's do not fit. Answers how many there are; `*next` is where to go on. All
- * threads of the block call it, and get the same answers. */
+/* Collects the tokens from `*next` on whose ids are in [first, end), until all have been scanned or
+ * the next round's do not fit. Returns how many there are; `*next` is where to continue. All
+ * threads of the block call it, and get the same results. */
 static __device__ int find(found_tokens *f, const int32_t *__restrict__ ids, int64_t count,
                            int32_t first, int32_t end, int64_t *next) {
     int warp = (int)threadIdx.x / WARP, warps = (int)blockDim.x / WARP, found = 0;
@@ -104,7 +104,7 @@ static __device__ void sort_by_row(found_tokens *f, int found, int rows) {
     __syncthreads();
 }
 
-/* Adds rows of x to `sum`, in order; several are on their way at a time. */
+/* Adds rows of x to `sum`, in order; several loads are in flight at a time. */
 template <typename T, int N>
 static __device__ __forceinline__ void add_rows(const int32_t *tokens, int count, int64_t width,
                                                 const T *__restrict__ column, float (&sum)[N]) {
@@ -139,7 +139,7 @@ static __global__ void __launch_bounds__(MOST_THREADS, 3)
     int64_t column = ((int64_t)blockIdx.y * blockDim.x + threadIdx.x) * N, next = 0;
     bool has_column = column < width;
     int found = find(&f, ids, count, (int32_t)first, (int32_t)first + rows, &next);
-    if (next >= count && !found) { /* most rows of a large table are nobody's */
+    if (next >= count && !found) { /* most rows of a large table have no token */
         const float zeros[N] = {};
         for (int row = 0; has_column && row < rows; row++)
             store_floats<T, N>(out + (first + row) * width + column, zeros);
@@ -193,8 +193,7 @@ static void launch_type(const cuda_args *args, int rows_per_block, cudaStream_t 
 
 extern "C" dyno_status dyno_scatter_add_cuda(const cuda_args *args) {
     cudaStream_t stream = args->context->stream;
-    /* So few blocks that they do not read ids most of the time, and so many that they fill a GPU.
-     */
+    /* Few enough blocks that scanning ids does not dominate, and enough of them to fill a GPU. */
     enum { FEWEST_ROWS = 8, BLOCKS = 2048 };
     int64_t rows_per_block = blocks_for(args->outputs[0].shape.dim[0], BLOCKS);
     if (rows_per_block < FEWEST_ROWS)

@@ -3,10 +3,10 @@
 
 #include "graph/graph.h"
 
-/* A value cut into pieces along a dimension, in order. Always views. Returns the first; the others
- * are its producer's outputs. At most 6 sizes, which add up to the dimension's. */
+/* Splits a value along a dimension, in order. Always views. Returns the first part; the others are
+ * outputs of its producer. At most 6 sizes, which add up to that of the dimension. */
 value *build_split(graph *g, value *a, int axis, const shape *sizes);
-/* Into any number of equal pieces. */
+/* Splits into any number of equal parts. */
 value *build_split_evenly(graph *g, value *a, int axis, int64_t parts);
 
 #endif

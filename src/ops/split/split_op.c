@@ -53,7 +53,7 @@ static dyno_status infer(const node *n, value_type *outputs) {
     return DYNO_OK;
 }
 
-/* The gradients side by side; zeros for a piece on which nothing depends. */
+/* The gradients concatenated; zeros for a part on which nothing depends. */
 static void gradient(graph *g, const node *n, value *const *dy, const bool *wanted, value **dx) {
     if (!wanted[0])
         return;
@@ -97,7 +97,7 @@ static bool view(const node *n, int output, const tensor *input, tensor *out, in
     return true;
 }
 
-/* Lets a test, or a caller that wants dense memory, have the pieces as copies. */
+/* Copies the parts, for a test or a caller that wants dense memory. */
 static dyno_status copy(const kernel_args *args) {
     int64_t axis = attribute_integer(args->attributes, "axis"), start = 0;
     for (int i = 0; i < args->output_count; i++) {

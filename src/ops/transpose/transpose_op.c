@@ -63,7 +63,7 @@ static bool undo_view(const node *n, const tensor *output, tensor *input) {
     return true;
 }
 
-/* Lets a test, or a caller that wants dense memory, run the transpose as a copy. */
+/* Runs the transpose as a copy, for a test or a caller that wants dense memory. */
 static dyno_status copy(const kernel_args *args) {
     tensor transposed =
         tensor_view_transpose(&args->inputs[0], attribute_list(args->attributes, "order")->dim);

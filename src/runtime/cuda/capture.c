@@ -1,11 +1,11 @@
-/* capture.c - a static plan's launches as one CUDA graph.
+/* capture.c - captures the launches of a static plan as one CUDA graph.
  *
- * Launches are enqueued on capturing streams as they would be on running ones, and the graph's
- * edges follow: the order within a stream, and events between streams wherever hazards.h finds that
- * two launches share memory. A plan can therefore not be captured wrongly, however it spreads its
- * launches; it can only be slower than it might be. Products
- * are tuned before; the mode is "relaxed" because one that is part of a larger kernel is met here
- * for the first time, and tuned on another stream meanwhile. */
+ * Launches are enqueued on capturing streams as they would be on running ones, and the edges of the
+ * graph follow: the order within a stream, and events between streams wherever hazards.h finds that
+ * two launches share memory. A graph is therefore correct however the plan assigns its launches to
+ * streams; a poor assignment can only be slower. Products are tuned before the capture. Its mode is
+ * "relaxed", because a product inside a larger kernel is first seen here, and is tuned on another
+ * stream during the capture. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -21,17 +21,17 @@ enum { MOST_STREAMS = 16 };
 typedef struct capture {
     program *r;
     const kernel_args *args;
-    const int *mark_after;
-    int mark_count;
+    const int *event_after;
+    int event_count;
     hazard_edge *edges;
     int edge_count;
-    cudaEvent_t *is_done; /* by launch: of those that another stream waits for */
+    cudaEvent_t *is_done; /* by launch: the event of one that another stream waits for */
     int stream_count;
     cudaEvent_t *joins; /* events of join(), kept until the capture has ended */
     int join_count, join_capacity;
 } capture;
 
-/* ---- who waits for whom ---- */
+/* ---- dependencies between streams ---- */
 
 static hazard_range workspace_range(const plan *p, const plan_launch *l, const kernel_args *args) {
     uintptr_t begin = (uintptr_t)args->workspace;
@@ -80,7 +80,7 @@ static cudaStream_t stream_of(const capture *c, int stream) {
     return stream == 0 ? d->stream : d->side_streams[stream - 1];
 }
 
-/* `waiter` goes on when what `other` has been given so far is done. */
+/* Stream `waiter` waits for all that is enqueued on stream `other` so far. */
 static dyno_status join(capture *c, int waiter, int other) {
     MEMORY_GROW(c->joins, c->join_count, c->join_capacity);
     cudaEvent_t *event = &c->joins[c->join_count];
@@ -99,11 +99,11 @@ static dyno_status join_all(capture *c) {
     return DYNO_OK;
 }
 
-static dyno_status record_mark(const capture *c, int slot) {
+static dyno_status record_timing_event(const capture *c, int slot) {
     cuda_device *d = c->r->device;
-    cudaEvent_t event = cuda_mark_event(d, slot);
+    cudaEvent_t event = cuda_event(d, slot);
     if (!event)
-        return DYNO_OK; /* noted, and found at the end */
+        return DYNO_OK; /* the failure was kept, and is reported after the capture */
     return cuda_status(cudaEventRecordWithFlags(event, d->stream, cudaEventRecordExternal),
                        "recording an event in a graph");
 }
@@ -122,8 +122,8 @@ static dyno_status wait_for_edges(const capture *c, int launch, int *next_edge) 
 
 static dyno_status enqueue_all(capture *c) {
     const plan *p = c->r->p;
-    int next_edge = 0, next_mark = 0;
-    RETURN_IF_FAILED(record_mark(c, 0));
+    int next_edge = 0, next_event = 0;
+    RETURN_IF_FAILED(record_timing_event(c, 0));
     for (int i = 1; i < c->stream_count; i++)
         RETURN_IF_FAILED(join(c, i, 0));
     for (int i = 0; i < p->launch_count; i++) {
@@ -136,11 +136,11 @@ static dyno_status enqueue_all(capture *c) {
             RETURN_IF_FAILED(
                 cuda_status(cudaEventRecord(c->is_done[i], stream), "recording an event"));
         bool is_joined = false;
-        for (; next_mark < c->mark_count && c->mark_after[next_mark] == i; next_mark++) {
+        for (; next_event < c->event_count && c->event_after[next_event] == i; next_event++) {
             if (!is_joined)
                 RETURN_IF_FAILED(join_all(c));
             is_joined = true;
-            RETURN_IF_FAILED(record_mark(c, next_mark + 1));
+            RETURN_IF_FAILED(record_timing_event(c, next_event + 1));
         }
     }
     return join_all(c);
@@ -165,7 +165,7 @@ static dyno_status record_graph(capture *c, cudaGraph_t *graph) {
     char message[512];
     snprintf(message, sizeof message, "%s", status == DYNO_OK ? "" : dyno_error_message());
     cudaError_t ended = cudaStreamEndCapture(d->stream, graph);
-    if (status == DYNO_OK && d->failure != DYNO_OK) { /* of an event */
+    if (status == DYNO_OK && d->failure != DYNO_OK) { /* creating an event failed */
         status = d->failure;
         snprintf(message, sizeof message, "%.500s", d->failure_message);
     }
@@ -200,11 +200,11 @@ static dyno_status count_streams(capture *c) {
     return make_side_streams(c->r->device, c->stream_count - 1);
 }
 
-dyno_status cuda_program_capture(program *r, const kernel_args *args, const int *mark_after,
-                                 int mark_count) {
+dyno_status cuda_program_capture(program *r, const kernel_args *args, const int *event_after,
+                                 int event_count) {
     cuda_device *d = cuda_device_use(&r->device->base);
-    capture c = {.r = r, .args = args, .mark_after = mark_after, .mark_count = mark_count};
-    if (d->failure != DYNO_OK) /* of earlier work, not of this */
+    capture c = {.r = r, .args = args, .event_after = event_after, .event_count = event_count};
+    if (d->failure != DYNO_OK) /* of earlier work, not of this capture */
         return d->base.functions->finish(&d->base);
     if (r->graph) {
         RETURN_IF_FAILED(cuda_status(cudaGraphExecDestroy(r->graph), "destroying a graph"));
@@ -219,7 +219,8 @@ dyno_status cuda_program_capture(program *r, const kernel_args *args, const int 
         status = program_rehearse(r, args);
     if (status == DYNO_OK) {
         status = record_graph(&c, &graph);
-        /* A library may do at its first use what a capture forbids. It has been used now. */
+        /* A library may initialize itself at its first use in ways that a capture forbids. That is
+         * now done. */
         if (status != DYNO_OK && !graph)
             status = record_graph(&c, &graph);
     }

@@ -15,7 +15,7 @@ dyno_status cublaslt_load(const cublaslt_functions **out) {
     pthread_mutex_lock(&lock);
     if (!is_loaded) {
         void *handle;
-        /* The interface that was compiled against is the one that is loaded. */
+        /* The version that was compiled against must be the one that is loaded. */
         status = cuda_library_open("cublasLt", CUBLAS_VER_MAJOR, &handle);
 #define FIND(field, function)                                                                      \
     if (status == DYNO_OK)                                                                         \

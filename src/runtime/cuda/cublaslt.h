@@ -1,4 +1,4 @@
-/* cublaslt.h - the functions of cuBLASLt, found at run time: the library is half a gigabyte, and a
+/* cublaslt.h - the functions of cuBLASLt, loaded at run time: the library is half a gigabyte, and a
  * GPU can be described without it. */
 #ifndef RUNTIME_CUDA_CUBLASLT_H
 #define RUNTIME_CUDA_CUBLASLT_H
@@ -34,7 +34,7 @@ typedef struct cublaslt_functions {
 
 NODISCARD dyno_status cublaslt_load(const cublaslt_functions **out);
 
-/* The one translator of its codes. */
+/* Translates its status codes. */
 NODISCARD dyno_status cublaslt_status(cublasStatus_t status, const char *what);
 
 #endif

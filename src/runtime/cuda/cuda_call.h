@@ -69,7 +69,7 @@ double cuda_real_or(const cuda_args *args, const char *attribute, double otherwi
  * graph. */
 typedef dyno_status cuda_run(const cuda_args *args);
 
-/* Of the launches since it was last asked: DYNO_OK, or why one could not be enqueued. */
+/* The status of the launches since the last call: DYNO_OK, or why one could not be enqueued. */
 dyno_status cuda_launch_status(void);
 
 #ifdef __cplusplus

@@ -1,8 +1,7 @@
 /* cuda_device.h - an opened GPU, as the files of the module see it.
  *
- * All work goes to one stream that waits for no other; launches captured into a graph may be spread
- * over more. Failures of work that was only enqueued are kept, the first of them, until
- * device_functions.finish. */
+ * All work goes to one non-blocking stream; launches captured into a graph may use more. The first
+ * failure of enqueued work is kept until device_functions.finish reports it. */
 #ifndef RUNTIME_CUDA_CUDA_DEVICE_H
 #define RUNTIME_CUDA_CUDA_DEVICE_H
 
@@ -12,7 +11,7 @@
 
 typedef struct staging staging;   /* staging.c: pinned memory that writes go through */
 typedef struct products products; /* products.c: what is known about matrix products */
-typedef struct cuda_region {      /* addresses with memory behind their first bytes */
+typedef struct cuda_region {      /* reserved addresses with memory mapped to their first bytes */
     void *base;
     int64_t reserved, committed;
 } cuda_region;
@@ -30,25 +29,27 @@ typedef struct cuda_device {
     int64_t memory_bytes;
     int64_t page_bytes; /* the device's own granularity */
     cudaStream_t stream;
-    cudaStream_t *side_streams; /* for plan_launch.stream 1 and up, made when first used */
+    cudaStream_t *side_streams; /* for plan_launch.stream 1 and up, created at the first use */
     int side_stream_count, side_stream_capacity;
-    cudaEvent_t *marks; /* by slot */
-    int mark_count, mark_capacity;
+    cudaEvent_t *events; /* by slot */
+    int event_count, event_capacity;
     staging *staging;
     products *products;      /* NULL until the first product */
-    cuda_region scratch;     /* for tuning; given back at finish */
+    cuda_region scratch;     /* for tuning; released at finish */
     int64_t committed_bytes; /* of tensors' memory */
     cuda_footprint footprint;
-    bool is_rehearsing;  /* products are tuned and not run */
+    bool is_rehearsing;  /* products are tuned but not run */
     dyno_status failure; /* DYNO_OK: none */
     char failure_message[1024];
 } cuda_device;
 
-/* Every function of device_functions begins with it: makes the device this thread's, for CUDA. */
+/* Every function of device_functions begins with it: makes the device the thread's current one in
+ * CUDA. */
 cuda_device *cuda_device_use(device *d);
 
-/* Keeps a failure for finish, unless there is one already. */
-void cuda_device_note(cuda_device *d, dyno_status code, const char *format, ...) PRINTF_LIKE(3, 4);
+/* Keeps a failure until finish reports it, unless an earlier one is kept already. */
+void cuda_device_keep_failure(cuda_device *d, dyno_status code, const char *format, ...)
+    PRINTF_LIKE(3, 4);
 /* The same for a CUDA call that should have succeeded. */
 void cuda_device_check(cuda_device *d, cudaError_t error, const char *what);
 
@@ -71,23 +72,23 @@ void cuda_scratch_release(cuda_device *d);
 /* ---- staging.c ---- */
 NODISCARD dyno_status staging_create(staging **out);
 void staging_destroy(staging *s);
-/* Copies through pinned memory: `from` is free at return, and no running work is waited for unless
- * the pinned memory is full of what it has not copied yet. */
+/* Copies through pinned memory: the caller may reuse `from` at return. Waits for running work only
+ * when the pinned memory is full of copies that have not run yet. */
 cudaError_t staging_write(staging *s, void *to, const void *from, int64_t bytes,
                           cudaStream_t stream);
 
-/* ---- marks.c ---- */
-void cuda_mark(device *d, int slot);
+/* ---- events.c ---- */
+void cuda_record_event(device *d, int slot);
 int64_t cuda_elapsed_ns(device *d, int from, int to);
-/* The event of a slot, made if need be; NULL when CUDA refuses (noted). */
-cudaEvent_t cuda_mark_event(cuda_device *d, int slot);
+/* The event of a slot, created at its first use; NULL when CUDA fails (the failure is kept). */
+cudaEvent_t cuda_event(cuda_device *d, int slot);
 
 /* ---- program.c, capture.c ---- */
 dyno_status cuda_program_create(device *d, const plan *p, program **out);
 void cuda_program_destroy(program *r);
 dyno_status cuda_program_launch(program *r, int index, const kernel_args *args);
-dyno_status cuda_program_capture(program *r, const kernel_args *args, const int *mark_after,
-                                 int mark_count);
+dyno_status cuda_program_capture(program *r, const kernel_args *args, const int *event_after,
+                                 int event_count);
 dyno_status cuda_program_replay(program *r);
 
 /* ---- products.c ---- */

@@ -2,7 +2,7 @@
 
 #include "runtime/cuda/driver.h"
 
-/* What a caller can act on has a code of its own; the rest is a device that failed. */
+/* Codes that a caller can act on have a status of their own; the others mean a failed device. */
 static dyno_status code_of(cudaError_t error) {
     switch (error) {
     case cudaErrorMemoryAllocation:

@@ -16,7 +16,7 @@ dyno_status cupti_load(const cupti_functions **out) {
     pthread_mutex_lock(&lock);
     if (!is_loaded) {
         void *handle;
-        /* The interface that was compiled against is the one that is loaded. */
+        /* The version that was compiled against must be the one that is loaded. */
         status = cuda_library_open("cupti", CUDART_VERSION / 1000, &handle);
 #define FIND(field, function)                                                                      \
     if (status == DYNO_OK)                                                                         \

@@ -1,5 +1,5 @@
-/* cupti.h - the functions of CUPTI, NVIDIA's interface for profilers, found at run time: a machine
- * without it only loses what the GPU itself says of its work. */
+/* cupti.h - the functions of CUPTI, NVIDIA's profiling interface, loaded at run time: a machine
+ * without it only lacks the GPU's own activity records. */
 #ifndef RUNTIME_CUDA_CUPTI_H
 #define RUNTIME_CUDA_CUPTI_H
 
@@ -31,7 +31,7 @@ typedef struct cupti_functions {
 
 NODISCARD dyno_status cupti_load(const cupti_functions **out);
 
-/* The one translator of its codes: all are DYNO_UNSUPPORTED, for nothing depends on it. */
+/* Translates its status codes: all become DYNO_UNSUPPORTED, for nothing depends on it. */
 NODISCARD dyno_status cupti_status(CUptiResult result, const char *what);
 
 #endif

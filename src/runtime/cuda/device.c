@@ -1,4 +1,4 @@
-/* device.c - the module's one exported function, GPUs counted, described, opened and closed. */
+/* device.c - the module's one exported function; GPUs are counted, described, opened and closed. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,17 +14,17 @@
 #include "runtime/cuda/observe.h"
 
 enum { OLDEST_MAJOR = 8 };                /* Ampere: bf16 products, async copies */
-#define GRANULE_BYTES ((int64_t)32 << 20) /* few calls, and little taken for nothing */
+#define GRANULE_BYTES ((int64_t)32 << 20) /* few calls, and little memory that is not used */
 
 /* ---- the device in use ---- */
 
 cuda_device *cuda_device_use(device *d) {
     cuda_device *c = (cuda_device *)d;
-    cudaSetDevice(c->ordinal); /* a comparison when it is set already */
+    cudaSetDevice(c->ordinal); /* cheap when the device is current already */
     return c;
 }
 
-void cuda_device_note(cuda_device *d, dyno_status code, const char *format, ...) {
+void cuda_device_keep_failure(cuda_device *d, dyno_status code, const char *format, ...) {
     if (d->failure != DYNO_OK)
         return;
     va_list arguments;
@@ -37,25 +37,25 @@ void cuda_device_note(cuda_device *d, dyno_status code, const char *format, ...)
 void cuda_device_check(cuda_device *d, cudaError_t error, const char *what) {
     dyno_status status = cuda_status(error, what);
     if (status != DYNO_OK)
-        cuda_device_note(d, status, "%s", dyno_error_message());
+        cuda_device_keep_failure(d, status, "%s", dyno_error_message());
 }
 
-/* The host is ahead: what work on the device fails of comes out last and is the cause of all that
- * the host met before. */
-static void note_work(cuda_device *d, cudaError_t error) {
+/* The host runs ahead of the device: a failure of enqueued work is reported last, and is the cause
+ * of the failures that the host saw before. */
+static void keep_work_failure(cuda_device *d, cudaError_t error) {
     char met[sizeof d->failure_message / 2] = "";
     if (error != cudaSuccess && d->failure != DYNO_OK) {
-        snprintf(met, sizeof met, "; met first as: %.450s", d->failure_message);
+        snprintf(met, sizeof met, "; first seen as: %.450s", d->failure_message);
         d->failure = DYNO_OK;
     }
     dyno_status status = cuda_status(error, "waiting for the GPU");
     if (status != DYNO_OK)
-        cuda_device_note(d, status, "%s%s", dyno_error_message(), met);
+        cuda_device_keep_failure(d, status, "%s%s", dyno_error_message(), met);
 }
 
 static dyno_status finish(device *d) {
     cuda_device *c = cuda_device_use(d);
-    note_work(c, cudaStreamSynchronize(c->stream));
+    keep_work_failure(c, cudaStreamSynchronize(c->stream));
     cuda_device_check(c, cudaGetLastError(), "work on the GPU");
     cuda_scratch_release(c);
     dyno_status status = c->failure;
@@ -147,14 +147,14 @@ static void close_device(device *d) {
     products_destroy(c->products);
     cuda_scratch_release(c);
     staging_destroy(c->staging);
-    for (int i = 0; i < c->mark_count; i++)
-        cudaEventDestroy(c->marks[i]);
+    for (int i = 0; i < c->event_count; i++)
+        cudaEventDestroy(c->events[i]);
     for (int i = 0; i < c->side_stream_count; i++)
         cudaStreamDestroy(c->side_streams[i]);
     if (c->stream)
         cudaStreamDestroy(c->stream);
     (void)cudaGetLastError();
-    free(c->marks);
+    free(c->events);
     free(c->side_streams);
     free(c);
 }
@@ -172,7 +172,7 @@ static dyno_status choose_granularity(cuda_device *d) {
     return DYNO_OK;
 }
 
-/* A module built for some chips only has nothing to run on others. */
+/* The module is built for some architectures only, and has no code for others. */
 static dyno_status check_code(const cuda_device_info *info) {
     cudaError_t error = cuda_clear_find_code();
     if (error != cudaErrorNoKernelImageForDevice && error != cudaErrorInvalidDeviceFunction)
@@ -218,7 +218,7 @@ static dyno_status open_device(int ordinal, device **out) {
     d->memory_bytes = info.memory_bytes;
     dyno_status status = prepare(d, &info);
     if (status != DYNO_OK) {
-        /* Closing must not write over the message of what failed. */
+        /* Closing must not overwrite the message of the failure. */
         char message[sizeof d->failure_message];
         snprintf(message, sizeof message, "%s", dyno_error_message());
         close_device(&d->base);
@@ -260,7 +260,7 @@ const device_functions cuda_device_functions = {.close = close_device,
                                                 .launch = cuda_program_launch,
                                                 .capture = cuda_program_capture,
                                                 .replay = cuda_program_replay,
-                                                .mark = cuda_mark,
+                                                .record_event = cuda_record_event,
                                                 .elapsed_ns = cuda_elapsed_ns,
                                                 .observe_begin = cuda_observe_begin,
                                                 .observe_end = cuda_observe_end};

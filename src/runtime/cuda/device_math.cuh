@@ -1,6 +1,6 @@
-/* device_math.cuh - what hand-written CUDA kernels share: element types as floats, vectors of
- * elements that move as one, sums and maxima of a warp and of a block in a fixed order, division
- * by what is known before the launch. */
+/* device_math.cuh - what hand-written CUDA kernels share: conversions of element types to float,
+ * vectorized loads and stores, warp and block reductions in a fixed order, division by a launch
+ * constant. */
 #ifndef RUNTIME_CUDA_DEVICE_MATH_CUH
 #define RUNTIME_CUDA_DEVICE_MATH_CUH
 
@@ -64,7 +64,7 @@ static __device__ __forceinline__ void store_floats(T *to, const float (&from)[N
     *(vector_of<T, N> *)to = packed;
 }
 
-/* Whether an address, and steps of so many bytes from it, keep to 16 bytes. */
+/* Whether an address, and a stride of so many bytes, are multiples of 16 bytes. */
 static inline bool is_aligned(const void *address, int64_t step_bytes) {
     return (((uint64_t)(uintptr_t)address | (uint64_t)step_bytes) & (VECTOR_BYTES - 1)) == 0;
 }
@@ -78,7 +78,7 @@ struct add_floats {
     static __device__ __forceinline__ float join(float a, float b) { return a + b; }
 };
 
-/* Lets a NaN through, as every framework does. */
+/* Propagates NaN, as every framework does. */
 struct larger_float {
     static __device__ __forceinline__ float identity() { return -INFINITY; }
     static __device__ __forceinline__ float join(float a, float b) {

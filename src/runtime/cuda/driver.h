@@ -1,5 +1,5 @@
-/* driver.h - the functions of libcuda.so.1 that the runtime has no like of: memory apart from
- * addresses, and code loaded from memory. Found through the runtime; nothing is linked. */
+/* driver.h - the functions of libcuda.so.1 that the runtime API lacks: virtual memory management,
+ * and loading modules from memory. Found through the runtime; nothing is linked. */
 #ifndef RUNTIME_CUDA_DRIVER_H
 #define RUNTIME_CUDA_DRIVER_H
 
@@ -33,7 +33,7 @@ typedef struct driver_functions {
 
 /* Finds them; there is a driver. */
 NODISCARD dyno_status cuda_driver_load(void);
-/* NULL before they were found. */
+/* NULL before they were loaded. */
 const driver_functions *cuda_driver(void);
 
 #endif

@@ -1,5 +1,5 @@
-/* load.c - finds libdyno_cuda.so and takes it in. Part of the main library: the only file of this
- * directory that is. */
+/* load.c - finds and loads libdyno_cuda.so. The only file of this directory that is part of the
+ * main library. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <limits.h>
@@ -18,7 +18,7 @@ static dyno_status host_fail(dyno_status code, const char *message) {
     return dyno_fail(code, "%s", message);
 }
 
-/* Tries one place; what the loader said goes to `tried`. */
+/* Tries one path; the loader's message goes to `tried`. */
 static void *try_place(const char *path, text *tried) {
     if (strchr(path, '/') && access(path, F_OK) != 0) {
         text_format(tried, "%s%s: not there", tried->length ? "; " : "", path);

@@ -1,5 +1,5 @@
-/* measure.c - what the device reaches with the simplest work there is: copies and square products.
- * Rates of a training step are read against these, not against a data sheet. */
+/* measure.c - the rates that the device reaches in practice, by copies and square products: the
+ * roofline that a training step is compared with, instead of a data sheet. */
 #include "runtime/cuda/products.h"
 
 #include <stdlib.h>
@@ -19,13 +19,13 @@ static int compare_floats(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Median time of `work`, after one run that is not timed. Marks 0 and 1 of the device are used. */
+/* Median time of `work`, after one run that is not timed. Uses events 0 and 1 of the device. */
 static dyno_status time_work(cuda_device *d, timed_work *work, const void *context,
                              float *median_ms) {
     float ms[REPEATS] = {0};
     *median_ms = 0;
     cuda_context where = {.device = &d->base, .stream = d->stream};
-    cudaEvent_t begin = cuda_mark_event(d, 0), end = cuda_mark_event(d, 1);
+    cudaEvent_t begin = cuda_event(d, 0), end = cuda_event(d, 1);
     for (int i = -1; i < REPEATS && begin && end; i++) {
         cuda_device_check(d, cudaEventRecord(begin, d->stream), "recording an event");
         RETURN_IF_FAILED(work(context, &where));

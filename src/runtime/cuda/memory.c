@@ -1,10 +1,10 @@
-/* memory.c - addresses first, memory behind them later.
+/* memory.c - reserves addresses first and maps memory to them as it is needed.
  *
- * The driver's virtual memory functions give a range of addresses that tensors keep while the
- * memory behind it grows, which is what lets one allocator cut the whole range. Memory comes in
- * granules of one size, each a mapping of its own, because a mapping can only be undone whole. A
- * granule's handle is released as soon as it is mapped: unmapping then frees the memory, and there
- * is nothing to keep account of. */
+ * The driver's virtual memory management gives a range of addresses that tensors keep while the
+ * memory mapped to it grows, so that one allocator can manage the whole range. Memory comes in
+ * granules of one size, each a mapping of its own, because a mapping can only be removed whole. A
+ * granule's handle is released as soon as it is mapped: unmapping then frees the memory, and no
+ * handle has to be kept. */
 #include "base/units.h"
 #include "runtime/cuda/cuda_device.h"
 #include "runtime/cuda/cuda_status.h"
@@ -20,7 +20,7 @@ int64_t cuda_device_free_bytes(void) {
     return (int64_t)available;
 }
 
-/* Fails when the device does: one that broke down has nothing free either, and is not full. */
+/* Fails when the device has failed: a broken device reports no free memory, and is not full. */
 static dyno_status find_free(int64_t *bytes) {
     size_t available = 0, total = 0;
     dyno_status status = cuda_status(cudaMemGetInfo(&available, &total), "asking for free memory");
@@ -37,7 +37,7 @@ int64_t cuda_memory_available(device *d) {
 
 static int64_t round_up(int64_t bytes, int64_t unit) { return (bytes + unit - 1) / unit * unit; }
 
-/* No more addresses than there could ever be memory for. */
+/* Reserves no more addresses than the device could ever back with memory. */
 static int64_t reserved_bytes(const cuda_device *d, int64_t bytes) {
     int64_t asked = round_up(bytes > 0 ? bytes : 1, d->base.granularity);
     int64_t most = round_up(d->memory_bytes, d->base.granularity);
@@ -77,12 +77,12 @@ static CUresult map_granule(const cuda_device *d, CUdeviceptr at) {
     return result != CUDA_SUCCESS ? result : released;
 }
 
-/* Nothing may still use what is unmapped. */
+/* No enqueued work may still use what is unmapped. */
 static void unmap(cuda_device *d, CUdeviceptr base, int64_t from, int64_t to) {
     int64_t granule = d->base.granularity;
     for (int64_t at = from; at < to; at += granule)
         if (cuda_driver()->memory_unmap(base + (CUdeviceptr)at, (size_t)granule) != CUDA_SUCCESS)
-            cuda_device_note(d, DYNO_DEVICE_FAILED, "giving memory back to the GPU failed");
+            cuda_device_keep_failure(d, DYNO_DEVICE_FAILED, "giving memory back to the GPU failed");
 }
 
 static CUresult allow_access(const cuda_device *d, CUdeviceptr at, int64_t bytes) {
@@ -115,7 +115,8 @@ dyno_status cuda_memory_commit(device *d, void *base, int64_t have, int64_t want
     if (end <= have)
         return DYNO_OK;
     RETURN_IF_FAILED(find_free(&available));
-    /* Nobody tunes now; what was tuned in an eager step would be kept until that step's end. */
+    /* Nothing is being tuned now; scratch of tuning in an eager step would otherwise be kept until
+     * the end of that step. */
     if (end - have > available && c->scratch.committed > 0 && base != c->scratch.base) {
         cuda_scratch_release(c);
         RETURN_IF_FAILED(find_free(&available));
@@ -131,7 +132,7 @@ dyno_status cuda_memory_commit(device *d, void *base, int64_t have, int64_t want
     (void)cudaGetLastError();
     if (result == CUDA_ERROR_OUT_OF_MEMORY)
         return dyno_fail(DYNO_OUT_OF_MEMORY,
-                         "out of memory: %s has no %s more (%s are free, %s are taken here)",
+                         "out of memory: %s has no %s more (%s are free, %s are in use here)",
                          d->name, units_bytes(end - have).text, units_bytes(available).text,
                          units_bytes(c->committed_bytes).text);
     return cuda_status_of_driver(result, "taking memory on the GPU");
@@ -141,7 +142,7 @@ void cuda_memory_decommit(device *d, void *base, int64_t offset, int64_t bytes, 
     cuda_device *c = cuda_device_use(d);
     int64_t from = round_up(offset, d->granularity);
     if (offset + bytes < *have || from >= *have)
-        return; /* memory in the middle stays: only the end of the range is kept account of */
+        return; /* memory in the middle stays mapped: only the end of the range is tracked */
     cuda_device_check(c, cudaStreamSynchronize(c->stream), "waiting before memory is given back");
     unmap(c, (CUdeviceptr)(uintptr_t)base, from, *have);
     c->committed_bytes -= *have - from;
@@ -152,7 +153,7 @@ static void free_range(cuda_device *d, void *base, int64_t bytes, int64_t have) 
     unmap(d, (CUdeviceptr)(uintptr_t)base, 0, have);
     size_t size = (size_t)reserved_bytes(d, bytes);
     if (cuda_driver()->address_free((CUdeviceptr)(uintptr_t)base, size) != CUDA_SUCCESS)
-        cuda_device_note(d, DYNO_DEVICE_FAILED, "giving addresses back to the GPU failed");
+        cuda_device_keep_failure(d, DYNO_DEVICE_FAILED, "giving addresses back to the GPU failed");
 }
 
 void cuda_memory_release(device *d, void *base, int64_t bytes, int64_t have) {
@@ -186,8 +187,8 @@ void cuda_memory_read(device *d, void *to, const void *from, int64_t bytes) {
     cuda_device_check(c, cudaStreamSynchronize(c->stream), "waiting for a copy from the GPU");
 }
 
-/* ---- scratch: used on a stream of its own, perhaps while the device's own is captured and must
- * not be waited for; its user waits for that stream. ---- */
+/* ---- scratch: used on a stream of its own, perhaps while the device's stream is being captured
+ * and must not be synchronized; its user synchronizes its own stream. ---- */
 
 dyno_status cuda_scratch(cuda_device *d, int64_t bytes, char **out) {
     cuda_region *s = &d->scratch;

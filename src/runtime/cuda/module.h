@@ -1,6 +1,6 @@
-/* module.h - what the shared module libdyno_cuda.so and the program that loads it know of one
- * another: one exported function. The module has its own copies of base, tensor and plan code;
- * failures go back through the host's function, so that messages are where the caller looks. */
+/* module.h - the interface between the shared module libdyno_cuda.so and the program that loads it:
+ * one exported function. The module has its own copies of base, tensor and plan code; failures are
+ * forwarded to the function of the host, so that messages are where the caller looks. */
 #ifndef RUNTIME_CUDA_MODULE_H
 #define RUNTIME_CUDA_MODULE_H
 
@@ -8,8 +8,8 @@
 
 #include "runtime/device.h"
 
-/* The version is compared beside it. The sizes catch a module that was built before device.h,
- * plan.h or kernel.h changed shape; the first number is raised when they change meaning only. */
+/* Compared together with the version. The sizes catch a module that was built before device.h,
+ * plan.h or kernel.h changed layout; the first number is raised when only their meaning changes. */
 enum {
     CUDA_MODULE_ABI =
         (1 << 24) +

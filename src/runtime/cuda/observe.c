@@ -1,15 +1,15 @@
-/* observe.c - CUPTI's activity records, each brought back to the launch it is of.
+/* observe.c - attributes the activity records of CUPTI to the launches of a plan.
  *
- * A replayed step: every record has the id of the node that ran. While a step is captured, CUPTI
- * says which node was made; that is of the launch being captured. Nodes are cloned when the graph
- * is made executable, and CUPTI says from which: a clone is of its original's launch. All records
- * of one replay have the correlation id of the call that started it, which grows from call to call.
+ * A replayed step: every record has the id of the graph node that ran. During capture, CUPTI
+ * reports each node as it is created, and it belongs to the launch being captured. Instantiation
+ * clones the nodes, and CUPTI reports the original of each clone. All records of one replay have
+ * the correlation id of the call that launched the graph; these ids grow from call to call.
  *
- * A step that runs launch by launch: every launch is put between a push and a pop of an id of
- * ours, and CUPTI says which calls were made in between.
+ * A step that runs launch by launch: every launch is enclosed in a push and a pop of an external
+ * correlation id, and CUPTI reports which calls were made in between.
  *
- * CUPTI hands over full buffers from threads of its own; everything is kept as it comes, and put
- * together when the observation ends. */
+ * CUPTI delivers full buffers from threads of its own; records are stored as they arrive, and
+ * attributed when the observation ends. */
 #include "runtime/cuda/observe.h"
 
 #include <pthread.h>
@@ -23,13 +23,13 @@
 enum { BUFFER_BYTES = 8 << 20, BUFFER_ALIGNMENT = 64, NO_LAUNCH = -1 };
 
 typedef struct graph_node {
-    uint64_t id, original; /* of which it is a clone; 0: of none */
-    int launch;            /* of an original */
+    uint64_t id, original; /* the node it was cloned from; 0: not a clone */
+    int launch;            /* of a node that is not a clone */
 } graph_node;
 
 typedef struct raw_record {
     uint32_t correlation;
-    uint64_t node; /* 0: ran by itself */
+    uint64_t node; /* 0: not part of a graph */
     int name;      /* into session.named.names */
     int64_t begin_ns, end_ns;
 } raw_record;
@@ -42,10 +42,10 @@ typedef struct outside_call { /* made between push and pop */
 static struct {
     pthread_mutex_t lock;
     const cupti_functions *cupti;
-    program *observed; /* NULL: nobody looks */
+    program *observed; /* NULL: no observation is active */
     CUpti_SubscriberHandle subscriber;
     int captured; /* launch that is being captured, or NO_LAUNCH */
-    int64_t step; /* that runs launch by launch */
+    int64_t step; /* counts steps that run launch by launch */
     graph_node *nodes;
     int node_count, node_capacity;
     raw_record *records;
@@ -56,17 +56,17 @@ static struct {
     int64_t dropped;
 } session = {.lock = PTHREAD_MUTEX_INITIALIZER, .captured = NO_LAUNCH};
 
-/* ---- what CUPTI calls ---- */
+/* ---- callbacks of CUPTI ---- */
 
 static void CUPTIAPI give_buffer(uint8_t **buffer, size_t *bytes, size_t *most_records) {
     *buffer = aligned_alloc(BUFFER_ALIGNMENT, BUFFER_BYTES);
     *bytes = *buffer ? BUFFER_BYTES : 0; /* without one, records are dropped, and counted */
-    *most_records = 0;                   /* as many as it holds */
+    *most_records = 0;                   /* no limit but its size */
 }
 
 static void keep_record(const char *name, uint32_t correlation, uint64_t node, uint64_t begin,
                         uint64_t end) {
-    if (!begin || !end) { /* CUPTI could not tell */
+    if (!begin || !end) { /* CUPTI has no timestamps for it */
         session.dropped++;
         return;
     }
@@ -76,7 +76,7 @@ static void keep_record(const char *name, uint32_t correlation, uint64_t node, u
                      (int64_t)begin, (int64_t)end};
 }
 
-/* Newer versions of these structures only have more at their ends. */
+/* Newer versions of these structures only append fields. */
 static void take_record(const CUpti_Activity *record) {
     switch (record->kind) {
     case CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL: {
@@ -100,7 +100,7 @@ static void take_record(const CUpti_Activity *record) {
         session.calls[session.call_count++] = (outside_call){c->correlationId, c->externalId};
         break;
     }
-    default: /* calls of the API, which only stand for the line before them */
+    default: /* API calls, recorded only because external correlation needs them */
         break;
     }
 }
@@ -147,7 +147,8 @@ static void CUPTIAPI note_node(void *unused, CUpti_CallbackDomain domain, CUpti_
 
 static const CUpti_ActivityKind KINDS[] = {
     CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, CUPTI_ACTIVITY_KIND_MEMCPY, CUPTI_ACTIVITY_KIND_MEMSET,
-    /* Only where launches run by themselves: calls are recorded so that they have our ids. */
+    /* Only for launches outside a graph: API calls must be recorded to carry our correlation ids.
+     * */
     CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION, CUPTI_ACTIVITY_KIND_RUNTIME,
     CUPTI_ACTIVITY_KIND_DRIVER};
 enum { KINDS_OF_GRAPHS = 3, KINDS_OF_ALL = 6 };
@@ -178,7 +179,7 @@ static dyno_status enable_all(const program *r) {
     for (int i = 0; i < 2; i++)
         RETURN_IF_FAILED(cupti_status(
             f->callback_enable(1, session.subscriber, CUPTI_CB_DOMAIN_RESOURCE, NODES[i]),
-            "asking to be told of graphs"));
+            "subscribing to graph callbacks"));
     RETURN_IF_FAILED(
         cupti_status(f->activity_register(give_buffer, take_buffer), "asking for records"));
     for (int i = 0; i < kind_count(r); i++)
@@ -186,7 +187,7 @@ static dyno_status enable_all(const program *r) {
     return DYNO_OK;
 }
 
-/* What cannot be switched off was never on. */
+/* Disabling what was never enabled fails, and that does not matter. */
 static void disable_all(const program *r) {
     for (int i = 0; i < kind_count(r); i++)
         (void)session.cupti->activity_disable(KINDS[i]);
@@ -241,14 +242,14 @@ static int launch_of_node(uint64_t id) {
     return ACTIVITY_NOBODY;
 }
 
-/* Ids of ours: the step in the upper half, the launch in the lower one. */
+/* Our correlation ids: the step in the upper half, the launch in the lower one. */
 static const outside_call *find_call(uint32_t correlation) {
     outside_call wanted = {.correlation = correlation};
     return bsearch(&wanted, session.calls, (size_t)session.call_count, sizeof *session.calls,
                    by_correlation);
 }
 
-/* The records of one call. Returns whether they are of a replay of what is observed. */
+/* The records of one call. Returns whether they belong to a replay of the observed program. */
 static bool add_replay(const raw_record *records, int count, int step, activity *out) {
     bool is_known = false;
     for (int i = 0; i < count && !is_known; i++)
@@ -262,7 +263,7 @@ static bool add_replay(const raw_record *records, int count, int step, activity 
     return is_known;
 }
 
-/* Records that are of no step (products being tuned, writes, other programs) are left out. */
+/* Records that belong to no step (tuning, copies, other programs) are left out. */
 static void put_together(activity *out) {
     int replays = 0, end;
     *out = session.named; /* and its names */
@@ -291,7 +292,7 @@ static void put_together(activity *out) {
 dyno_status cuda_observe_end(program *r, activity *out) {
     *out = (activity){0};
     if (session.observed != r)
-        return dyno_fail(DYNO_UNSUPPORTED, "nobody observes this program");
+        return dyno_fail(DYNO_UNSUPPORTED, "this program is not being observed");
     (void)cuda_device_use(&r->device->base);
     dyno_status status =
         cupti_status(session.cupti->activity_flush(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED),
@@ -306,7 +307,7 @@ dyno_status cuda_observe_end(program *r, activity *out) {
     return status;
 }
 
-/* ---- what the program tells ---- */
+/* ---- notifications from the program ---- */
 
 void cuda_observe_captured(const program *r, int launch) {
     session.captured = session.observed == r ? launch : NO_LAUNCH;

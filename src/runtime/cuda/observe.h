@@ -1,6 +1,6 @@
 /* observe.h - while a program is observed, CUPTI records when each of its launches ran.
  *
- * One program of the process at a time. In between, everything here does nothing. */
+ * One program of the process at a time. Without an observation, nothing here has an effect. */
 #ifndef RUNTIME_CUDA_OBSERVE_H
 #define RUNTIME_CUDA_OBSERVE_H
 
@@ -13,11 +13,11 @@
 NODISCARD dyno_status cuda_observe_begin(program *r);
 NODISCARD dyno_status cuda_observe_end(program *r, activity *out);
 
-/* While a step is captured: what is put into the graph now is of this launch; -1: of none. */
+/* During capture: nodes that are now added to the graph belong to this launch; -1: to none. */
 void cuda_observe_captured(const program *r, int launch);
-/* The same: what is put into the graph now is of the launch that `node` is of. */
+/* The same: they belong to the launch that `node` belongs to. */
 void cuda_observe_captured_like(cudaGraphNode_t node);
-/* Around a launch that runs by itself. Launch 0 begins a step. */
+/* Around a launch that is not part of a graph. Launch 0 begins a step. */
 void cuda_observe_launch_begin(const program *r, int launch);
 void cuda_observe_launch_end(const program *r);
 

@@ -1,5 +1,5 @@
-/* products.c - a product as strided batches, its descriptors and its algorithm, made once for each
- * problem and kept in a table; a run is a lookup and a call. */
+/* products.c - a product as strided batches; its descriptors and its algorithm are created once for
+ * each problem and kept in a table, so that a run is a lookup and a call. */
 #include "runtime/cuda/products.h"
 
 #include <assert.h>

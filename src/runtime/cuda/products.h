@@ -2,9 +2,9 @@
  *
  *   C[m, n] = alpha A[m, k] B[k, n] + beta C, in two levels of batches
  *
- * The algorithm for a problem (sizes, types, strides, alignment) is found the first time it is
- * asked for: from the cache on disk, else by timing the library's candidates on scratch memory and
- * on a stream of its own, so that it may happen while another stream is captured. */
+ * The algorithm for a problem (sizes, types, strides, alignment) is chosen at its first use: from
+ * the cache on disk, else by timing the candidates of the library on scratch memory and on a stream
+ * of its own, so that tuning may happen while another stream is captured. */
 #ifndef RUNTIME_CUDA_PRODUCTS_H
 #define RUNTIME_CUDA_PRODUCTS_H
 

@@ -1,4 +1,5 @@
-/* program.c - finds the code of every launch of a plan before anything runs, and enqueues it. */
+/* program.c - resolves the code of every launch of a plan before anything runs, and enqueues
+ * launches. */
 #include "runtime/cuda/program.h"
 
 #include <limits.h>
@@ -52,7 +53,7 @@ static dyno_status find_runs(program *r) {
 
 enum { MOST_THREADS = 1024, MOST_SHARED_UNASKED = 48 << 10 };
 
-/* Blocks may use more than 48 KiB of shared memory only when it was asked for. */
+/* More than 48 KiB of shared memory for a block needs an explicit opt-in. */
 static dyno_status prepare_function(CUfunction function, const plan_generated *g) {
     if (g->units < 1 || g->units > INT_MAX)
         return dyno_fail(DYNO_UNSUPPORTED, "kernel '%s' has %lld blocks; a grid has 1 to %d",
@@ -98,12 +99,12 @@ static dyno_status load_generated(program *r) {
     return status == DYNO_OK ? find_generated(r) : status;
 }
 
-/* Generated kernels begin with wait_for_earlier_launches (compiler/codegen/cuda_prelude.cuh), so
- * they may be launched while the kernel before them on the stream still runs: what a launch takes
- * is over when that one ends. Others are launched when all before them is done. DYNO_CUDA_PDL=0
- * (programmatic dependent launch) has these wait as well, to see what it makes of a step. */
-static bool begins_early(const cuda_device *d) {
-    enum { FIRST_MAJOR = 9, FIRST_DRIVER = 12030 }; /* the first that captures such launches */
+/* Programmatic dependent launch. Generated kernels begin with wait_for_earlier_launches
+ * (compiler/codegen/cuda_prelude.cuh), so that they may be launched while the previous kernel of
+ * the stream still runs, which hides the launch latency. Other kernels start when all earlier work
+ * is complete. DYNO_CUDA_PDL=0 switches it off, for measuring its effect. */
+static bool uses_dependent_launch(const cuda_device *d) {
+    enum { FIRST_MAJOR = 9, FIRST_DRIVER = 12030 }; /* the first that captures them */
     const char *chosen = getenv("DYNO_CUDA_PDL");
     int driver = 0;
     return d->major >= FIRST_MAJOR && cudaDriverGetVersion(&driver) == cudaSuccess &&
@@ -117,7 +118,7 @@ static dyno_status launch_generated(program *r, const plan_launch *l, const kern
     int count = args->input_count + args->output_count;
     if (count > MOST_ON_STACK)
         pointers = memory_allocate(2 * (size_t)count, sizeof *pointers);
-    void **data = pointers + count; /* the parameters lie behind the pointers to them */
+    void **data = pointers + count; /* the parameters follow the pointers to them */
     for (int i = 0; i < count; i++) {
         data[i] = i < args->input_count ? args->inputs[i].data
                                         : args->outputs[i - args->input_count].data;
@@ -135,7 +136,7 @@ static dyno_status launch_generated(program *r, const plan_launch *l, const kern
                              .sharedMemBytes = (unsigned)g->shared_bytes,
                              .hStream = stream,
                              .attrs = &early,
-                             .numAttrs = r->begins_early};
+                             .numAttrs = r->uses_dependent_launch};
     CUresult result = cuda_driver()->launch(&config, r->generated[l->generated], pointers, NULL);
     if (pointers != few)
         free(pointers);
@@ -151,7 +152,7 @@ dyno_status cuda_program_create(device *d, const plan *p, program **out) {
     program *r = memory_allocate(1, sizeof *r);
     r->device = c;
     r->p = p;
-    r->begins_early = begins_early(c);
+    r->uses_dependent_launch = uses_dependent_launch(c);
     dyno_status status = find_runs(r);
     if (status == DYNO_OK)
         status = load_generated(r);
@@ -174,14 +175,14 @@ void cuda_program_destroy(program *r) {
     if (r->graph)
         cuda_device_check(d, cudaGraphExecDestroy(r->graph), "destroying a graph");
     if (r->module && cuda_driver()->module_unload(r->module) != CUDA_SUCCESS)
-        cuda_device_note(d, DYNO_DEVICE_FAILED, "unloading generated kernels failed");
+        cuda_device_keep_failure(d, DYNO_DEVICE_FAILED, "unloading generated kernels failed");
     d->footprint.programs -= r->device_bytes;
     free(r->generated);
     free(r->runs);
     free(r);
 }
 
-/* Code is loaded at its first launch: that may be where memory runs out. */
+/* Code is loaded lazily, at the first launch: that may run out of memory. */
 dyno_status program_enqueue(program *r, int index, const kernel_args *args, cudaStream_t stream) {
     const plan_launch *l = &r->p->launches[index];
     launch_context context = {.device = &r->device->base, .stream = stream};

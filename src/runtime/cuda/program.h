@@ -1,4 +1,4 @@
-/* program.h - a plan made ready for a GPU, as program.c and capture.c share it. */
+/* program.h - a plan prepared for a GPU, as program.c and capture.c share it. */
 #ifndef RUNTIME_CUDA_PROGRAM_H
 #define RUNTIME_CUDA_PROGRAM_H
 
@@ -14,15 +14,16 @@ struct program {
     CUfunction *generated; /* beside plan.generated */
     cuda_run **runs;       /* by launch; NULL for generated ones */
     cudaGraphExec_t graph; /* NULL until it is captured */
-    bool begins_early;     /* generated kernels do; see program.c */
-    int64_t device_bytes;  /* of code and graph, as the device's free memory tells */
+    bool
+        uses_dependent_launch; /* programmatic dependent launch of generated kernels; see program.c */
+    int64_t device_bytes;      /* of code and graph, as the device's free memory shows */
 };
 
 /* Enqueues launch `index`. */
 NODISCARD dyno_status program_enqueue(program *r, int index, const kernel_args *args,
                                       cudaStream_t stream);
 
-/* Has the plan's products tuned before it is captured; runs nothing of it. */
+/* Tunes the plan's products before it is captured, without running them. */
 NODISCARD dyno_status program_rehearse(program *r, const kernel_args *args);
 
 #endif

@@ -1,4 +1,4 @@
-/* scratch_kernels.cu - what timing needs on the device: random operands, a pause, a copy. */
+/* scratch_kernels.cu - kernels for tuning: random operands, a delay, a copy. */
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
@@ -17,7 +17,7 @@ static int blocks_for(int64_t items) {
     return blocks < 1 ? 1 : blocks > MOST_BLOCKS ? (int)MOST_BLOCKS : (int)blocks;
 }
 
-/* splitmix64: good enough that operands look like operands to the multipliers. */
+/* splitmix64: random enough that the multipliers draw as much power as on real operands. */
 __device__ static float random_number(uint64_t index) {
     uint64_t z = index * 0x9e3779b97f4a7c15u + 0x9e3779b97f4a7c15u;
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;

@@ -1,5 +1,5 @@
-/* staging.c - a ring of pinned memory. Each piece is free again when the copy out of it, which is
- * enqueued behind all earlier work, has been done; the event after the copy tells. */
+/* staging.c - a ring buffer of pinned memory. A chunk is free again when the copy from it, which is
+ * enqueued behind all earlier work, is complete; an event behind the copy tells. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,7 +16,7 @@ typedef struct piece {
 
 struct staging {
     char *base;
-    int64_t head;              /* where the next piece begins, if it fits there */
+    int64_t head;              /* where the next chunk begins, if it fits there */
     piece pieces[PIECE_COUNT]; /* a ring: `count` in use, from `first` on */
     int first, count;
 };
@@ -68,7 +68,7 @@ static cudaError_t take(staging *s, int64_t bytes, piece **out) {
     while (s->count && cudaEventQuery(s->pieces[s->first].is_copied) == cudaSuccess)
         drop_oldest(s);
     if (s->count)
-        (void)cudaGetLastError(); /* "not ready" is an answer, but is remembered as an error */
+        (void)cudaGetLastError(); /* "not ready" is no failure, but becomes the last error */
     while (!is_free(s, begin, begin + room)) {
         cudaError_t error = cudaEventSynchronize(s->pieces[s->first].is_copied);
         if (error != cudaSuccess)

@@ -76,7 +76,7 @@ static void fill_leaves(const plan *p, emulated_plan *a, emulated_plan *b, uint6
 /* Says whether a kernel loads rows ahead. */
 static bool expect_same_numbers(uint64_t seed, const drawn_space *spaces, int count,
                                 bool has_low_types, bool sums_blocks) {
-    bool loads_ahead = false;
+    bool prefetches_rows = false;
     graph *g = draw_graph(seed, spaces, count, has_low_types, sums_blocks);
     plan *exact = plan_of(g, TARGET_CPU, false);
     emulated_plan *cpu = emulated_plan_create(exact);
@@ -88,13 +88,13 @@ static bool expect_same_numbers(uint64_t seed, const drawn_space *spaces, int co
         emulated_plan_run(cpu);
         emulated_plan_run(gpu);
         expect_close_plans(cpu, gpu, has_low_types ? 4e-3 : 1e-5, seed);
-        loads_ahead = loads_ahead || strstr(p->source, "take(raw");
+        prefetches_rows = prefetches_rows || strstr(p->source, "take(raw");
         emulated_plan_destroy(gpu);
         plan_destroy(p);
     }
     emulated_plan_destroy(cpu);
     plan_destroy(exact);
-    return loads_ahead;
+    return prefetches_rows;
 }
 
 /* A kernel may be launched before the one before it has ended. */
