@@ -54,7 +54,7 @@
     TRANSPOSES(TYPE, S) CONCAT(TYPE, S, PIECES) ROPE(TYPE, S, INVERSE, HEADS) OUTPUT
 #define FOLDED(TYPE, S, HALF)                                                                      \
     LEAVES(TYPE, S, HALF)                                                                          \
-    GRADIENT(TYPE, S, " %6 %7", ", turned=1")                                                      \
+    GRADIENT(TYPE, S, " %6 %7", ", inverse_rope=1")                                                \
     TRANSPOSES(TYPE, S) CONCAT(TYPE, S, "%13 %12 %11") "output %14 \"dx\"\n"
 
 static void expect_fold(const char *source, target_kind on, const char *wanted) {
