@@ -26,6 +26,7 @@
 #define HUGE_PAGE_BYTES ((int64_t)2 << 20)
 
 struct program {
+    device *d;
     const plan *p;
     const kernel **kernels;       /* of each launch, at the level of the plan's target */
     generated_kernels *generated; /* NULL when the plan has none */
@@ -104,13 +105,12 @@ static dyno_status finish(device *d) {
 /* ---- running ---- */
 
 static dyno_status program_create(device *d, const plan *p, program **out) {
-    (void)d;
     *out = NULL;
     generated_kernels *generated = NULL;
     if (p->generated_count)
         RETURN_IF_FAILED(generated_load(p, &generated));
     *out = memory_allocate(1, sizeof **out);
-    **out = (program){.p = p, .generated = generated};
+    **out = (program){.d = d, .p = p, .generated = generated};
     (*out)->kernels = memory_allocate((size_t)p->launch_count, sizeof *(*out)->kernels);
     for (int i = 0; i < p->launch_count; i++)
         if (p->launches[i].generated < 0)
@@ -132,7 +132,7 @@ static dyno_status launch(program *r, int index, const kernel_args *args) {
         generated_run(r->generated, l, args);
         return DYNO_OK;
     }
-    launch_context context = {.device = device_cpu()};
+    launch_context context = {.device = r->d};
     kernel_args here = *args;
     here.context = &context;
     dyno_status status = r->kernels[index]->run(&here);
