@@ -31,7 +31,10 @@ static const char *run_here(void *context, const node *n, const kernel *k, const
 }
 
 static kernel_sweep sweep_for(const target *chip) {
-    return (kernel_sweep){.target = TARGET_CPU, .run = run_here, .context = (void *)chip};
+    return (kernel_sweep){.target = TARGET_CPU,
+                          .run = run_here,
+                          .context = (void *)chip,
+                          .sums_in_sequence = !target_is_this_cpu(chip)};
 }
 
 static void every_op_has_a_case(void **state) {
