@@ -77,7 +77,7 @@ set(CUDA_MODULE_COPIES
   src/plan/hazards.c
   src/profile/activity.c
   src/ops/matmul/matmul_strided.c
-  src/runtime/cuda_library.c src/runtime/nvrtc.c src/runtime/product_problem.c
+  src/runtime/autotune.c src/runtime/cuda_library.c src/runtime/nvrtc.c src/runtime/product_problem.c
   src/runtime/tuning_cache.c)
 
 add_library(dyno_cuda_c OBJECT ${CUDA_MODULE_SOURCES} ${CUDA_MODULE_COPIES})
@@ -128,10 +128,3 @@ target_link_options(dyno_cuda PRIVATE -static-libgcc -static-libstdc++
   LINKER:--version-script=${CMAKE_SOURCE_DIR}/cmake/libdyno_cuda.map
   LINKER:--exclude-libs,ALL LINKER:-z,${CUDA_MODULE_UNDEFINED})
 target_link_libraries(dyno_cuda PRIVATE ${CMAKE_DL_LIBS} m)
-
-# Attention's kernels by themselves, checked and timed; for scripts/gpu-check.
-add_executable(attention_check EXCLUDE_FROM_ALL bench/attention_check.cu
-  $<FILTER:$<TARGET_OBJECTS:dyno_cuda_kernels>,INCLUDE,src/ops/attention/>)
-target_include_directories(attention_check PRIVATE src)
-set_target_properties(attention_check PROPERTIES CUDA_STANDARD 17 CUDA_STANDARD_REQUIRED ON
-  CUDA_RUNTIME_LIBRARY Static CUDA_RESOLVE_DEVICE_SYMBOLS OFF)

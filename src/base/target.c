@@ -102,8 +102,6 @@ const target *target_at(int index) {
 
 const target *target_this_cpu(void) { return target_at(THIS_CPU); }
 
-bool target_is_this_cpu(const target *t) { return strcmp(t->name, known[THIS_CPU].name) == 0; }
-
 const char *target_reject(const target *t, isa which) {
     static const char *const why[ISA_COUNT] = {
         "the target has no AVX2 and FMA", "the target has no AVX-512",

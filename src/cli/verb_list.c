@@ -76,6 +76,7 @@ static report_table *kernels_table(void) {
     table_add_column(t, "place", "place", TABLE_RIGHT);
     table_add_column(t, "target", "target", TABLE_LEFT);
     table_add_column(t, "kernel", "kernel", TABLE_LEFT);
+    table_add_column(t, "variants", "variants", TABLE_LEFT);
     for (int i = 0; i < op_list_count(); i++) {
         const op *o = op_list_at(i);
         int place = 1;
@@ -85,6 +86,7 @@ static report_table *kernels_table(void) {
             table_add_integer(t, place++);
             table_add_text(t, target_kind_name((*k)->target));
             table_add_text(t, (*k)->name);
+            table_add_text(t, (*k)->variants ? "by operands" : "");
         }
     }
     return t;

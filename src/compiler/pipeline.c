@@ -161,8 +161,9 @@ static dyno_status run_repeat_sums(compilation *c) {
 static dyno_status run_schedule(compilation *c) { return schedule_groups(c->g); }
 
 static dyno_status run_lower(compilation *c) {
-    bool is_placed = c->options->mode == STEP_COMPILED;
-    return (is_placed ? lower_graph_placed : lower_graph)(c->g, c->options->target, &c->p);
+    lower_options how = {.is_placed = c->options->mode == STEP_COMPILED,
+                         .kernels = &c->options->kernels};
+    return lower_graph_with(c->g, c->options->target, &how, &c->p);
 }
 
 static dyno_status run_streams(compilation *c) {
@@ -170,8 +171,6 @@ static dyno_status run_streams(compilation *c) {
         lower_streams(c->p);
     return DYNO_OK;
 }
-
-static dyno_status run_tiles(compilation *c) { return choose_tiles(c->p, &c->options->tiles); }
 
 static dyno_status run_memory(compilation *c) {
     memory_plan_apply(c->p);
@@ -218,10 +217,9 @@ static const struct {
     {"repeat-sums", FUSED, run_repeat_sums}, /* sums added twice rather than written and read */
     {"schedule", FUSED, run_schedule},       /* an order in which groups are whole */
     /* from the graph to a plan */
-    {"lower", EVERY, run_lower}, /* launches, their kernels, and buffers */
+    {"lower", EVERY, run_lower}, /* launches, their kernels and variants, and buffers */
     /* on the plan */
     {"streams", EVERY, run_streams},  /* GPU: updates beside the backward */
-    {"tiles", EVERY, run_tiles},      /* of attention's kernels */
     {"memory", COMPILED, run_memory}, /* an offset in one arena for each buffer */
 };
 enum { PASS_COUNT = sizeof passes / sizeof *passes };

@@ -3,12 +3,11 @@
 #define COMPILER_PIPELINE_H
 
 #include "base/text.h"
-#include "compiler/lower/choose_tiles.h"
+#include "compiler/lower/choose_kernel.h"
 #include "compiler/passes/optimizer.h"
 #include "compiler/passes/precision.h"
 #include "compiler/passes/recompute.h"
 #include "graph/graph.h"
-#include "ops/kernel.h"
 #include "plan/plan.h"
 
 /* How much of a step is planned; to users it is --pass. */
@@ -64,10 +63,10 @@ typedef struct pipeline_options {
     precision precision;
     recompute_options recompute;
     gradients_type gradients;
-    const target *target; /* NULL: this machine's CPU */
-    bool is_unfused;      /* compiled, on a CPU: no kernel is generated */
-    tile_options tiles;
-    bool keep_gradients; /* as outputs "g.P"; always so when the step ends with the backward */
+    const target *target;   /* NULL: this machine's CPU */
+    bool is_unfused;        /* compiled, on a CPU: no kernel is generated */
+    kernel_options kernels; /* what is wanted of them, and what is known of the device */
+    bool keep_gradients;    /* as outputs "g.P"; always so when the step ends with the backward */
     optimizer_options optimizer;
     const char *dump_after; /* name of a pass, or NULL */
     text *dump;             /* where the graph, or the plan, is printed then */

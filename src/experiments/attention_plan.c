@@ -6,6 +6,7 @@
 #include "base/threads.h"
 #include "base/units.h"
 #include "ops/attention/attention.h"
+#include "ops/op_list.h"
 #include "train/step_plan.h"
 
 static dyno_status make_plan(const attention_plan_options *options, bool is_flash, plan **out) {
@@ -18,13 +19,16 @@ static dyno_status make_plan(const attention_plan_options *options, bool is_flas
                                .has_gradient = options->extent == STEP_BACKWARD,
                                .is_flash = is_flash,
                                .low = precision_low_type(options->precision)};
-    pipeline_options pipeline = {.extent = options->extent,
-                                 .mode = options->mode,
-                                 .attention = ATTENTION_NAIVE,
-                                 .precision = options->precision,
-                                 .target = options->target,
-                                 .is_unfused = must_be_unfused(options->mode, options->target),
-                                 .tiles = options->tiles};
+    pipeline_options pipeline = {
+        .extent = options->extent,
+        .mode = options->mode,
+        .attention = ATTENTION_NAIVE,
+        .precision = options->precision,
+        .target = options->target,
+        .is_unfused = must_be_unfused(options->mode, options->target),
+        .kernels = {.wishes = {{&op_attention, options->forward},
+                               {&op_attention_gradient, options->backward}},
+                    .tuning = options->tuning}};
     graph *g;
     RETURN_IF_FAILED(attention_build(&alone, &g));
     dyno_status status = pipeline_compile(g, &pipeline, out);

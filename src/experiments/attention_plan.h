@@ -13,7 +13,8 @@ typedef struct attention_plan_options {
     step_mode mode;
     precision precision; /* bf16 and fp16: Q, K, V, O, dO and the gradients are of that type */
     const target *target;
-    tile_options tiles; /* of flash attention */
+    const char *forward, *backward; /* kernels wanted of flash attention, or NULL */
+    const kernel_tuning *tuning;    /* NULL: nothing is known of the device */
 } attention_plan_options;
 
 /* As the model computes it: the scores exist, and stay for the backward. Leaves and outputs are

@@ -9,6 +9,7 @@
 #include "base/units.h"
 #include "measure/keys.h"
 #include "measure/statistics.h"
+#include "ops/op_list.h"
 #include "plan/memory_formula.h"
 
 static const attention_impl IMPLS[] = {{"naive", attention_plan_naive, false},
@@ -29,7 +30,9 @@ void attention_sweep_add(attention_sweep *s, const attention_point *at) {
 dyno_status attention_sweep_plan(const attention_sweep *s, const attention_point *at, plan **out) {
     attention_plan_options options = at->options;
     options.target = &s->sweep.device->target;
-    options.tiles.source = device_tiles_source(s->sweep.tiles);
+    options.forward = at->forward[0] ? at->forward : NULL;
+    options.backward = at->backward[0] ? at->backward : NULL;
+    options.tuning = autotune_kernels(s->sweep.tuned);
     return at->impl->make_plan(&options, out);
 }
 
@@ -138,24 +141,31 @@ static dyno_status plan_points(attention_sweep *s) {
 
 /* ---- what a cell says of itself ---- */
 
+const plan_launch *attention_find_launch(const plan *p, bool is_gradient) {
+    const op *wanted = is_gradient ? &op_attention_gradient : &op_attention;
+    for (int i = 0; i < p->launch_count; i++)
+        if (p->launches[i].kernel && strcmp(p->launches[i].op_name, wanted->name) == 0)
+            return &p->launches[i];
+    return NULL;
+}
+
 /* "128x128/64x128": forward and backward, the kernel's own where none was asked for. */
-static void record_tiles(const attention_sweep *s, const plan *p, results_cell *cell) {
-    const tile_source *source = device_tiles_source(s->sweep.tiles);
-    text used = {0};
+static void record_tiles(const plan *p, results_cell *cell) {
+    text tiles = {0};
     for (int i = 0; i < 2; i++) {
-        tiled_launch at;
-        kernel_tile tiles[KERNEL_MOST_TILES];
-        if (!find_tiled_launch(p, i == 1, &at))
+        const plan_launch *l = attention_find_launch(p, i == 1);
+        if (!l)
             continue;
-        int count = source->list(source, at.kernel, &at.args, tiles);
-        if (kernel_tile_is_open(at.tile) && count)
-            at.tile = tiles[0];
-        text_format(&used, "%s%s", used.length ? "/" : "",
-                    kernel_tile_is_open(at.tile) ? "own" : kernel_tile_format(at.tile).text);
+        launch_layouts at;
+        kernel_variant all[KERNEL_MOST_VARIANTS] = {{"own"}};
+        choose_kernel_describe(p, l, &at);
+        if (l->kernel->variants)
+            l->kernel->variants(&at.args, all);
+        text_format(&tiles, "%s%s", tiles.length ? "/" : "", l->variant ? l->variant : all[0].name);
     }
-    if (used.length)
-        cell_set_text(cell, PARAM_TILES_USED, text_string(&used));
-    text_release(&used);
+    if (tiles.length)
+        cell_set_text(cell, PARAM_TILES_USED, text_string(&tiles));
+    text_release(&tiles);
 }
 
 static void describe_cell(const attention_sweep *s, const attention_point *at, results_cell *cell) {
@@ -255,7 +265,7 @@ static dyno_status measure_plan(attention_sweep *s, const attention_point *at, c
     memory_account account = memory_account_plan(p);
     sweep_record_plan(at->cell, p, &account);
     record_before_backward(p, at->cell);
-    record_tiles(s, p, at->cell);
+    record_tiles(p, at->cell);
     if (!sweep_admit(&s->sweep, at->cell, &account)) {
         explain_oom(p, &account, at->cell);
         return DYNO_OK;

@@ -25,8 +25,9 @@ enum { ATTENTION_LEAST_REPS = 3, ATTENTION_MOST_REPS = 100 };
 typedef struct attention_point {
     const attention_impl *impl;
     attention_plan_options options;
-    char tile[64]; /* as it was asked for: "auto", "64x64"; "" where there are none */
-    int group;     /* points of one group differ in extent and tile only */
+    char tile[128]; /* as it was asked for: "auto", "64x64"; "" where there are none */
+    char forward[64], backward[64]; /* of it; "" where any will do */
+    int group;                      /* points of one group differ in extent and tile only */
 
     /* Found out on the way. */
     bool is_refused; /* cannot be planned: `reason` says why */
@@ -45,6 +46,9 @@ typedef struct attention_sweep {
 
 void attention_sweep_add(attention_sweep *s, const attention_point *at);
 
+/* The first launch of attention, or of its gradient; NULL: the plan has none. */
+const plan_launch *attention_find_launch(const plan *p, bool is_gradient);
+
 NODISCARD dyno_status attention_sweep_plan(const attention_sweep *s, const attention_point *at,
                                            plan **out);
 
@@ -58,12 +62,13 @@ NODISCARD dyno_status attention_sweep_run(attention_sweep *s);
 NODISCARD dyno_status attention_tiles_check(const char *tiles);
 
 /* Adds points like `at` for what the user wrote after --tiles: "auto", "64x64", "64x64/32x64"
- * (forward/backward), or "all": a point for each tile of the pass's own kernel. */
+ * (forward/backward), or "all": a point for each tile there is. A kernel's name may stand before a
+ * tile, "attention_mma:64x64", or alone. */
 NODISCARD dyno_status attention_sweep_add_tiles(attention_sweep *s, attention_point at,
                                                 const char *tiles, bool has_forward,
                                                 bool has_backward);
 
-/* Of a sweep over all tiles: keeps the fastest of each group in the cache. */
+/* Of a sweep over all tiles: keeps the fastest kernel and variant of each group in the cache. */
 NODISCARD dyno_status attention_sweep_keep_best(attention_sweep *s);
 
 #endif

@@ -107,7 +107,7 @@ static dyno_status make_plan(const grid *g, const model_config *config, const po
                             .context = at->context,
                             .pipeline = {.extent = at->extent,
                                          .target = &g->sweep.device->target,
-                                         .tiles.source = device_tiles_source(g->sweep.tiles),
+                                         .kernels.tuning = autotune_kernels(g->sweep.tuned),
                                          .optimizer = step_default_optimizer()}};
     step_variant_apply(at->variant, &options.pipeline);
     return step_plan_create(&options, out);

@@ -76,7 +76,7 @@ typedef struct plan_job {
     step_variant *variants;
     int variant_count;
     target target;
-    device_tiles *tiles; /* of the CPU, which is here; NULL: nothing is known of the device */
+    autotune *tuned; /* of the CPU, which is here; NULL: nothing is known of the device */
     experiment_output *out;
 } plan_job;
 
@@ -89,8 +89,8 @@ static step_options cell_options(const plan_job *job, const model_config *config
                                          .target = &job->target,
                                          .optimizer = step_default_optimizer()}};
     step_variant_apply(variant, &options.pipeline);
-    if (job->tiles)
-        options.pipeline.tiles.source = device_tiles_source(job->tiles);
+    if (job->tuned)
+        options.pipeline.kernels.tuning = autotune_kernels(job->tuned);
     return options;
 }
 
@@ -179,7 +179,7 @@ static dyno_status run_job(plan_job *job) {
     RETURN_IF_FAILED(find_target(job));
     RETURN_IF_FAILED(experiment_start(job->context));
     if (target_is_this_cpu(&job->target))
-        job->tiles = device_tiles_create(device_cpu());
+        job->tuned = autotune_create(&job->target);
     return plan_cells(job);
 }
 
@@ -187,7 +187,7 @@ static dyno_status run(flags *given, const experiment_context *context, experime
     out->is_listing = flags_text(given, "dump-after") || flags_switch(given, "source");
     plan_job job = {.given = given, .context = context, .out = out};
     dyno_status status = run_job(&job);
-    device_tiles_destroy(job.tiles);
+    autotune_destroy(job.tuned);
     free(job.models);
     free(job.variants);
     return status;

@@ -14,7 +14,7 @@ dyno_status sweep_prepare(sweep *s, const flags *given, const experiment_context
     RETURN_IF_FAILED(experiment_start(context)); /* a GPU's driver makes threads of its own */
     RETURN_IF_FAILED(
         device_open_as(flags_text(given, "device"), flags_text(given, "target"), &s->device));
-    s->tiles = device_tiles_create(s->device);
+    s->tuned = autotune_create(&s->device->target);
     s->memory_limit = flags_is_set(given, "memory")
                           ? flags_bytes(given, "memory")
                           : s->device->functions->available_bytes(s->device);
@@ -65,8 +65,8 @@ dyno_status sweep_finish(sweep *s, dyno_status status) {
     /* Somebody else may have been busy when the sweep began; the better of two is the peak. */
     if (is_cpu(s) && (status == DYNO_OK || status == DYNO_INTERRUPTED))
         keep_better_peaks(s, machine_measure_peak_flops_f32(threads_count()), measure_bf16(s));
-    device_tiles_destroy(s->tiles);
-    s->tiles = NULL;
+    autotune_destroy(s->tuned);
+    s->tuned = NULL;
     device_close(s->device);
     s->device = NULL;
     return status;

@@ -9,8 +9,8 @@
 #include "measure/machine.h"
 #include "measure/timing.h"
 #include "plan/memory_account.h"
+#include "runtime/autotune.h"
 #include "runtime/cuda/module.h"
-#include "runtime/device_tiles.h"
 #include "runtime/memory_pool.h"
 
 /* "cpu" or "auto" where the user leaves it open. */
@@ -44,8 +44,8 @@ typedef struct sweep {
     const flags *given;
     const experiment_context *context;
     results *run;
-    device *device;      /* from sweep_prepare to sweep_finish */
-    device_tiles *tiles; /* likewise */
+    device *device;  /* from sweep_prepare to sweep_finish */
+    autotune *tuned; /* likewise */
     int64_t memory_limit;
     machine_peaks peaks; /* of a GPU: rates of products in fp32, of copies */
     cuda_rates rates;    /* of a GPU */
@@ -54,7 +54,7 @@ typedef struct sweep {
     /* What is told of progress: work in all, before the cell being measured, and of one step of
      * that. */
     double work_total, work_done, step_work;
-    char label[96];
+    char label[256];
 } sweep;
 
 /* Takes up SWEEP_FLAGS: sets the number of threads, tells the caller that the work starts and

@@ -47,7 +47,7 @@ static value *add_value(graph *g, role r, dtype type, const shape *s) {
 }
 
 /* Keeps the first failure only: later ones are consequences. */
-static void fail_graph(graph *g, dyno_status status) {
+void graph_fail(graph *g, dyno_status status) {
     if (g->status != DYNO_OK)
         return;
     g->status = status;
@@ -57,7 +57,7 @@ static void fail_graph(graph *g, dyno_status status) {
 value *graph_add_leaf(graph *g, role r, dtype type, const shape *s, const char *name) {
     shape safe = *s;
     if (!shape_is_valid(s, dtype_bytes(type))) {
-        fail_graph(g, dyno_fail(DYNO_INVALID,
+        graph_fail(g, dyno_fail(DYNO_INVALID,
                                 "%s '%s': shape [%s] has a size below 1 or overflows 64 bits",
                                 role_name(r), name, shape_format(s).text));
         safe = SHAPE_SCALAR;
@@ -72,7 +72,7 @@ void graph_join_family(graph *g, value *const *leaves, int count, const char *fa
     for (int i = 0; i < count; i++) {
         if (leaves[i]->producer || leaves[i]->role != leaves[0]->role ||
             leaves[i]->type != leaves[0]->type)
-            fail_graph(g, dyno_fail(DYNO_INVALID,
+            graph_fail(g, dyno_fail(DYNO_INVALID,
                                     "family '%s': value %d is no leaf, or of another role or type "
                                     "than the first",
                                     family, leaves[i]->id));
@@ -120,7 +120,7 @@ value *graph_add_node(graph *g, const op *kind, value *const *inputs, int input_
                 status = dyno_fail(DYNO_INVALID, "result [%s] overflows 64 bits",
                                    shape_format(&types[i].shape).text);
         if (status != DYNO_OK) {
-            fail_graph(g, dyno_fail_within(status, "%s in scope '%s'", kind->name,
+            graph_fail(g, dyno_fail_within(status, "%s in scope '%s'", kind->name,
                                            g->scopes[g->current_scope].path));
             memset(types, 0, outputs * sizeof *types);
         }

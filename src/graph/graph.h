@@ -88,6 +88,8 @@ void graph_destroy(graph *g);
 
 /* DYNO_OK, or the first failure with its message. */
 NODISCARD dyno_status graph_status(const graph *g);
+/* For rules that return no status: the graph has failed with `status` and the thread's message. */
+void graph_fail(graph *g, dyno_status status);
 
 /* A value without producer. */
 value *graph_add_leaf(graph *g, role r, dtype type, const shape *s, const char *name);

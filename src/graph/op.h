@@ -3,10 +3,12 @@
 #ifndef GRAPH_OP_H
 #define GRAPH_OP_H
 
+#include "base/text.h"
 #include "graph/graph.h"
 #include "tensor/tensor.h"
 
 struct kernel; /* ops/kernel.h */
+struct kernel_args;
 
 /* Groups ops in breakdowns of time. */
 typedef enum op_class {
@@ -127,6 +129,9 @@ struct op {
      * casts from a low type before it and back behind it change no bit. */
     bool absorbs_casts;
 
+    /* Appends, without spaces, what the best of several kernels or variants depends on; a choice
+     * found by timing is kept under it. NULL: the op is not tuned. */
+    void (*tuning_key)(const struct kernel_args *args, text *out);
     /* NULL-terminated, fastest first. */
     const struct kernel *const *kernels;
 };

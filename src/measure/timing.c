@@ -164,13 +164,11 @@ static void write_breakdown(results_cell *cell, const char *name, const char *ke
     free(all->items);
 }
 
-/* "attention_avx512 64x128": with the tile, where it is not the kernel's own. */
+/* "attention_avx512 64x128": with the variant, where it is not the kernel's own choice. */
 static scope_text name_launch(const plan_launch *l) {
     scope_text name;
-    kernel_tile tile = kernel_tile_asked(&l->attributes);
-    snprintf(name.text, sizeof name.text, "%s%s%s", l->kernel_name,
-             kernel_tile_is_open(tile) ? "" : " ",
-             kernel_tile_is_open(tile) ? "" : kernel_tile_format(tile).text);
+    snprintf(name.text, sizeof name.text, "%s%s%s", l->kernel_name, l->variant ? " " : "",
+             l->variant ? l->variant : "");
     return name;
 }
 

@@ -1,6 +1,7 @@
 #include "ops/kernel.h"
 
 #include <stdio.h>
+#include <string.h>
 
 const char *kernel_reject(const kernel *k, const kernel_args *args) {
     const char *reason = k->reject ? k->reject(args) : NULL;
@@ -17,6 +18,8 @@ const kernel *kernel_pick(const kernel *const *list, const kernel_args *args, te
         if ((*k)->target != args->target->kind)
             continue;
         const char *reason = kernel_reject(*k, args);
+        if (!reason && (*k)->yield)
+            reason = (*k)->yield(args);
         if (!reason)
             return *k;
         if (reasons)
@@ -32,44 +35,35 @@ const char *kernel_reject_unless_f32(const kernel_args *args) {
     return NULL;
 }
 
-kernel_tile kernel_tile_asked(const attributes *list) {
-    const attribute *queries = attribute_find(list, KERNEL_TILE_QUERIES);
-    const attribute *keys = attribute_find(list, KERNEL_TILE_KEYS);
-    if (!queries || !keys)
-        return (kernel_tile){0};
-    return (kernel_tile){(int)queries->integer, (int)keys->integer};
+/* Whether `wanted` names the kernel; *variant is then what stands behind its name, or NULL. */
+static bool names_kernel(const char *wanted, const char *name, const char **variant) {
+    size_t length = strlen(name);
+    if (strncmp(wanted, name, length) != 0 || (wanted[length] && wanted[length] != ':'))
+        return false;
+    *variant = wanted[length] ? wanted + length + 1 : NULL;
+    return true;
 }
 
-kernel_tile kernel_tile_taken(const kernel_args *args,
-                              int (*tiles)(const kernel_args *args, kernel_tile *out)) {
-    kernel_tile tile = kernel_tile_asked(args->attributes), own[KERNEL_MOST_TILES];
-    if (!kernel_tile_is_open(tile))
-        return tile;
-    tiles(args, own);
-    return own[0];
+static bool has_variant(const kernel *k, const kernel_args *args, const char *name) {
+    kernel_variant all[KERNEL_MOST_VARIANTS];
+    int count = k->variants ? k->variants(args, all) : 0;
+    for (int i = 0; i < count; i++)
+        if (strcmp(all[i].name, name) == 0)
+            return true;
+    return false;
 }
 
-kernel_tile_text kernel_tile_format(kernel_tile tile) {
-    kernel_tile_text out;
-    snprintf(out.text, sizeof out.text, "%dx%d", tile.queries, tile.keys);
-    return out;
-}
-
-/* Digits from *at on, which moves behind them; 0 when there are none or too many. */
-static int parse_rows(const char **at) {
-    enum { MOST_ROWS = 65536 };
-    int rows = 0;
-    for (; **at >= '0' && **at <= '9'; ++*at) {
-        rows = rows * 10 + (**at - '0');
-        if (rows > MOST_ROWS)
-            return 0;
+const kernel *kernel_find_wanted(const kernel *const *list, const kernel_args *args,
+                                 const char *wanted, kernel_variant *variant) {
+    for (const kernel *const *k = list; *k; k++) {
+        const char *name = wanted;
+        if ((*k)->target != args->target->kind || kernel_reject(*k, args))
+            continue;
+        (void)names_kernel(wanted, (*k)->name, &name);
+        if (name && !has_variant(*k, args, name))
+            continue;
+        snprintf(variant->name, sizeof variant->name, "%s", name ? name : "");
+        return *k;
     }
-    return rows;
-}
-
-bool kernel_tile_parse(const char *from, kernel_tile *out) {
-    out->queries = parse_rows(&from);
-    bool has_both = *from++ == 'x';
-    out->keys = has_both ? parse_rows(&from) : 0;
-    return has_both && *from == '\0' && out->queries > 0 && out->keys > 0;
+    return NULL;
 }

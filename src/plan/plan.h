@@ -59,6 +59,7 @@ typedef struct plan_launch {
     const struct kernel *kernel; /* NULL for a generated kernel */
     int generated;               /* into plan.generated, or -1 */
     const char *kernel_name, *op_name, *class_name;
+    const char *variant; /* of the kernel; NULL: its own choice, or it has only one */
     int input_count, output_count;
     plan_operand *inputs, *outputs;
     attributes attributes;

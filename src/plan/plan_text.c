@@ -35,7 +35,8 @@ static void print_launch(const plan *p, int index, text *out) {
     text_format(out, "%d:", index);
     for (int i = 0; i < l->output_count; i++)
         print_operand(p, &l->outputs[i], out);
-    text_format(out, " = %s (%s)", l->op_name, l->kernel_name);
+    text_format(out, " = %s (%s%s%s)", l->op_name, l->kernel_name, l->variant ? ":" : "",
+                l->variant ? l->variant : "");
     for (int i = 0; i < l->input_count; i++)
         print_operand(p, &l->inputs[i], out);
     attributes_print(&l->attributes, out);

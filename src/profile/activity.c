@@ -15,8 +15,20 @@ void activity_add(activity *a, activity_record record) {
     a->records[a->count++] = record;
 }
 
+int activity_add_name(activity *a, const char *name) {
+    for (int i = 0; i < a->name_count; i++)
+        if (strcmp(a->names[i], name) == 0)
+            return i;
+    MEMORY_GROW(a->names, a->name_count, a->name_capacity);
+    a->names[a->name_count] = memory_copy_string(name);
+    return a->name_count++;
+}
+
 void activity_release(activity *a) {
     free(a->records);
+    for (int i = 0; i < a->name_count; i++)
+        free(a->names[i]);
+    free(a->names);
     *a = (activity){0};
 }
 

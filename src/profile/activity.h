@@ -14,6 +14,7 @@ typedef struct activity_record {
     int step;                 /* from 0 */
     int launch;               /* of the plan; ACTIVITY_NOBODY: of no launch that is known */
     int64_t begin_ns, end_ns; /* by the device's clock */
+    int name;                 /* of the device's own function: into activity.names */
 } activity_record;
 
 enum { ACTIVITY_NOBODY = -1 };
@@ -22,9 +23,13 @@ typedef struct activity {
     activity_record *records;
     int64_t count, capacity;
     int64_t dropped; /* records that were dropped for lack of a buffer */
+    char **names;    /* distinct, as the device has them: mangled; "memcpy" and "memset" */
+    int name_count, name_capacity;
 } activity;
 
 void activity_add(activity *a, activity_record record);
+/* Into names; it is added where it is new. */
+int activity_add_name(activity *a, const char *name);
 void activity_release(activity *a);
 
 /* The launches of the plan: stream[i] is that of launch i, which begins when the previous one on

@@ -43,8 +43,6 @@ typedef struct device_functions {
     /* Runs launch `index`; on a GPU it returns when the launch is enqueued. Fails where the kernel
      * does, or cannot be enqueued. */
     dyno_status (*launch)(program *r, int index, const kernel_args *args);
-    /* As kernel.tiles, of the kernels as they are on this device. NULL: those of kernel.tiles. */
-    int (*tiles)(device *d, const kernel *k, const kernel_args *args, kernel_tile *out);
     /* Static plans: captures all launches once, to be replayed as one graph; args[i] belongs to
      * launch i and must stay valid. Event 0 is recorded before all launches, event j + 1 after
      * launch event_after[j]. NULL where a device cannot capture. */

@@ -132,6 +132,7 @@ static kernel_args bind(const executor *e, const plan_launch *l, tensor *room) {
                          .inputs = room,
                          .outputs = outputs,
                          .attributes = &l->attributes,
+                         .variant = l->variant,
                          .target = &e->p->target,
                          .workspace = l->workspace < 0 ? NULL : e->address[l->workspace]};
 }

@@ -6,7 +6,7 @@
 #include "base/memory.h"
 #include "base/units.h"
 #include "plan/memory_account.h"
-#include "runtime/device_tiles.h"
+#include "runtime/autotune.h"
 
 struct trainer {
     plan *p;
@@ -34,11 +34,11 @@ dyno_status trainer_create(device *d, const step_options *options, int64_t memor
     *out = NULL;
     trainer *t = memory_allocate(1, sizeof *t);
     t->scale = loss_scale_create();
-    device_tiles *tiles = device_tiles_create(d);
+    autotune *kept = autotune_create(&d->target);
     step_options tuned = *options;
-    tuned.pipeline.tiles.source = device_tiles_source(tiles);
+    tuned.pipeline.kernels.tuning = autotune_kernels(kept);
     dyno_status status = step_plan_create(&tuned, &t->p);
-    device_tiles_destroy(tiles);
+    autotune_destroy(kept);
     if (status == DYNO_OK)
         status = take_memory(t, d, memory_limit);
     if (status != DYNO_OK) {

@@ -250,17 +250,30 @@ static void every_tile_that_is_asked_for_is_a_row(void **state) {
     scratch_remove(&made);
 }
 
+static void a_kernel_can_be_asked_for_by_its_name(void **state) {
+    (void)state;
+    scratch made = scratch_create();
+    dyno_expect(0, "attention_tiled:16x16/auto",
+                FLASH "--reps 1 --tiles attention_tiled:16x16/auto --out %s", made.path);
+    results *run = read_run(&made);
+    assert_non_null(strstr(parameter(run->cells[1], "tiles_used"), "16x16/"));
+    results_destroy(run);
+    scratch_remove(&made);
+    dyno_expect(1, "attention has no variant attention_hopper for f32[",
+                FLASH "--reps 1 --tiles attention_hopper");
+}
+
 static void a_tile_that_the_kernel_does_not_have_is_a_row_with_those_it_has(void **state) {
     (void)state;
     dyno_expect(0, "FAILED", FLASH "--reps 1 --tiles auto,33x64");
-    dyno_expect(0, "has no tiles of 33x64 for f32 with head size 8; it has ",
+    dyno_expect(0, "attention has no variant 33x64 for f32[1,1,70,8]; it has ",
                 FLASH "--reps 1 --tiles auto,33x64");
     dyno_expect(0, "FAILED", "attention --impl flash --head-dim 8,300 --seq 9 --reps 1");
     dyno_expect(0, "use naive attention",
                 "attention --impl naive,flash --head-dim 300 --seq 9 "
                 "--mode eager --batch 1 --reps 1");
     /* Nothing but such rows. */
-    dyno_expect(1, "has no tiles of 33x64", FLASH "--reps 1 --tiles 33x64");
+    dyno_expect(1, "has no variant 33x64", FLASH "--reps 1 --tiles 33x64");
 }
 
 /* Runs with a cache of its own. */
@@ -280,7 +293,7 @@ static char *read_cache(const scratch *cache, scratch_path *path) {
     DIR *opened = opendir(directory.text);
     assert_non_null(opened);
     for (const struct dirent *entry; (entry = readdir(opened));)
-        if (strncmp(entry->d_name, "tiles-", 6) == 0)
+        if (strncmp(entry->d_name, "autotune-", 9) == 0)
             snprintf(path->text, sizeof path->text, "%.200s/dyno/%.200s", cache->path,
                      entry->d_name);
     closedir(opened);
@@ -301,16 +314,18 @@ static void the_best_tile_is_kept_and_used_from_then_on(void **state) {
     results *run = run_auto(&made);
     const char *used = parameter(run->cells[1], "tiles_used"), *slash = strchr(used, '/');
     assert_non_null(slash);
-    char forward[32], backward[32];
-    snprintf(forward, sizeof forward, ",q128,k128 %.*s\n", (int)(slash - used), used);
-    snprintf(backward, sizeof backward, ",q128,k128 %s\n", slash + 1);
+    char forward[64], backward[64];
+    snprintf(forward, sizeof forward, ":%.*s\n", (int)(slash - used), used);
+    snprintf(backward, sizeof backward, ":%s\n", slash + 1);
+    assert_non_null(strstr(kept, " attention,f32,d8,full,q128,k128 attention_"));
+    assert_non_null(strstr(kept, " attention_gradient,f32,d8,full,q128,k128 attention_gradient_"));
     assert_non_null(strstr(kept, forward));
     assert_non_null(strstr(kept, backward));
     results_destroy(run);
     free(kept);
     /* Damaged, it is as if there were none. */
     FILE *file = fopen(path.text, "w");
-    fputs("0123 attention_avx512,f32,d8,full,q128,k128 8x8\n\x01\x02 no line at all", file);
+    fputs("0123 attention,f32,d8,full,q128,k128 8x8\n\x01\x02 no line at all", file);
     fclose(file);
     run = run_auto(&made);
     assert_int_equal(run->cells[1]->status, RESULTS_OK);
@@ -432,6 +447,11 @@ static void what_cannot_be_is_refused(void **state) {
                                            "99999x64", "auto/all", "fast"};
     for (size_t i = 0; i < sizeof no_tiles / sizeof *no_tiles; i++)
         dyno_expect(2, "is no tile; write auto, all", "attention --seq 2 --tiles %s", no_tiles[i]);
+    static const char *const no_kernels[] = {"gelu:32x32", "attention_tiled:", "attention_tiled:x",
+                                             "attention_tiled:32x32:8"};
+    for (size_t i = 0; i < sizeof no_kernels / sizeof *no_kernels; i++)
+        dyno_expect(2, "is no tile; write auto, all", "attention --seq 2 --tiles %s",
+                    no_kernels[i]);
     dyno_expect(2, "--tiles does not go with", "attention --tune --tiles auto");
     dyno_expect(2, "--tune is of flash attention", "attention --tune --impl naive");
     dyno_expect(2, "--tiles is of flash attention", "attention --tiles 64x64");
@@ -498,6 +518,7 @@ int main(void) {
         cmocka_unit_test(the_preset_is_the_grid_of_the_write_up_and_flags_change_it),
         cmocka_unit_test(every_preset_is_its_experiment),
         cmocka_unit_test(every_tile_that_is_asked_for_is_a_row),
+        cmocka_unit_test(a_kernel_can_be_asked_for_by_its_name),
         cmocka_unit_test(a_tile_that_the_kernel_does_not_have_is_a_row_with_those_it_has),
         cmocka_unit_test(the_best_tile_is_kept_and_used_from_then_on),
         cmocka_unit_test_setup_teardown(tuning_prints_all_tiles_and_works_without_a_cache,

@@ -114,7 +114,7 @@ static void every_pass_can_be_dumped_by_its_name(void **state) {
                           (pipeline_options){.extent = STEP_FULL, .mode = (step_mode)mode}));
         }
     pipeline_options compiled = {.extent = STEP_FULL, .mode = STEP_COMPILED};
-    assert_false(is_dumped("tiles", ", static, arena ", compiled));
+    assert_false(is_dumped("streams", ", static, arena ", compiled));
     assert_true(is_dumped("memory", ", static, arena ", compiled));
 }
 

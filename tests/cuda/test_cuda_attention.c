@@ -1,4 +1,4 @@
-/* test_cuda_attention.c - attention alone on a GPU, with every tile its kernels have, against the
+/* test_cuda_attention.c - attention alone on a GPU, with every kernel and variant, against the
  * CPU; and what `dyno attention` plans with. */
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,8 +11,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "experiments/attention_plan.h"
-#include "runtime/device_tiles.h"
+#include "experiments/attention_sweep.h"
+#include "ops/op_list.h"
 #include "support/device_bench.h"
 #include "support/expect.h"
 #include "support/graph_pass.h"
@@ -28,10 +28,9 @@ typedef struct answer {
     int64_t count[OUTPUTS];
 } answer;
 
-static answer run(device *d, const attention_plan_options *wanted, const device_tiles *tiles) {
+static answer run(device *d, const attention_plan_options *wanted) {
     attention_plan_options options = *wanted;
     options.target = &d->target;
-    options.tiles.source = device_tiles_source(tiles);
     plan *p;
     expect_ok(attention_plan_flash(&options, &p));
     memory_pool *pool;
@@ -65,23 +64,41 @@ static void release(answer *a) {
         free(a->of[i]);
 }
 
-static int list_tiles(device *d, const attention_plan_options *wanted, const device_tiles *tiles,
-                      bool is_gradient, kernel_tile *out) {
+enum { MOST_CHOICES = 80 };
+
+/* "kernel:variant" of every kernel that takes the operands, and of each of its variants. */
+typedef struct choices {
+    char name[MOST_CHOICES][64];
+    int count;
+} choices;
+
+static choices list_choices(device *d, const attention_plan_options *wanted, bool is_gradient) {
     attention_plan_options options = *wanted;
     options.target = &d->target;
     plan *p;
-    tiled_launch at;
+    launch_layouts at;
+    choices all = {.count = 0};
     expect_ok(attention_plan_flash(&options, &p));
-    assert_true(find_tiled_launch(p, is_gradient, &at));
-    const tile_source *source = device_tiles_source(tiles);
-    int count = source->list(source, at.kernel, &at.args, out);
+    const plan_launch *l = attention_find_launch(p, is_gradient);
+    assert_non_null(l);
+    choose_kernel_describe(p, l, &at);
+    for (const kernel *const *k = op_find(l->op_name)->kernels; *k; k++) {
+        kernel_variant variants[KERNEL_MOST_VARIANTS];
+        if ((*k)->target != d->target.kind || kernel_reject(*k, &at.args))
+            continue;
+        int count = (*k)->variants ? (*k)->variants(&at.args, variants) : 0;
+        snprintf(all.name[all.count++], sizeof *all.name, "%s", (*k)->name);
+        for (int i = 0; i < count; i++)
+            snprintf(all.name[all.count++], sizeof *all.name, "%.39s:%.23s", (*k)->name,
+                     variants[i].name);
+        assert_true(all.count + KERNEL_MOST_VARIANTS < MOST_CHOICES);
+    }
     plan_destroy(p);
-    return count;
+    return all;
 }
 
-static void every_tile_agrees_with_the_cpu(void **state) {
+static void every_kernel_and_variant_agrees_with_the_cpu(void **state) {
     device *d = device_bench_open(state);
-    device_tiles *tiles = device_tiles_create(d), *own = device_tiles_create(device_cpu());
     static const struct {
         attention_shape shape;
         precision math;
@@ -100,53 +117,44 @@ static void every_tile_agrees_with_the_cpu(void **state) {
                                               .extent = STEP_BACKWARD,
                                               .mode = STEP_COMPILED,
                                               .precision = cases[i].math};
-            answer want = run(device_cpu(), &options, own);
-            kernel_tile forward[KERNEL_MOST_TILES], backward[KERNEL_MOST_TILES];
-            int forwards = list_tiles(d, &options, tiles, false, forward);
-            int backwards = list_tiles(d, &options, tiles, true, backward);
-            int rounds = forwards > backwards ? forwards : backwards;
-            for (int tile = 0; tile <= rounds; tile++) { /* the last: none is asked for */
-                options.tiles = (tile_options){0};
-                if (tile < forwards)
-                    options.tiles.forward = forward[tile];
-                if (tile < backwards)
-                    options.tiles.backward = backward[tile];
-                answer got = run(d, &options, tiles);
+            answer want = run(device_cpu(), &options);
+            choices forward = list_choices(d, &options, false);
+            choices backward = list_choices(d, &options, true);
+            int rounds = forward.count > backward.count ? forward.count : backward.count;
+            for (int at = 0; at <= rounds; at++) { /* the last: nothing is wanted */
+                options.forward = at < forward.count ? forward.name[at] : NULL;
+                options.backward = at < backward.count ? backward.name[at] : NULL;
+                answer got = run(d, &options);
                 for (int j = 0; j < OUTPUTS; j++) {
                     double error = relative_error(got.of[j], want.of[j], want.count[j]);
                     double limit = cases[i].math == PRECISION_FP32 ? 1e-4 : 0.02;
                     if (!(error < limit))
-                        fail_msg("%s with tiles %s and %s, head size %lld, causal %d: off by %g",
-                                 output_names[j], kernel_tile_format(options.tiles.forward).text,
-                                 kernel_tile_format(options.tiles.backward).text,
+                        fail_msg("%s by %s and %s, head size %lld, causal %d: off by %g",
+                                 output_names[j], options.forward ? options.forward : "auto",
+                                 options.backward ? options.backward : "auto",
                                  (long long)options.shape.head_dim, causal, error);
                 }
                 release(&got);
             }
             release(&want);
         }
-    device_tiles_destroy(own);
-    device_tiles_destroy(tiles);
 }
 
-static void a_tile_that_no_kernel_has_is_refused(void **state) {
+static void a_variant_that_no_kernel_has_is_refused(void **state) {
     device *d = device_bench_open(state);
-    device_tiles *tiles = device_tiles_create(d);
     attention_plan_options options = {.shape = {1, 64, 1, 1, 64},
                                       .extent = STEP_BACKWARD,
                                       .precision = PRECISION_BF16,
                                       .target = &d->target,
-                                      .tiles = {.forward = {7, 9}}};
-    options.tiles.source = device_tiles_source(tiles);
+                                      .forward = "7x9"};
     plan *p;
-    expect_failure(attention_plan_flash(&options, &p), DYNO_UNSUPPORTED, "has no tiles of 7x9");
-    device_tiles_destroy(tiles);
+    expect_failure(attention_plan_flash(&options, &p), DYNO_UNSUPPORTED, "has no variant 7x9");
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_tile_agrees_with_the_cpu),
-        cmocka_unit_test(a_tile_that_no_kernel_has_is_refused),
+        cmocka_unit_test(every_kernel_and_variant_agrees_with_the_cpu),
+        cmocka_unit_test(a_variant_that_no_kernel_has_is_refused),
     };
     return cmocka_run_group_tests(tests, device_bench_setup, device_bench_teardown);
 }

@@ -10,8 +10,11 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/memory.h"
+#include "base/text.h"
+#include "experiments/attention_sweep.h"
 #include "support/device_bench.h"
 #include "support/expect.h"
 #include "support/step_bench.h"
@@ -85,6 +88,119 @@ static void every_launch_of_every_step_is_recorded(void **state) {
         }
 }
 
+/* ---- the plan's names and the device's ---- */
+
+/* What some function of a row's must be called after. */
+static bool is_of_row(const char *row, const char *name) {
+    static const struct {
+        const char *row, *by;
+    } shared[] = {{"matmul_cublas", "nvjet"},   {"matmul_cublas", "gemm"},
+                  {"matmul_cublas", "cutlass"}, {"matmul_cublas", "cublas"},
+                  {"copy_cuda", "memcpy"},      {"transpose_cuda", "copy_"},
+                  {"broadcast_cuda", "copy_"},  {"sum_cuda", "reduce_"},
+                  {"mean_cuda", "reduce_"},     {"max_cuda", "reduce_"},
+                  {"adamw_many_cuda", "adamw"}, {"loss_head_forward_cuda", "loss_head"},
+                  {"fill_cuda", "memset"}};
+    for (size_t i = 0; i < sizeof shared / sizeof *shared; i++)
+        if (strcmp(shared[i].row, row) == 0 && strstr(name, shared[i].by))
+            return true;
+    const char *end = strstr(row, "_cuda");
+    char stem[64];
+    snprintf(stem, sizeof stem, "%.*s", end ? (int)(end - row) : (int)strlen(row), row);
+    return strstr(name, stem) != NULL;
+}
+
+static void expect_names(const plan *p, const activity *records) {
+    for (int i = 0; i < p->launch_count; i++) {
+        const plan_launch *l = &p->launches[i];
+        bool is_found = false;
+        text seen = {0};
+        for (int64_t r = 0; r < records->count && !is_found; r++) {
+            if (records->records[r].launch != i)
+                continue;
+            const char *name = records->names[records->records[r].name];
+            is_found = l->generated >= 0 ? strcmp(name, p->generated[l->generated].symbol) == 0
+                                         : is_of_row(l->kernel_name, name);
+            text_format(&seen, " %s", name);
+        }
+        if (!is_found)
+            fail_msg("launch %d is planned as %s, and the GPU ran%s", i, l->kernel_name,
+                     seen.length ? text_string(&seen) : " nothing");
+        text_release(&seen);
+    }
+}
+
+static void kernels_of_a_step_are_those_of_the_plan(void **state) {
+    device *d = device_bench_open(state);
+    for (int mode = 0; mode < STEP_MODE_COUNT; mode++) {
+        step_options options = options_of((step_mode)mode, PRECISION_BF16);
+        step_bench b = step_bench_create_on(d, &options, 1);
+        activity records = observe(&b);
+        expect_names(b.p, &records);
+        activity_release(&records);
+        step_bench_destroy(&b);
+    }
+}
+
+/* Attention alone, once. */
+static activity observe_attention(device *d, const plan *p) {
+    enum { POOL_BYTES = 1 << 28 };
+    memory_pool *pool;
+    executor *e;
+    activity records = {0};
+    expect_ok(memory_pool_create(d, POOL_BYTES, &pool));
+    storage *shared = storage_create(pool);
+    expect_ok(executor_create(p, pool, shared, &e));
+    expect_ok(attention_fill(e, 1));
+    bool is_recorded = executor_observe_begin(e) == DYNO_OK;
+    expect_ok(executor_run(e, NULL, NULL));
+    if (is_recorded)
+        expect_ok(executor_observe_end(e, &records));
+    executor_destroy(e);
+    storage_destroy(shared);
+    memory_pool_destroy(pool);
+    return records;
+}
+
+static void kernels_of_attention_are_those_of_the_plan(void **state) {
+    device *d = device_bench_open(state);
+    static const struct {
+        attention_shape shape;
+        precision math;
+        const char *forward, *backward;
+    } rows[] = {
+        {{1, 2048, 1, 1, 64}, PRECISION_BF16, "attention_split_kv", "attention_gradient_split_kv"},
+        {{2, 256, 32, 32, 64}, PRECISION_BF16, "attention_hopper", "attention_gradient_hopper"},
+        {{1, 256, 8, 8, 64},
+         PRECISION_FP16,
+         "attention_hopper",
+         "attention_gradient_hopper_single_pass"},
+        {{1, 256, 8, 8, 128}, PRECISION_BF16, "attention_mma", "attention_gradient_mma"},
+        {{1, 256, 8, 8, 256}, PRECISION_BF16, "attention_hopper", "attention_gradient_hopper_wide"},
+        {{1, 256, 8, 8, 64}, PRECISION_FP32, "attention_tf32", "attention_gradient_tf32"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        attention_plan_options options = {.shape = rows[i].shape,
+                                          .is_causal = true,
+                                          .extent = STEP_BACKWARD,
+                                          .mode = STEP_COMPILED,
+                                          .precision = rows[i].math,
+                                          .target = &d->target,
+                                          .forward = rows[i].forward,
+                                          .backward = rows[i].backward};
+        plan *p;
+        if (attention_plan_flash(&options, &p) == DYNO_UNSUPPORTED)
+            continue; /* kernels of another chip */
+        assert_string_equal(attention_find_launch(p, false)->kernel_name, rows[i].forward);
+        assert_string_equal(attention_find_launch(p, true)->kernel_name, rows[i].backward);
+        activity records = observe_attention(d, p);
+        if (records.count)
+            expect_names(p, &records);
+        activity_release(&records);
+        plan_destroy(p);
+    }
+}
+
 static void looking_on_changes_no_bit_before_or_after(void **state) {
     device *d = device_bench_open(state);
     for (int mode = device_bench_rounds(STEP_EAGER, STEP_COMPILED); mode < STEP_MODE_COUNT;
@@ -129,6 +245,8 @@ static void only_one_is_observed_at_a_time(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_launch_of_every_step_is_recorded),
+        cmocka_unit_test(kernels_of_a_step_are_those_of_the_plan),
+        cmocka_unit_test(kernels_of_attention_are_those_of_the_plan),
         cmocka_unit_test(looking_on_changes_no_bit_before_or_after),
         cmocka_unit_test(only_one_is_observed_at_a_time),
     };

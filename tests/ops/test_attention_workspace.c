@@ -11,24 +11,24 @@
 
 static void short_contexts_keep_no_sums_of_dq(void **state) {
     (void)state;
-    assert_false(attention_sums_in_turns(128, 1024, 1024, 64));
-    assert_false(attention_sums_in_turns(128, 4096, 512, 128));
+    assert_false(attention_single_pass_pays(128, 1024, 1024, 64));
+    assert_false(attention_single_pass_pays(128, 4096, 512, 128));
     assert_int_equal(attention_workspace_bytes(12, 500, 0), 12 * 512 * 2 * 4 + 16);
 }
 
 static void long_contexts_of_a_few_heads_do(void **state) {
     (void)state;
-    assert_true(attention_sums_in_turns(32, 8192, 8192, 128));
-    assert_true(attention_sums_in_turns(4, 8192, 8192, 64));
-    assert_false(attention_sums_in_turns(1, 16384, 16384, 64));
-    assert_false(attention_sums_in_turns(32, 8192, 8192, 80));
-    assert_false(attention_sums_in_turns(32, 8192, 8192, 256));
+    assert_true(attention_single_pass_pays(32, 8192, 8192, 128));
+    assert_true(attention_single_pass_pays(4, 8192, 8192, 64));
+    assert_false(attention_single_pass_pays(1, 16384, 16384, 64));
+    assert_false(attention_single_pass_pays(32, 8192, 8192, 80));
+    assert_false(attention_single_pass_pays(32, 8192, 8192, 256));
 }
 
 static void sums_have_padded_rows_and_columns_and_a_turn_for_every_64_rows(void **state) {
     (void)state;
     int64_t rows = 16 * 16384;
-    assert_int_equal(attention_workspace_bytes(16, 16300, attention_sum_columns(40)),
+    assert_int_equal(attention_workspace_bytes(16, 16300, attention_single_pass_columns(40)),
                      (rows * (2 + 64) + rows / 64) * 4 + 16);
 }
 
@@ -56,8 +56,8 @@ static void one_head_is_cut_where_that_pays(void **state) {
     static const int of_f32[] = {1, 1, 1, 8, 8, 8, 4, 1}, of_bf16[] = {1, 1, 1, 1, 8, 8, 1, 1};
     for (int i = 0; i < 8; i++) {
         attention_sizes s = one_head(lengths[i], 64, 1), low = one_head(lengths[i], 64, 0);
-        assert_int_equal(attention_pieces(&s, ATTENTION_CUT_FORWARD), of_f32[i]);
-        assert_int_equal(attention_pieces(&low, ATTENTION_CUT_FORWARD), of_bf16[i]);
+        assert_int_equal(attention_splits(&s, ATTENTION_SPLIT_FORWARD), of_f32[i]);
+        assert_int_equal(attention_splits(&low, ATTENTION_SPLIT_FORWARD), of_bf16[i]);
     }
 }
 
@@ -70,8 +70,8 @@ static void many_heads_are_not_cut_and_take_no_workspace_for_it(void **state) {
             attention_sizes s = one_head(sizes[i][2], sizes[i][3], is_f32);
             s.batch = sizes[i][0];
             s.heads = s.kv_heads = sizes[i][1];
-            for (int cut = ATTENTION_CUT_FORWARD; cut <= ATTENTION_CUT_QUERIES; cut++)
-                assert_int_equal(attention_pieces(&s, (enum attention_cut)cut), 1);
+            for (int cut = ATTENTION_SPLIT_FORWARD; cut <= ATTENTION_SPLIT_QUERIES; cut++)
+                assert_int_equal(attention_splits(&s, (enum attention_split)cut), 1);
             assert_int_equal(attention_forward_floats(&s), 0);
             assert_int_equal(attention_gradient_floats(&s), attention_mean_floats(&s));
         }
@@ -81,9 +81,9 @@ static void pieces_have_whole_rows_of_16_bytes_each(void **state) {
     (void)state;
     attention_sizes s = one_head(1001, 18, 1);
     s.heads = 3; /* of one head of keys */
-    int forward = attention_pieces(&s, ATTENTION_CUT_FORWARD);
-    int keys = attention_pieces(&s, ATTENTION_CUT_KEYS);
-    int queries = attention_pieces(&s, ATTENTION_CUT_QUERIES);
+    int forward = attention_splits(&s, ATTENTION_SPLIT_FORWARD);
+    int keys = attention_splits(&s, ATTENTION_SPLIT_KEYS);
+    int queries = attention_splits(&s, ATTENTION_SPLIT_QUERIES);
     assert_true(forward > 1 && keys > 1 && queries > 1);
     assert_int_equal(attention_forward_floats(&s), forward * 3003 * (20 + 1));
     assert_int_equal(attention_gradient_floats(&s), 3004 + (keys * 3003 + 2 * queries * 1001) * 20);
@@ -103,18 +103,18 @@ static void memory_for_pieces_ends_growing_with_the_length(void **state) {
 static void sizes_of_any_length_have_an_answer(void **state) {
     (void)state;
     attention_sizes s = one_head(INT32_MAX / 2, 256, 0);
-    for (int cut = ATTENTION_CUT_FORWARD; cut <= ATTENTION_CUT_QUERIES; cut++)
-        assert_int_equal(attention_pieces(&s, (enum attention_cut)cut), 1);
+    for (int cut = ATTENTION_SPLIT_FORWARD; cut <= ATTENTION_SPLIT_QUERIES; cut++)
+        assert_int_equal(attention_splits(&s, (enum attention_split)cut), 1);
     s.queries = 64; /* which go over a billion keys each */
-    assert_int_equal(attention_pieces(&s, ATTENTION_CUT_FORWARD), 8);
+    assert_int_equal(attention_splits(&s, ATTENTION_SPLIT_FORWARD), 8);
 }
 
 static void queries_that_see_nothing_are_not_cut(void **state) {
     (void)state;
     attention_sizes s = one_head(4096, 64, 1);
     s.keys = 0;
-    for (int cut = ATTENTION_CUT_FORWARD; cut <= ATTENTION_CUT_QUERIES; cut++)
-        assert_int_equal(attention_pieces(&s, (enum attention_cut)cut), 1);
+    for (int cut = ATTENTION_SPLIT_FORWARD; cut <= ATTENTION_SPLIT_QUERIES; cut++)
+        assert_int_equal(attention_splits(&s, (enum attention_split)cut), 1);
 }
 
 int main(void) {

@@ -40,7 +40,8 @@ static void expect_near(double a, double b) { assert_true(fabs(a - b) < 1e-6); }
 
 static void busy_is_the_union_of_all_streams_and_idle_what_is_left_of_the_step(void **state) {
     (void)state;
-    activity a = RECORDS({0, 0, 100, 200}, {0, 1, 210, 300}, {0, 2, 250, 400}, {0, 3, 500, 600});
+    activity a =
+        RECORDS({0, 0, 100, 200, 0}, {0, 1, 210, 300, 0}, {0, 2, 250, 400, 0}, {0, 3, 500, 600, 0});
     activity_times t;
     activity_question asked = question(0, 1);
     expect_ok(activity_analyse(&a, &asked, &t));
@@ -65,7 +66,7 @@ static void shares_add_up_to_the_busy_time(void **state) {
         random = random * 1664525u + 1013904223u;
         int64_t begin = random >> 16 & 4095;
         random = random * 1664525u + 1013904223u;
-        activity_add(&a, (activity_record){0, i % LAUNCHES, begin, begin + (random >> 24)});
+        activity_add(&a, (activity_record){0, i % LAUNCHES, begin, begin + (random >> 24), 0});
     }
     activity_times t;
     activity_question asked = question(0, 1);
@@ -82,7 +83,8 @@ static void shares_add_up_to_the_busy_time(void **state) {
 static void what_a_launch_waits_for_the_one_before_it_is_not_its_own_time(void **state) {
     (void)state;
     /* Launch 1 is on the device 30 ns before launch 0 has ended; launch 2 is on another stream. */
-    activity a = RECORDS({0, 0, 0, 100}, {0, 1, 70, 150}, {0, 2, 70, 150}, {0, 3, 150, 160});
+    activity a =
+        RECORDS({0, 0, 0, 100, 0}, {0, 1, 70, 150, 0}, {0, 2, 70, 150, 0}, {0, 3, 150, 160, 0});
     activity_times t;
     activity_question asked = question(0, 1);
     expect_ok(activity_analyse(&a, &asked, &t));
@@ -96,8 +98,8 @@ static void what_a_launch_waits_for_the_one_before_it_is_not_its_own_time(void *
 
 static void the_pieces_of_a_launch_add_up(void **state) {
     (void)state;
-    activity a = RECORDS({0, 0, 0, 10}, {0, 0, 10, 15}, {0, 0, 20, 30}, {0, 1, 30, 31},
-                         {0, 2, 0, 1}, {0, 3, 31, 32});
+    activity a = RECORDS({0, 0, 0, 10, 0}, {0, 0, 10, 15, 0}, {0, 0, 20, 30, 0}, {0, 1, 30, 31, 0},
+                         {0, 2, 0, 1, 0}, {0, 3, 31, 32, 0});
     activity_times t;
     activity_question asked = question(0, 1);
     expect_ok(activity_analyse(&a, &asked, &t));
@@ -109,9 +111,9 @@ static void the_pieces_of_a_launch_add_up(void **state) {
 
 static void records_may_come_in_any_order(void **state) {
     (void)state;
-    static const activity_record records[] = {{0, 0, 0, 10},    {0, 1, 8, 20},    {0, 2, 5, 9},
-                                              {0, 3, 25, 30},   {1, 0, 100, 110}, {1, 1, 108, 120},
-                                              {1, 2, 105, 109}, {1, 3, 125, 130}};
+    static const activity_record records[] = {
+        {0, 0, 0, 10, 0},    {0, 1, 8, 20, 0},    {0, 2, 5, 9, 0},     {0, 3, 25, 30, 0},
+        {1, 0, 100, 110, 0}, {1, 1, 108, 120, 0}, {1, 2, 105, 109, 0}, {1, 3, 125, 130, 0}};
     enum { COUNT = sizeof records / sizeof *records };
     activity_question asked = question(0, 2);
     activity_times in_order, t;
@@ -135,8 +137,8 @@ static void records_may_come_in_any_order(void **state) {
 
 static void the_warm_up_is_not_looked_at(void **state) {
     (void)state;
-    activity a = RECORDS({0, 0, 0, 1000}, {1, 0, 2000, 2010}, {1, 1, 2010, 2020},
-                         {2, 0, 3000, 3010}, {2, 1, 3010, 3020});
+    activity a = RECORDS({0, 0, 0, 1000, 0}, {1, 0, 2000, 2010, 0}, {1, 1, 2010, 2020, 0},
+                         {2, 0, 3000, 3010, 0}, {2, 1, 3010, 3020, 0});
     activity_times t;
     activity_question asked = question(1, 2);
     expect_ok(activity_analyse(&a, &asked, &t));
@@ -159,14 +161,14 @@ static void expect_incomplete(activity *a, activity_question asked, const char *
 
 static void nothing_is_derived_when_records_were_lost(void **state) {
     (void)state;
-    activity a = RECORDS({0, 0, 0, 10}, {1, 0, 20, 30});
+    activity a = RECORDS({0, 0, 0, 10, 0}, {1, 0, 20, 30, 0});
     a.dropped = 3;
     expect_incomplete(&a, question(0, 2), "3 of the device's records were dropped");
-    a = RECORDS({0, 0, 0, 10}, {0, 1, 10, 20}, {1, 0, 30, 40});
+    a = RECORDS({0, 0, 0, 10, 0}, {0, 1, 10, 20, 0}, {1, 0, 30, 40, 0});
     expect_incomplete(&a, question(0, 2), "launch 1");
-    a = RECORDS({0, 0, 0, 10}, {0, 0, 10, 11}, {1, 0, 30, 40});
+    a = RECORDS({0, 0, 0, 10, 0}, {0, 0, 10, 11, 0}, {1, 0, 30, 40, 0});
     expect_incomplete(&a, question(0, 2), "launch 0");
-    a = RECORDS({0, 0, 0, 10});
+    a = RECORDS({0, 0, 0, 10, 0});
     expect_incomplete(&a, question(0, 2), "no record of traced step 1");
     a = (activity){0};
     expect_incomplete(&a, question(0, 1), "no record of traced step 0");
@@ -174,9 +176,9 @@ static void nothing_is_derived_when_records_were_lost(void **state) {
 
 static void nothing_is_derived_when_time_belongs_to_no_launch(void **state) {
     (void)state;
-    activity a = RECORDS({0, 0, 0, 1000}, {0, ACTIVITY_NOBODY, 1000, 1011});
+    activity a = RECORDS({0, 0, 0, 1000, 0}, {0, ACTIVITY_NOBODY, 1000, 1011, 0});
     expect_incomplete(&a, question(0, 1), "1.1 %");
-    a = RECORDS({0, 0, 0, 1000}, {0, ACTIVITY_NOBODY, 1000, 1005});
+    a = RECORDS({0, 0, 0, 1000, 0}, {0, ACTIVITY_NOBODY, 1000, 1005, 0});
     activity_times t;
     activity_question asked = question(0, 1);
     expect_ok(activity_analyse(&a, &asked, &t));
@@ -184,10 +186,21 @@ static void nothing_is_derived_when_time_belongs_to_no_launch(void **state) {
     assert_int_equal(t.busy_ns, 1005);
     activity_times_release(&t);
     activity_release(&a);
-    a = RECORDS({0, LAUNCHES, 0, 10});
+    a = RECORDS({0, LAUNCHES, 0, 10, 0});
     expect_incomplete(&a, question(0, 1), "launch 4 of 4");
-    a = RECORDS({0, 0, 10, 0});
+    a = RECORDS({0, 0, 10, 0, 0});
     expect_incomplete(&a, question(0, 1), "-10 ns");
+}
+
+static void names_are_kept_once_each(void **state) {
+    (void)state;
+    activity a = {0};
+    assert_int_equal(activity_add_name(&a, "forward"), 0);
+    assert_int_equal(activity_add_name(&a, "memcpy"), 1);
+    assert_int_equal(activity_add_name(&a, "forward"), 0);
+    assert_int_equal(a.name_count, 2);
+    assert_string_equal(a.names[1], "memcpy");
+    activity_release(&a);
 }
 
 int main(void) {
@@ -200,6 +213,7 @@ int main(void) {
         cmocka_unit_test(the_warm_up_is_not_looked_at),
         cmocka_unit_test(nothing_is_derived_when_records_were_lost),
         cmocka_unit_test(nothing_is_derived_when_time_belongs_to_no_launch),
+        cmocka_unit_test(names_are_kept_once_each),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

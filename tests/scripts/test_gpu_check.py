@@ -75,7 +75,7 @@ def check(only, tests=None, doctor=DOCTOR_LINE, off="1"):
 CMAKE = r"""#!/bin/bash
 echo "cmake $*" >> calls
 [[ $1 == --build ]] || exit 0
-for made in dyno attention_check libdyno_cuda.so tests/test_cuda_a; do
+for made in dyno libdyno_cuda.so tests/test_cuda_a; do
     install -D "$(type -P true)" "$2/$made"
 done
 """

@@ -247,10 +247,9 @@ sample gradient_sample(const sizes *z, dtype type, bool is_causal, placing how, 
     return gradient_of(&forward, drawn.dy);
 }
 
-/* `asked`: attributes instead of the node's; `tiles`, if not NULL, is filled with those of the
- * kernel. */
-static bool run_asked(const sample *s, const kernel *k, const attributes *asked, buffer *out,
-                      kernel_tile *tiles, int *tile_count) {
+/* `variant`: asked for, or NULL; `all`, if not NULL, is filled with those of the kernel. */
+static bool run_variant(const sample *s, const kernel *k, const char *variant, buffer *out,
+                        kernel_variant *all, int *count) {
     tensor inputs[MOST_INPUTS], outputs[MOST_OUTPUTS];
     for (int i = 0; i < s->n->input_count; i++)
         inputs[i] = s->in[i].view;
@@ -263,7 +262,8 @@ static bool run_asked(const sample *s, const kernel *k, const attributes *asked,
                         .output_count = s->n->output_count,
                         .inputs = inputs,
                         .outputs = outputs,
-                        .attributes = asked,
+                        .attributes = &s->n->attributes,
+                        .variant = variant,
                         .target = target_this_cpu()};
     bool is_taken = k->target == TARGET_CPU && !k->reject(&args);
     if (is_taken) {
@@ -272,9 +272,9 @@ static bool run_asked(const sample *s, const kernel *k, const attributes *asked,
         args.workspace = bytes ? memset(memory_allocate(bytes, 1), 0xa5, bytes) : NULL;
         level_kernel(k, args.target)->run(&args);
         free(args.workspace);
-        assert_int_equal(k->tiles != NULL, k->is_tiled);
-        if (tiles)
-            *tile_count = k->tiles ? k->tiles(&args, tiles) : 0;
+        assert_non_null(k->variants);
+        if (all)
+            *count = k->variants(&args, all);
     }
     for (int i = 0; i < s->n->output_count && !is_taken; i++)
         free(out[i].block);
@@ -282,7 +282,7 @@ static bool run_asked(const sample *s, const kernel *k, const attributes *asked,
 }
 
 bool run_kernel(const sample *s, const kernel *k, buffer *out) {
-    return run_asked(s, k, &s->n->attributes, out, NULL, NULL);
+    return run_variant(s, k, NULL, out, NULL, NULL);
 }
 
 /* Nothing was written but the output's elements. */
@@ -363,24 +363,19 @@ int check_kernels(const sample *s, tolerance t) {
     return taken;
 }
 
-int check_tiles(const sample *s, tolerance t) {
+int check_variants(const sample *s, tolerance t) {
     int checked = 0;
     for (int k = 0; s->n->op->kernels[k]; k++) {
         const kernel *used = s->n->op->kernels[k];
-        kernel_tile tiles[KERNEL_MOST_TILES];
+        kernel_variant all[KERNEL_MOST_VARIANTS];
         buffer own[MOST_OUTPUTS], out[MOST_OUTPUTS];
         int count = 0;
-        if (!run_asked(s, used, &s->n->attributes, own, tiles, &count))
+        if (!run_variant(s, used, NULL, own, all, &count))
             continue;
         for (int i = 0; i < count; i++) {
-            attribute items[] = {s->n->attributes.items[0], s->n->attributes.items[1],
-                                 ATTR_INTEGER(KERNEL_TILE_QUERIES, tiles[i].queries),
-                                 ATTR_INTEGER(KERNEL_TILE_KEYS, tiles[i].keys)};
-            attributes asked = {4, items};
-            assert_int_equal(s->n->attributes.count, 2);
-            assert_true(run_asked(s, used, &asked, out, NULL, NULL));
+            assert_true(run_variant(s, used, all[i].name, out, NULL, NULL));
             char who[96];
-            snprintf(who, sizeof who, "%s %s", used->name, kernel_tile_format(tiles[i]).text);
+            snprintf(who, sizeof who, "%s %.23s", used->name, all[i].name);
             for (int j = 0; j < s->n->output_count; j++) {
                 expect_near(s, used, who, j, &out[j], t);
                 expect_rest_untouched(who, &out[j]);

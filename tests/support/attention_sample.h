@@ -79,7 +79,7 @@ typedef struct tolerance {
 int check_kernels(const sample *s, tolerance t);
 /* Every kernel gives the same bits with 1 to 5 threads. */
 void expect_same_bits_with_threads(const sample *s);
-/* Every tile of every kernel; the first is the one that is taken when none is asked for. */
-int check_tiles(const sample *s, tolerance t);
+/* Every variant of every kernel; the first is the one that is taken when none is asked for. */
+int check_variants(const sample *s, tolerance t);
 
 #endif

@@ -103,6 +103,7 @@ static void launch(const device_run *r, int index) {
                         .inputs = operands,
                         .outputs = operands + l->input_count,
                         .attributes = &l->attributes,
+                        .variant = l->variant,
                         .target = &r->d->target,
                         .workspace = l->workspace < 0 ? NULL : r->base + r->start[l->workspace]};
     assert_int_equal(r->d->functions->launch(r->ready, index, &args), DYNO_OK);
@@ -199,12 +200,19 @@ static int add_buffer(plan *p, int64_t bytes, role r) {
     return plan_add_buffer(p, &buffer);
 }
 
-/* A buffer for the tensor; what is not dense starts some elements into it. */
-static plan_operand place(plan *p, const tensor *t, uint64_t shift, role r) {
-    int64_t away = tensor_is_contiguous(t) ? 0 : (int64_t)(shift % 8) * dtype_bytes(t->type);
+/* What is not dense starts so many bytes into its buffer. */
+static int64_t shift_of(const device_kernel *how, int operand, const tensor *t) {
+    uint64_t shift = how->count + (uint64_t)operand;
+    bool is_shifted = !how->is_aligned && !tensor_is_contiguous(t);
+    return is_shifted ? (int64_t)(shift % 8) * dtype_bytes(t->type) : 0;
+}
+
+static plan_operand place(plan *p, const tensor *t, int64_t away, role r) {
     return (plan_operand){
         .buffer = add_buffer(p, away + extent(t), r), .offset = away, .layout = *t};
 }
+
+enum { OUTPUT_SHIFT = 5 };
 
 static plan *plan_kernel(device_kernel *how, const node *n, const kernel *k,
                          const kernel_args *args) {
@@ -217,20 +225,32 @@ static plan *plan_kernel(device_kernel *how, const node *n, const kernel *k,
     plan_launch *l = plan_add_launch(p, n->input_count, n->output_count);
     l->kernel = k;
     l->kernel_name = k->name;
+    l->variant = args->variant;
     l->op_name = n->op->name;
     l->class_name = op_class_name(n->op->class);
     l->generated = -1;
     l->attributes = n->attributes;
     l->workspace = scratch ? add_buffer(p, (int64_t)scratch, ROLE_WORKSPACE) : -1;
     for (int i = 0; i < n->input_count; i++)
-        l->inputs[i] = place(p, &args->inputs[i], how->count + (uint64_t)i, ROLE_INPUT);
+        l->inputs[i] = place(p, &args->inputs[i], shift_of(how, i, &args->inputs[i]), ROLE_INPUT);
     for (int i = 0; i < n->output_count; i++) {
         int taken = op_inplace_input(n, i);
-        l->outputs[i] = taken >= 0 ? l->inputs[taken]
-                                   : place(p, &args->outputs[i], how->count + 5, ROLE_ACTIVATION);
+        int64_t away = shift_of(how, OUTPUT_SHIFT, &args->outputs[i]);
+        l->outputs[i] =
+            taken >= 0 ? l->inputs[taken] : place(p, &args->outputs[i], away, ROLE_ACTIVATION);
     }
     plan_finish(p);
     return p;
+}
+
+/* Where place will put them, or-ed. */
+static uint64_t offset_bits(const device_kernel *how, const kernel_args *args) {
+    uint64_t bits = 0;
+    for (int i = 0; i < args->input_count; i++)
+        bits |= (uint64_t)shift_of(how, i, &args->inputs[i]);
+    for (int i = 0; i < args->output_count; i++)
+        bits |= (uint64_t)shift_of(how, OUTPUT_SHIFT, &args->outputs[i]);
+    return bits;
 }
 
 /* Rows that do not touch. */
@@ -270,7 +290,9 @@ const char *device_kernel_run(void *context, const node *n, const kernel *k, con
                         .inputs = given,
                         .outputs = outputs,
                         .attributes = &n->attributes,
+                        .variant = how->variant,
                         .target = &how->d->target};
+    args.offset_bits = offset_bits(how, &args);
     const char *why = k->reject ? k->reject(&args) : NULL;
     if (!why) {
         plan *p = plan_kernel(how, n, k, &args);

@@ -27,10 +27,12 @@ void device_run_launch(device_run *r);
 tensor device_run_find(const device_run *r, const plan_operand *operand);
 tensor device_run_find_name(const device_run *r, const char *name);
 
-/* The run of one kernel for kernel_sweep.h; the context is a device_kernel. Inputs that are not
- * dense are put at addresses that suit no vector load. */
+/* The run of one kernel for kernel_sweep.h; the context is a device_kernel. What is not dense is put
+ * at addresses that suit no vector load, unless is_aligned. */
 typedef struct device_kernel {
     device *d;
+    const char *variant;  /* of the kernel; NULL: its own */
+    bool is_aligned;      /* every operand begins where its buffer does */
     uint64_t count;       /* of runs: what the misalignment is drawn from */
     const tensor *output; /* the layout of output 0; NULL: dense, or see below */
     bool pads_outputs;    /* of every other run, for kernels that write with strides */

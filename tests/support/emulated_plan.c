@@ -173,6 +173,7 @@ static void run_on_cpu(const emulated_plan *e, const plan_launch *l) {
                         .inputs = operands,
                         .outputs = operands + l->input_count,
                         .attributes = &l->attributes,
+                        .variant = l->variant,
                         .target = target_this_cpu()};
     for (const kernel *const *k = op_find(l->op_name)->kernels; *k; k++) {
         if ((*k)->target != TARGET_CPU || ((*k)->reject && (*k)->reject(&args)))

@@ -101,9 +101,12 @@ void lowering_touch(lowering *l, const plan_operand *operands, int count, int la
     }
 }
 
-static void emit(lowering *l, const node *n, const kernel *k, const kernel_args *args,
+static void emit(lowering *l, const node *n, const kernel_choice *chosen, kernel_args *args,
                  const plan_operand *inputs, const plan_operand *outputs) {
     plan *p = l->p;
+    const kernel *k = chosen->kernel;
+    if (chosen->variant.name[0])
+        args->variant = arena_copy_string(p->memory, chosen->variant.name);
     int index = p->launch_count;
     size_t scratch = k->workspace_bytes ? k->workspace_bytes(args) : 0;
     int workspace = -1;
@@ -124,6 +127,7 @@ static void emit(lowering *l, const node *n, const kernel *k, const kernel_args 
     memcpy(launch->outputs, outputs, (size_t)args->output_count * sizeof *outputs);
     launch->kernel = k;
     launch->kernel_name = k->name;
+    launch->variant = args->variant;
     launch->op_name = n->op->name;
     launch->class_name = op_class_name(n->op->class);
     launch->attributes = copy_attributes(p, &n->attributes);
@@ -154,17 +158,11 @@ static dyno_status launch_node(lowering *l, const node *n, const plan_operand *i
                         .target = l->target,
                         .offset_bits =
                             offset_bits(in, input_count) | offset_bits(out, n->output_count)};
-    text reasons = {0};
-    const kernel *k = kernel_pick(n->op->kernels, &args, &reasons);
-    dyno_status status = DYNO_OK;
-    if (k)
-        emit(l, n, k, &args, in, out);
-    else
-        status =
-            dyno_fail(DYNO_UNSUPPORTED, "no %s kernel runs %s in scope '%s' (%s)",
-                      target_kind_name(l->target->kind), n->op->name, l->g->scopes[n->scope].path,
-                      reasons.length ? text_string(&reasons) : "it has none");
-    text_release(&reasons);
+    kernel_choice chosen;
+    dyno_status status =
+        choose_kernel(n->op, &args, l->g->scopes[n->scope].path, l->kernels, &chosen);
+    if (status == DYNO_OK)
+        emit(l, n, &chosen, &args, in, out);
     free(in_layouts);
     free(out_layouts);
     return status;
@@ -363,12 +361,13 @@ static void place_leaves(lowering *l, bool are_parameters) {
     }
 }
 
-static dyno_status lower_all(const graph *g, const target *chip, bool is_placed, plan **out) {
+dyno_status lower_graph_with(const graph *g, const target *chip, const lower_options *options,
+                             plan **out) {
     *out = NULL;
-    lowering l = {.g = g, .target = chip, .p = plan_create(g->name)};
+    lowering l = {.g = g, .target = chip, .kernels = options->kernels, .p = plan_create(g->name)};
     l.placed = memory_allocate((size_t)g->value_count, sizeof *l.placed);
     l.is_begun = memory_allocate((size_t)g->value_count, sizeof *l.is_begun);
-    if (is_placed)
+    if (options->is_placed)
         l.wanted = lower_plan_placements(g, chip);
     l.p->memory_mode = PLAN_MEMORY_EAGER;
     l.p->target = *chip;
@@ -399,9 +398,5 @@ static dyno_status lower_all(const graph *g, const target *chip, bool is_placed,
 }
 
 dyno_status lower_graph(const graph *g, const target *chip, plan **out) {
-    return lower_all(g, chip, false, out);
-}
-
-dyno_status lower_graph_placed(const graph *g, const target *chip, plan **out) {
-    return lower_all(g, chip, true, out);
+    return lower_graph_with(g, chip, &(lower_options){0}, out);
 }

@@ -3,6 +3,7 @@
 #define COMPILER_LOWER_LOWERING_H
 
 #include "base/text.h"
+#include "compiler/lower/choose_kernel.h"
 #include "compiler/lower/lower_place.h"
 #include "graph/graph.h"
 #include "ops/kernel.h"
@@ -11,6 +12,7 @@
 typedef struct lowering {
     const graph *g;
     const target *target;
+    const kernel_options *kernels;
     plan *p;
     plan_operand *placed; /* by value id */
     text source;          /* of generated kernels */

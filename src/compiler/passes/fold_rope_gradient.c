@@ -55,7 +55,7 @@ static node *match(const graph *g, const node *rope) {
 
 /* Whether the target has a kernel that applies the inverse RoPE to these gradients. Operands are
  * taken as dense: only their sizes are known yet. */
-static bool can_turn(const node *n, const node *rope, const target *chip) {
+static bool can_rotate_back(const node *n, const node *rope, const target *chip) {
     tensor in[INPUTS + ATTENTION_TABLES], out[OPERANDS];
     for (int i = 0; i < INPUTS + ATTENTION_TABLES; i++) {
         const value *v = i < INPUTS ? n->inputs[i] : rope->inputs[1 + i - INPUTS];
@@ -66,7 +66,7 @@ static bool can_turn(const node *n, const node *rope, const target *chip) {
     attributes all = {n->attributes.count + 1, NULL};
     all.items = memory_allocate((size_t)all.count, sizeof *all.items);
     memcpy(all.items, n->attributes.items, (size_t)n->attributes.count * sizeof *all.items);
-    all.items[n->attributes.count] = ATTR_INTEGER("turned", 1);
+    all.items[n->attributes.count] = ATTR_INTEGER("inverse_rope", 1);
     kernel_args args = {.input_count = INPUTS + ATTENTION_TABLES,
                         .output_count = OPERANDS,
                         .inputs = in,
@@ -84,7 +84,7 @@ static void fold(graph *g, node *n, const node *rope) {
     memcpy(inputs + INPUTS, rope->inputs + 1, ATTENTION_TABLES * sizeof *inputs);
     n->inputs = inputs;
     n->input_count = INPUTS + ATTENTION_TABLES;
-    rewrite_set_attribute(g, n, ATTR_INTEGER("turned", 1));
+    rewrite_set_attribute(g, n, ATTR_INTEGER("inverse_rope", 1));
     rewrite_replace(g, rope->outputs[0], rope->inputs[0]);
 }
 
@@ -93,7 +93,7 @@ dyno_status fold_rope_gradient(graph *g, const target *chip) {
     for (int i = 0; i < g->node_count; i++) {
         const node *rope = g->nodes[i];
         node *n = match(g, rope);
-        is_dropped[i] = n && can_turn(n, rope, chip);
+        is_dropped[i] = n && can_rotate_back(n, rope, chip);
         if (is_dropped[i])
             fold(g, n, rope);
     }

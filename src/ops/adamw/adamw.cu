@@ -274,7 +274,7 @@ static __device__ __forceinline__ void update_kind(const adamw_tensor &p, int64_
 
 template <int MOST>
 static __global__ void __launch_bounds__(THREADS, 3)
-    update_tensors(const __grid_constant__ adamw_launch<MOST> l) {
+    adamw_tensors(const __grid_constant__ adamw_launch<MOST> l) {
     __shared__ adamw_step shared_step;
     int32_t chunk = (int32_t)blockIdx.x;
     int at = 0, above = l.tensor_count; /* first_chunk[at] <= chunk < first_chunk[above] */
@@ -343,7 +343,7 @@ template <int MOST> static void launch(adamw_launch<MOST> *l, cudaStream_t strea
     for (int i = 0; i < l->tensor_count; i++)
         l->first_chunk[i + 1] = l->first_chunk[i] + (int32_t)blocks_for((int64_t)l->tensor[i].count,
                                                                         (int64_t)l->rounds * ROUND);
-    update_tensors<<<(unsigned)l->first_chunk[l->tensor_count], THREADS, 0, stream>>>(*l);
+    adamw_tensors<<<(unsigned)l->first_chunk[l->tensor_count], THREADS, 0, stream>>>(*l);
 }
 
 /* Parameters of adamw_many from `first` on, as many as there are or fit: how many these are.

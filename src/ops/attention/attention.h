@@ -14,11 +14,12 @@
  * 0), key j at j + max(T - T2, 0).
  *
  * Gradients alone rotated back: Q and K come rotated, with the tables they were rotated by, and dQ
- * and dK are of what they were before. So says the attribute "turned" of the gradient. */
+ * and dK are of what they were before. So says the attribute "inverse_rope" of the gradient. */
 #ifndef OPS_ATTENTION_H
 #define OPS_ATTENTION_H
 
 #include "graph/graph.h"
+#include "ops/attention/attention_tile.h"
 #include "ops/kernel.h"
 #include "ops/rope/rope.h"
 
@@ -44,19 +45,18 @@ enum { ATTENTION_Q, ATTENTION_K, ATTENTION_V, ATTENTION_O, ATTENTION_DO, ATTENTI
 enum { ATTENTION_TABLES = 2 };
 
 /* How rows of Q or of K are rotated. */
-typedef struct attention_turn {
+typedef struct attention_rotation {
     const float *cosine, *sine; /* of row 0, the next `half` numbers of row 1; NULL: not at all */
     int64_t half;
-} attention_turn;
+} attention_rotation;
 
 typedef struct attention_problem {
     int64_t batch, heads, kv_heads, queries, keys, head_dim;
     int64_t group; /* query heads that share a key/value head */
     bool is_causal;
     float scale;
-    kernel_tile tile;                /* 0 x 0: the kernel's own */
-    attention_turn q_turn, k_turn;   /* rows are to be rotated so */
-    attention_turn dq_turn, dk_turn; /* and their gradients back */
+    attention_rotation q_rotation, k_rotation;   /* rows are to be rotated so */
+    attention_rotation dq_rotation, dk_rotation; /* and their gradients back */
 } attention_problem;
 
 attention_problem attention_describe(const kernel_args *args);
@@ -72,17 +72,25 @@ static inline int64_t attention_first_query(const attention_problem *p, int64_t 
     return first < 0 ? 0 : first;
 }
 
-/* For kernel.tiles: all of queries[0 .. query_count) x keys[0 .. key_count), in this order. */
-int attention_list_tiles(const int *queries, int query_count, const int *keys, int key_count,
-                         kernel_tile *out);
+/* Tiles of queries[0 .. query_count) x keys[0 .. key_count), in this order. */
+int attention_cross_tiles(const int *queries, int query_count, const int *keys, int key_count,
+                          attention_tile *out);
+/* For kernel.variants: tiles by their names. */
+int attention_name_tiles(const attention_tile *tiles, int count, kernel_variant *out);
+/* The tile that the launch's variant names, or the first of the kernel's list. */
+attention_tile attention_tile_taken(const kernel_args *args,
+                                    int (*list)(const kernel_args *args, attention_tile *out));
 
+/* The ops differ in the number of their outputs: O and LSE, or dQ, dK and dV. */
+bool attention_is_gradient(const kernel_args *args);
 /* Whether Q and K are to be rotated. */
 bool attention_is_rotated(const kernel_args *args);
 /* Whether they come rotated, and their gradients are to be rotated back. */
-bool attention_is_turned(const kernel_args *args);
+bool attention_has_inverse_rope(const kernel_args *args);
 
-/* Whether kernels for a GPU cut rows into pieces, because heads are few: attention_workspace.h. */
-bool attention_is_in_pieces(const kernel_args *args);
+/* Whether kernels for a GPU split keys or queries among blocks, because heads are few
+ * (cuda/attention_workspace.h). */
+bool attention_is_split(const kernel_args *args);
 
 /* The reason when rows of operands are not dense or a head is too large, else NULL. */
 const char *attention_reject_layout(const kernel_args *args);
@@ -91,6 +99,14 @@ extern const kernel attention_bf16_amx, attention_bf16_dot;
 extern const kernel attention_gradient_bf16_amx, attention_gradient_bf16_dot;
 extern const kernel attention_avx512, attention_gradient_avx512;
 extern const kernel attention_tiled, attention_gradient_tiled; /* any machine */
+
+/* ---- cuda/attention_kernels.c ---- */
+extern const kernel attention_split_kv, attention_gradient_split_kv; /* few heads, any chip */
+extern const kernel attention_hopper;
+extern const kernel attention_gradient_hopper_single_pass; /* P once, dQ added up in memory */
+extern const kernel attention_gradient_hopper, attention_gradient_hopper_wide; /* P twice */
+extern const kernel attention_mma, attention_gradient_mma;                     /* bf16 and f16 */
+extern const kernel attention_tf32, attention_gradient_tf32;                   /* f32 */
 
 void attention_reference(const node *n, const double *const *inputs, double *const *outputs);
 void attention_gradient_reference(const node *n, const double *const *inputs,

@@ -1,15 +1,10 @@
+#include <stdio.h>
+
 #include "graph/op.h"
-#include "ops/add/add.h"
 #include "ops/attention/attention.h"
-#include "ops/attention/cuda/attention_workspace.h"
-#include "ops/broadcast/broadcast.h"
 #include "ops/cast/cast.h"
-#include "ops/multiply/multiply.h"
 #include "ops/op_list.h"
-#include "ops/reshape/reshape.h"
 #include "ops/rope/rope.h"
-#include "ops/scale/scale.h"
-#include "ops/split/split.h"
 
 /* The tables of a node; NULLs when it has none. */
 static rope_table tables_of(const node *n) {
@@ -70,7 +65,7 @@ static dyno_status infer(const node *n, value_type *outputs) {
 static dyno_status infer_gradient(const node *n, value_type *outputs) {
     RETURN_IF_FAILED(check_operands(n));
     const value *q = n->inputs[ATTENTION_Q], *lse = n->inputs[ATTENTION_LSE];
-    if (attribute_find(&n->attributes, "turned") && !tables_of(n).cos)
+    if (attribute_find(&n->attributes, "inverse_rope") && !tables_of(n).cos)
         return dyno_fail(DYNO_INVALID, "gradients are to be rotated back, and there are no tables "
                                        "of angles; want those Q and K were rotated by");
     for (int i = ATTENTION_O; i <= ATTENTION_DO; i++)
@@ -114,169 +109,48 @@ static op_cost cost(const node *n) {
 /* Five products instead of two; Q and K are rotated and dQ and dK back. */
 static op_cost gradient_cost(const node *n) {
     op_cost cost = op_cost_streaming(n, 0);
-    int rotations = attribute_find(&n->attributes, "turned") ? 1 : 2;
+    int rotations = attribute_find(&n->attributes, "inverse_rope") ? 1 : 2;
     cost.flops = 2.5 * forward_flops(n) + rotations * rotation_flops(n);
     return cost;
 }
 
-/* x as it is, or rotated by the tables' last rows; back when `is_inverse`. */
-static value *build_turned(graph *g, value *x, rope_table table, bool is_inverse) {
-    if (!table.cos)
-        return x;
-    int64_t rows = x->shape.dim[2], others = table.cos->shape.dim[0] - rows;
-    value **tables[] = {&table.cos, &table.sin};
-    for (int i = 0; i < 2 && others; i++) {
-        shape sizes = SHAPE(others, rows);
-        *tables[i] = build_split(g, *tables[i], 0, &sizes)->producer->outputs[1];
-    }
-    return build_rope(g, x, table, is_inverse);
-}
-
-/* What a loss on LSE itself sends back, too rare for an op of its own: with P = dLSE_i / dS_ij,
- *   dQ = scale * c P K,  attention whose values are the keys    (c: the gradient of LSE)
- *   dK = scale * P^T c Q,  the gradient of values when c Q comes from above.
- * Q and K are the rotated ones, and so are dQ and dK before they are rotated back. */
-static void log_sum_exp_gradient(graph *g, const node *n, value *c, const bool *wanted,
-                                 value **dx) {
-    value *q = n->inputs[ATTENTION_Q], *k = n->inputs[ATTENTION_K];
-    const shape *s = &q->shape;
-    shape column = SHAPE(s->dim[0], s->dim[1], s->dim[2], 1);
-    bool is_causal = attribute_integer(&n->attributes, "causal") != 0;
-    double scale = attribute_real(&n->attributes, "scale");
-    rope_table table = tables_of(n);
-    c = build_broadcast(g, build_reshape(g, c, &column), s);
-    if (wanted[ATTENTION_Q]) {
-        value *mean_key = build_rotated_attention(g, q, k, build_turned(g, k, table, false), table,
-                                                  is_causal, scale);
-        value *dq = build_multiply(g, build_cast(g, mean_key, DTYPE_F32), c);
-        dq = build_turned(g, build_scale(g, dq, scale), table, true);
-        dx[ATTENTION_Q] = build_cast(g, dq, q->type);
-    }
-    if (wanted[ATTENTION_K]) {
-        value *turned = build_turned(g, q, table, false);
-        value *from_above = build_multiply(g, build_cast(g, turned, DTYPE_F32), c);
-        value *dk = build_attention_gradient(g, n, build_cast(g, from_above, q->type))
-                        ->producer->outputs[2];
-        dk = build_scale(g, build_cast(g, dk, DTYPE_F32), scale);
-        dx[ATTENTION_K] = build_cast(g, build_turned(g, dk, table, true), k->type);
-    }
-}
-
+/* No model has a loss on LSE, which is there for the gradient alone. */
 static void gradient(graph *g, const node *n, value *const *dy, const bool *wanted, value **dx) {
-    value *through_o[3] = {0}, *through_lse[3] = {0};
     dtype type = n->inputs[ATTENTION_Q]->type;
-    if (dy[0] && (wanted[0] || wanted[1] || wanted[2])) {
-        value *from_above = dy[0]->type == type ? dy[0] : build_cast(g, dy[0], type);
-        const node *made = build_attention_gradient(g, n, from_above)->producer;
+    if (!wanted[ATTENTION_Q] && !wanted[ATTENTION_K] && !wanted[ATTENTION_V])
+        return;
+    if (dy[1]) {
+        graph_fail(g, dyno_fail(DYNO_UNSUPPORTED,
+                                "attention: its log-sum-exp cannot be differentiated; only its "
+                                "first output can"));
         for (int i = ATTENTION_Q; i <= ATTENTION_V; i++)
-            through_o[i] = made->outputs[i];
+            dx[i] = n->inputs[i];
+        return;
     }
-    if (dy[1])
-        log_sum_exp_gradient(g, n, dy[1], wanted, through_lse);
-    for (int i = ATTENTION_Q; i <= ATTENTION_V; i++) {
-        if (!wanted[i])
-            continue;
-        dx[i] = through_o[i] && through_lse[i] ? build_add(g, through_o[i], through_lse[i])
-                : through_o[i]                 ? through_o[i]
-                                               : through_lse[i];
-        /* Values have no part in LSE. */
-        if (!dx[i])
-            dx[i] = build_scale(g, n->inputs[i], 0);
-    }
+    value *from_above = dy[0]->type == type ? dy[0] : build_cast(g, dy[0], type);
+    const node *made = build_attention_gradient(g, n, from_above)->producer;
+    for (int i = ATTENTION_Q; i <= ATTENTION_V; i++)
+        if (wanted[i])
+            dx[i] = made->outputs[i];
 }
 
-/* ---- CUDA ---- */
+/* Lengths count by powers of two: what is best changes slowly with them. */
+static int64_t rounded_up(int64_t length) {
+    int64_t power = 1;
+    while (power < length)
+        power *= 2;
+    return power;
+}
 
-static const char *reject_cuda(const kernel_args *args, bool is_f32) {
-    if ((args->inputs[ATTENTION_Q].type == DTYPE_F32) != is_f32)
-        return is_f32 ? "takes f32" : "takes bf16 and f16";
-    if (attention_is_rotated(args))
-        return "takes Q and K that are rotated already";
-    if (attention_is_turned(args) && is_f32)
-        return "rotates gradients of bf16 and f16 back only";
-    if (attention_is_turned(args) && !attention_turns_back(args->inputs[ATTENTION_Q].shape.dim[3]))
-        return "rotates no gradients of this head size back";
-    if (attention_is_turned(args) &&
-        args->inputs[ATTENTION_Q].shape.dim[2] != args->inputs[ATTENTION_K].shape.dim[2])
-        return "rotates gradients back of as many queries as keys";
-    if (!(attribute_real(args->attributes, "scale") > 0))
-        return "the scale must be above 0";
+static void tuning_key(const kernel_args *args, text *out) {
     attention_problem p = attention_describe(args);
-    int64_t most = INT32_MAX / 2;
-    if (p.queries > most || p.keys > most ||
-        p.batch * p.heads * (1 + (p.queries > p.keys ? p.queries : p.keys) / 16) > most)
-        return "there are more tiles than a grid has blocks";
-    return attention_reject_layout(args);
+    text_format(out, "%s,d%lld,%s,q%lld,k%lld", dtype_name(args->inputs[ATTENTION_Q].type),
+                (long long)p.head_dim, p.is_causal ? "causal" : "full",
+                (long long)rounded_up(p.queries), (long long)rounded_up(p.keys));
+    /* Then other kernels are best. */
+    if (target_is_cuda(args->target) && attention_is_split(args))
+        text_format(out, ",few");
 }
-
-static const char *reject_low(const kernel_args *args) { return reject_cuda(args, false); }
-static const char *reject_f32(const kernel_args *args) { return reject_cuda(args, true); }
-
-static attention_sizes sizes_of(const kernel_args *args) {
-    attention_problem p = attention_describe(args);
-    return (attention_sizes){.batch = p.batch,
-                             .heads = p.heads,
-                             .kv_heads = p.kv_heads,
-                             .queries = p.queries,
-                             .keys = p.keys,
-                             .head_dim = p.head_dim,
-                             .is_causal = p.is_causal,
-                             .is_f32 = args->inputs[ATTENTION_Q].type == DTYPE_F32};
-}
-
-bool attention_is_in_pieces(const kernel_args *args) {
-    attention_sizes sizes = sizes_of(args);
-    if (args->output_count == op_attention.output_count)
-        return attention_pieces(&sizes, ATTENTION_CUT_FORWARD) > 1;
-    return attention_pieces(&sizes, ATTENTION_CUT_KEYS) > 1 ||
-           attention_pieces(&sizes, ATTENTION_CUT_QUERIES) > 1;
-}
-
-static size_t forward_workspace(const kernel_args *args) {
-    attention_sizes sizes = sizes_of(args);
-    return (size_t)attention_forward_floats(&sizes) * sizeof(float);
-}
-static size_t gradient_workspace_f32(const kernel_args *args) {
-    attention_sizes sizes = sizes_of(args);
-    return (size_t)attention_gradient_floats(&sizes) * sizeof(float);
-}
-/* Enough for the kernels of either kind: which runs is seen when the chip is known. */
-static size_t gradient_workspace(const kernel_args *args) {
-    attention_problem p = attention_describe(args);
-    bool is_summed = attention_is_once(p.batch * p.kv_heads, p.queries, p.keys, p.head_dim,
-                                       p.tile.queries, p.tile.keys) != 0;
-    int columns = is_summed ? attention_sum_columns(p.head_dim) : 0;
-    int64_t heads = p.batch * p.heads, bytes = attention_workspace_bytes(heads, p.queries, columns);
-    if (attention_is_turned(args))
-        bytes = attention_angles_at(heads, p.queries, columns) +
-                attention_angle_bytes(p.queries, p.head_dim);
-    return (size_t)larger(bytes, (int64_t)gradient_workspace_f32(args));
-}
-
-static const kernel attention_cuda = {.name = "attention_cuda",
-                                      .target = TARGET_CUDA,
-                                      .reject = reject_low,
-                                      .workspace_bytes = forward_workspace,
-                                      .is_tiled = true,
-                                      .writes_strided = true};
-static const kernel attention_cuda_f32 = {.name = "attention_cuda_f32",
-                                          .target = TARGET_CUDA,
-                                          .reject = reject_f32,
-                                          .workspace_bytes = forward_workspace,
-                                          .is_tiled = true,
-                                          .writes_strided = true};
-static const kernel attention_gradient_cuda = {.name = "attention_gradient_cuda",
-                                               .target = TARGET_CUDA,
-                                               .reject = reject_low,
-                                               .workspace_bytes = gradient_workspace,
-                                               .is_tiled = true,
-                                               .writes_strided = true};
-static const kernel attention_gradient_cuda_f32 = {.name = "attention_gradient_cuda_f32",
-                                                   .target = TARGET_CUDA,
-                                                   .reject = reject_f32,
-                                                   .workspace_bytes = gradient_workspace_f32,
-                                                   .is_tiled = true,
-                                                   .writes_strided = true};
 
 const op op_attention = {
     .name = "attention",
@@ -291,9 +165,10 @@ const op op_attention = {
     .reference = attention_reference,
     .precision = OP_PRECISION_PRODUCT,
     .factor_count = ATTENTION_O,
-    .kernels =
-        (const kernel *const[]){&attention_bf16_amx, &attention_bf16_dot, &attention_avx512,
-                                &attention_tiled, &attention_cuda, &attention_cuda_f32, NULL}};
+    .tuning_key = tuning_key,
+    .kernels = (const kernel *const[]){&attention_bf16_amx, &attention_bf16_dot, &attention_avx512,
+                                       &attention_tiled, &attention_split_kv, &attention_hopper,
+                                       &attention_mma, &attention_tf32, NULL}};
 
 const op op_attention_gradient = {
     .name = "attention_gradient",
@@ -307,9 +182,12 @@ const op op_attention_gradient = {
     .reference = attention_gradient_reference,
     .precision = OP_PRECISION_PRODUCT,
     .factor_count = ATTENTION_LSE,
+    .tuning_key = tuning_key,
     .kernels = (const kernel *const[]){
         &attention_gradient_bf16_amx, &attention_gradient_bf16_dot, &attention_gradient_avx512,
-        &attention_gradient_tiled, &attention_gradient_cuda, &attention_gradient_cuda_f32, NULL}};
+        &attention_gradient_tiled, &attention_gradient_split_kv,
+        &attention_gradient_hopper_single_pass, &attention_gradient_hopper,
+        &attention_gradient_hopper_wide, &attention_gradient_mma, &attention_gradient_tf32, NULL}};
 
 value *build_rotated_attention(graph *g, value *q, value *k, value *v, rope_table table,
                                bool is_causal, double scale) {
@@ -336,37 +214,41 @@ value *build_attention_gradient(graph *g, const node *attention, value *output_g
         2);
 }
 
-/* O and LSE, or dQ, dK and dV: by that the ops differ. */
+bool attention_is_gradient(const kernel_args *args) {
+    return args->output_count == op_attention_gradient.output_count;
+}
+
 static int plain_inputs(const kernel_args *args) {
-    return args->output_count == op_attention.output_count ? op_attention.input_count
-                                                           : op_attention_gradient.input_count;
+    return attention_is_gradient(args) ? op_attention_gradient.input_count
+                                       : op_attention.input_count;
 }
 
 static bool has_tables(const kernel_args *args) { return args->input_count > plain_inputs(args); }
 
-bool attention_is_turned(const kernel_args *args) {
-    return has_tables(args) && attribute_find(args->attributes, "turned");
+bool attention_has_inverse_rope(const kernel_args *args) {
+    return has_tables(args) && attribute_find(args->attributes, "inverse_rope");
 }
 
 bool attention_is_rotated(const kernel_args *args) {
-    return has_tables(args) && !attention_is_turned(args);
+    return has_tables(args) && !attention_has_inverse_rope(args);
 }
 
 /* Of `rows` rows, which stand at the last positions. */
-static attention_turn describe_turn(const kernel_args *args, int64_t rows) {
+static attention_rotation describe_rotation(const kernel_args *args, int64_t rows) {
     const tensor *table = args->inputs + plain_inputs(args);
     if (!has_tables(args) || !table->data)
-        return (attention_turn){0};
+        return (attention_rotation){0};
     int64_t half = table->shape.dim[1], first = (table->shape.dim[0] - rows) * half;
-    return (attention_turn){(const float *)table[0].data + first,
-                            (const float *)table[1].data + first, half};
+    return (attention_rotation){(const float *)table[0].data + first,
+                                (const float *)table[1].data + first, half};
 }
 
 attention_problem attention_describe(const kernel_args *args) {
     const shape *q = &args->inputs[ATTENTION_Q].shape, *k = &args->inputs[ATTENTION_K].shape;
-    attention_turn none = {0};
-    attention_turn of_q = describe_turn(args, q->dim[2]), of_k = describe_turn(args, k->dim[2]);
-    bool is_turned = attention_is_turned(args);
+    attention_rotation none = {0};
+    attention_rotation of_q = describe_rotation(args, q->dim[2]),
+                       of_k = describe_rotation(args, k->dim[2]);
+    bool has_inverse_rope = attention_has_inverse_rope(args);
     return (attention_problem){.batch = q->dim[0],
                                .heads = q->dim[1],
                                .kv_heads = k->dim[1],
@@ -376,20 +258,34 @@ attention_problem attention_describe(const kernel_args *args) {
                                .group = q->dim[1] / k->dim[1],
                                .is_causal = attribute_integer(args->attributes, "causal") != 0,
                                .scale = (float)attribute_real(args->attributes, "scale"),
-                               .tile = kernel_tile_asked(args->attributes),
-                               .q_turn = is_turned ? none : of_q,
-                               .k_turn = is_turned ? none : of_k,
-                               .dq_turn = of_q,
-                               .dk_turn = of_k};
+                               .q_rotation = has_inverse_rope ? none : of_q,
+                               .k_rotation = has_inverse_rope ? none : of_k,
+                               .dq_rotation = of_q,
+                               .dk_rotation = of_k};
 }
 
-int attention_list_tiles(const int *queries, int query_count, const int *keys, int key_count,
-                         kernel_tile *out) {
+int attention_cross_tiles(const int *queries, int query_count, const int *keys, int key_count,
+                          attention_tile *out) {
     int count = 0;
     for (int q = 0; q < query_count; q++)
-        for (int k = 0; k < key_count && count < KERNEL_MOST_TILES; k++)
-            out[count++] = (kernel_tile){queries[q], keys[k]};
+        for (int k = 0; k < key_count && count < KERNEL_MOST_VARIANTS; k++)
+            out[count++] = (attention_tile){queries[q], keys[k]};
     return count;
+}
+
+int attention_name_tiles(const attention_tile *tiles, int count, kernel_variant *out) {
+    for (int i = 0; i < count; i++)
+        snprintf(out[i].name, sizeof out[i].name, "%dx%d", tiles[i].queries, tiles[i].keys);
+    return count;
+}
+
+attention_tile attention_tile_taken(const kernel_args *args,
+                                    int (*list)(const kernel_args *args, attention_tile *out)) {
+    attention_tile asked, own[KERNEL_MOST_VARIANTS];
+    if (args->variant && attention_tile_parse(args->variant, &asked))
+        return asked;
+    list(args, own);
+    return own[0];
 }
 
 static bool has_dense_rows(const tensor *t) {

@@ -86,17 +86,17 @@ static void rotate(const node *n, const double *const *inputs, int64_t heads, in
 
 static bool has_tables(const node *n) { return n->input_count > n->op->input_count; }
 static bool is_rotated(const node *n) {
-    return has_tables(n) && !attribute_find(&n->attributes, "turned");
+    return has_tables(n) && !attribute_find(&n->attributes, "inverse_rope");
 }
 
 /* The inputs with Q and K rotated, where they are to be. */
-typedef struct turned {
+typedef struct rotated {
     const double *inputs[ATTENTION_LSE + 1];
     double *made[2];
-} turned;
+} rotated;
 
-static turned turn_inputs(const node *n, const sizes *s, const double *const *inputs) {
-    turned t = {0};
+static rotated rotate_inputs(const node *n, const sizes *s, const double *const *inputs) {
+    rotated t = {0};
     for (int i = 0; i < n->op->input_count; i++)
         t.inputs[i] = inputs[i];
     const int64_t heads[] = {s->B * s->H, s->B * s->K}, rows[] = {s->T, s->T2};
@@ -108,14 +108,14 @@ static turned turn_inputs(const node *n, const sizes *s, const double *const *in
     return t;
 }
 
-static void turned_release(turned *t) {
+static void rotated_release(rotated *t) {
     free(t->made[0]);
     free(t->made[1]);
 }
 
 void attention_reference(const node *n, const double *const *inputs, double *const *outputs) {
     sizes s = sizes_of(n);
-    turned t = turn_inputs(n, &s, inputs);
+    rotated t = rotate_inputs(n, &s, inputs);
     double *scores = memory_allocate((size_t)s.T2, sizeof *scores);
     for (int64_t b = 0; b < s.B; b++)
         for (int64_t h = 0; h < s.H; h++)
@@ -126,13 +126,13 @@ void attention_reference(const node *n, const double *const *inputs, double *con
                        outputs[1] + row);
             }
     free(scores);
-    turned_release(&t);
+    rotated_release(&t);
 }
 
 void attention_gradient_reference(const node *n, const double *const *inputs,
                                   double *const *outputs) {
     sizes s = sizes_of(n);
-    turned t = turn_inputs(n, &s, inputs);
+    rotated t = rotate_inputs(n, &s, inputs);
     for (int i = ATTENTION_Q; i <= ATTENTION_V; i++)
         for (int64_t j = 0; j < shape_elements(&n->outputs[i]->shape); j++)
             outputs[i][j] = 0;
@@ -162,5 +162,5 @@ void attention_gradient_reference(const node *n, const double *const *inputs,
         rotate(n, inputs, s.B * s.H, s.T, -1, outputs[ATTENTION_Q], outputs[ATTENTION_Q]);
         rotate(n, inputs, s.B * s.K, s.T2, -1, outputs[ATTENTION_K], outputs[ATTENTION_K]);
     }
-    turned_release(&t);
+    rotated_release(&t);
 }

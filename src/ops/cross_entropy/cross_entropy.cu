@@ -5,7 +5,7 @@
 
 template <typename T>
 static __global__ void __launch_bounds__(CROSS_ENTROPY_THREADS)
-    losses_of_rows(int64_t width, const T *__restrict__ logits, const int32_t *__restrict__ targets,
+    cross_entropy_rows(int64_t width, const T *__restrict__ logits, const int32_t *__restrict__ targets,
                    T *__restrict__ losses, T *__restrict__ log_sum_exp) {
     int64_t i = blockIdx.x;
     const T *row = logits + i * width;
@@ -26,7 +26,7 @@ typedef struct row_numbers {
 
 template <typename T>
 static __global__ void __launch_bounds__(CROSS_ENTROPY_THREADS)
-    gradients_of_rows(int64_t width, const T *__restrict__ logits,
+    cross_entropy_gradient_rows(int64_t width, const T *__restrict__ logits,
                       const int32_t *__restrict__ targets, row_numbers log_sum_exp, row_numbers dy,
                       T *__restrict__ out) {
     int64_t i = blockIdx.x;
@@ -38,14 +38,14 @@ static __global__ void __launch_bounds__(CROSS_ENTROPY_THREADS)
 
 template <typename T> static void launch_losses(const cuda_args *args, cudaStream_t stream) {
     const cuda_tensor *logits = &args->inputs[0];
-    losses_of_rows<<<(unsigned)logits->shape.dim[0], CROSS_ENTROPY_THREADS, 0, stream>>>(
+    cross_entropy_rows<<<(unsigned)logits->shape.dim[0], CROSS_ENTROPY_THREADS, 0, stream>>>(
         logits->shape.dim[1], (const T *)logits->data, (const int32_t *)args->inputs[1].data,
         (T *)args->outputs[0].data, (T *)args->outputs[1].data);
 }
 
 template <typename T> static void launch_gradients(const cuda_args *args, cudaStream_t stream) {
     const cuda_tensor *logits = &args->inputs[0], *lse = &args->inputs[2], *dy = &args->inputs[3];
-    gradients_of_rows<<<(unsigned)logits->shape.dim[0], CROSS_ENTROPY_THREADS, 0, stream>>>(
+    cross_entropy_gradient_rows<<<(unsigned)logits->shape.dim[0], CROSS_ENTROPY_THREADS, 0, stream>>>(
         logits->shape.dim[1], (const T *)logits->data, (const int32_t *)args->inputs[1].data,
         row_numbers{lse->data, lse->type, lse->stride[0]},
         row_numbers{dy->data, dy->type, dy->stride[0]}, (T *)args->outputs[0].data);

@@ -64,7 +64,7 @@ static __device__ __forceinline__ float block_squares(const norm_tensor &t, int6
 }
 
 static __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM)
-    sum_blocks(const __grid_constant__ norm_launch l, double *__restrict__ sums) {
+    global_norm_blocks(const __grid_constant__ norm_launch l, double *__restrict__ sums) {
     __shared__ float scratch[WARP];
     int at = 0; /* the tensor of the block before */
     for (int32_t block = (int32_t)blockIdx.x; block < l.first_block[l.tensor_count];
@@ -96,7 +96,7 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM)
 
 /* Each thread adds up every 1024th sum; then a tree reduction combines them. */
 static __global__ void __launch_bounds__(LAST_THREADS)
-    root_of_sums(int64_t count, const double *__restrict__ sums, float *__restrict__ norm) {
+    global_norm_root(int64_t count, const double *__restrict__ sums, float *__restrict__ norm) {
     __shared__ double of_thread[LAST_THREADS];
     double sum = 0;
 #pragma unroll 8
@@ -130,9 +130,9 @@ extern "C" dyno_status dyno_global_norm_cuda(const cuda_args *args) {
                 l.first_block[at] + (int32_t)global_norm_blocks(l.tensor[at].count);
         }
         int32_t here = l.first_block[l.tensor_count], most = multiprocessors * BLOCKS_PER_SM;
-        sum_blocks<<<(unsigned)(here < most ? here : most), THREADS, 0, stream>>>(l, sums + blocks);
+        global_norm_blocks<<<(unsigned)(here < most ? here : most), THREADS, 0, stream>>>(l, sums + blocks);
         blocks += here;
     }
-    root_of_sums<<<1, LAST_THREADS, 0, stream>>>(blocks, sums, (float *)args->outputs[0].data);
+    global_norm_root<<<1, LAST_THREADS, 0, stream>>>(blocks, sums, (float *)args->outputs[0].data);
     return cuda_launch_status();
 }

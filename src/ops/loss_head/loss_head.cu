@@ -31,7 +31,7 @@ typedef struct chunk_rows {
 
 template <typename T>
 static __global__ void __launch_bounds__(CROSS_ENTROPY_THREADS)
-    losses_and_gradients(const __grid_constant__ chunk_rows c, T *logits) {
+    loss_head_rows(const __grid_constant__ chunk_rows c, T *logits) {
     int64_t i = blockIdx.x;
     T *row = logits + i * c.row;
     int32_t target = c.targets[i];
@@ -57,11 +57,11 @@ static void run_rows(const head *h, int64_t first, int64_t rows, cudaStream_t st
     void *logits = h->args->workspace;
     unsigned grid = (unsigned)rows;
     if (h->type == CUDA_DTYPE_BF16)
-        losses_and_gradients<<<grid, CROSS_ENTROPY_THREADS, 0, stream>>>(c, (bf16 *)logits);
+        loss_head_rows<<<grid, CROSS_ENTROPY_THREADS, 0, stream>>>(c, (bf16 *)logits);
     else if (h->type == CUDA_DTYPE_F16)
-        losses_and_gradients<<<grid, CROSS_ENTROPY_THREADS, 0, stream>>>(c, (f16 *)logits);
+        loss_head_rows<<<grid, CROSS_ENTROPY_THREADS, 0, stream>>>(c, (f16 *)logits);
     else
-        losses_and_gradients<<<grid, CROSS_ENTROPY_THREADS, 0, stream>>>(c, (float *)logits);
+        loss_head_rows<<<grid, CROSS_ENTROPY_THREADS, 0, stream>>>(c, (float *)logits);
 }
 
 /* Rows of D elements from row `first` on. */

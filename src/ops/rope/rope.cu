@@ -106,7 +106,7 @@ static __device__ __forceinline__ void load_table(const float *__restrict__ from
 
 template <typename T, int N, int ROWS, bool IS_COPY>
 static __global__ void __launch_bounds__(THREADS, BLOCKS)
-    rotate(const __grid_constant__ rope_walk w, const T *x, const float *__restrict__ cosine,
+    rope_rows(const __grid_constant__ rope_walk w, const T *x, const float *__restrict__ cosine,
            const float *__restrict__ sine, float sign, T *y) {
     int64_t index = (int64_t)blockIdx.x * THREADS + threadIdx.x;
     if (index >= w.threads)
@@ -163,7 +163,7 @@ static void launch_rows(const cuda_args *args, rope_walk *w, cudaStream_t stream
     w->threads = count_rows(w) * (w->half / N);
     for (int i = 0; i < w->rank; i++)
         w->by[i] = fast_divisor_of((uint32_t)w->dim[i].size);
-    rotate<T, N, ROWS, IS_COPY><<<(unsigned)blocks_for(w->threads, THREADS), THREADS, 0, stream>>>(
+    rope_rows<T, N, ROWS, IS_COPY><<<(unsigned)blocks_for(w->threads, THREADS), THREADS, 0, stream>>>(
         *w, (const T *)args->inputs[0].data, (const float *)args->inputs[1].data,
         (const float *)args->inputs[2].data, cuda_integer(args, "inverse") ? -1.0f : 1.0f,
         (T *)args->outputs[0].data);

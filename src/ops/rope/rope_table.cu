@@ -13,7 +13,7 @@ typedef struct table_columns {
 } table_columns;
 
 static __global__ void __launch_bounds__(THREADS)
-    fill_columns(const __grid_constant__ table_columns c, float *__restrict__ cosine,
+    rope_table_columns(const __grid_constant__ table_columns c, float *__restrict__ cosine,
                  float *__restrict__ sine) {
     int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
     if (i >= c.threads)
@@ -40,7 +40,7 @@ extern "C" dyno_status dyno_rope_table_cuda(const cuda_args *args) {
         c.threads = length * c.count;
         for (uint32_t j = 0; j < c.count; j++)
             c.frequency[j] = pow(theta, -(double)(first + j) / (double)half);
-        fill_columns<<<(unsigned)blocks_for(c.threads, THREADS), THREADS, 0, stream>>>(
+        rope_table_columns<<<(unsigned)blocks_for(c.threads, THREADS), THREADS, 0, stream>>>(
             c, (float *)args->outputs[0].data, (float *)args->outputs[1].data);
     }
     return cuda_launch_status();

@@ -131,7 +131,7 @@ static __device__ __forceinline__ void add_rows(const int32_t *tokens, int count
 
 template <typename T, int N>
 static __global__ void __launch_bounds__(MOST_THREADS, 3)
-    scatter_rows(int rows_per_block, int64_t table_rows, int64_t width, int64_t count,
+    scatter_add_rows(int rows_per_block, int64_t table_rows, int64_t width, int64_t count,
                  const int32_t *__restrict__ ids, const T *__restrict__ x, T *__restrict__ out) {
     __shared__ found_tokens f;
     int64_t first = (int64_t)blockIdx.x * rows_per_block;
@@ -175,7 +175,7 @@ static void launch(const cuda_args *args, int rows_per_block, cudaStream_t strea
     int64_t vectors = width / N, pieces = blocks_for(vectors, MOST_THREADS);
     int64_t threads = blocks_for(blocks_for(vectors, pieces), WARP) * WARP;
     dim3 grid((unsigned)blocks_for(table_rows, rows_per_block), (unsigned)pieces);
-    scatter_rows<T, N><<<grid, (unsigned)threads, 0, stream>>>(
+    scatter_add_rows<T, N><<<grid, (unsigned)threads, 0, stream>>>(
         rows_per_block, table_rows, width, cuda_elements(&args->inputs[0]),
         (const int32_t *)args->inputs[0].data, (const T *)args->inputs[1].data,
         (T *)args->outputs[0].data);

@@ -25,6 +25,7 @@ SAME_PLACE(cuda_args, kernel_args, inputs);
 SAME_PLACE(cuda_args, kernel_args, outputs);
 SAME_PLACE(cuda_args, kernel_args, attributes);
 SAME_PLACE(cuda_args, kernel_args, workspace);
+SAME_PLACE(cuda_args, kernel_args, variant);
 SAME_PLACE(cuda_args, kernel_args, target);
 SAME_PLACE(cuda_args, kernel_args, offset_bits);
 SAME_PLACE(cuda_args, kernel_args, context);
@@ -34,10 +35,6 @@ SAME_PLACE(cuda_context, launch_context, device);
 SAME_PLACE(cuda_context, launch_context, stream);
 static_assert(sizeof(cuda_context) == sizeof(launch_context),
               "cuda_context and launch_context differ in size");
-
-SAME_PLACE(cuda_tile, kernel_tile, queries);
-SAME_PLACE(cuda_tile, kernel_tile, keys);
-static_assert(sizeof(cuda_tile) == sizeof(kernel_tile), "cuda_tile and kernel_tile differ in size");
 
 #define SAME_DTYPE(name)                                                                           \
     static_assert((int)CUDA_DTYPE_##name == (int)DTYPE_##name, "CUDA_DTYPE_" #name)

@@ -52,6 +52,7 @@ typedef struct cuda_args {
     const cuda_tensor *outputs;
     const struct attributes *attributes;
     void *workspace;
+    const char *variant;
     const struct target *target;
     uint64_t offset_bits;
     const cuda_context *context;
@@ -62,15 +63,6 @@ int64_t cuda_integer(const cuda_args *args, const char *attribute); /* it is the
 double cuda_real(const cuda_args *args, const char *attribute);
 int64_t cuda_integer_or(const cuda_args *args, const char *attribute, int64_t otherwise);
 double cuda_real_or(const cuda_args *args, const char *attribute, double otherwise);
-
-/* kernel_tile, field by field. */
-typedef struct cuda_tile {
-    int queries, keys;
-} cuda_tile;
-
-/* A kernel's tiles on the device at hand, as kernel.tiles says: "dyno_" the kernel's name "_tiles".
- * Looks at layouts only. */
-typedef int cuda_list_tiles(const cuda_args *args, cuda_tile *out);
 
 /* What a kernel of TARGET_CUDA is in the module: called "dyno_" and the kernel's name; enqueues on
  * the context's stream and returns. Never synchronizes, never allocates: a step is captured into a

@@ -84,7 +84,6 @@ int64_t cuda_elapsed_ns(device *d, int from, int to);
 cudaEvent_t cuda_event(cuda_device *d, int slot);
 
 /* ---- program.c, capture.c ---- */
-int cuda_kernel_tiles(device *d, const kernel *k, const kernel_args *args, kernel_tile *out);
 dyno_status cuda_program_create(device *d, const plan *p, program **out);
 void cuda_program_destroy(program *r);
 dyno_status cuda_program_launch(program *r, int index, const kernel_args *args);

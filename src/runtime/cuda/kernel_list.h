@@ -24,16 +24,15 @@
     X(adamw_cuda)                                                                                  \
     X(adamw_many_cuda)                                                                             \
     X(global_norm_cuda)                                                                            \
-    X(attention_cuda)                                                                              \
-    X(attention_cuda_f32)                                                                          \
-    X(attention_gradient_cuda)                                                                     \
-    X(attention_gradient_cuda_f32)
-
-/* Those among them that have tiles to choose from. */
-#define FOR_EACH_TILED_CUDA_KERNEL(X)                                                              \
-    X(attention_cuda)                                                                              \
-    X(attention_cuda_f32)                                                                          \
-    X(attention_gradient_cuda)                                                                     \
-    X(attention_gradient_cuda_f32)
+    X(attention_split_kv)                                                                          \
+    X(attention_hopper)                                                                            \
+    X(attention_mma)                                                                               \
+    X(attention_tf32)                                                                              \
+    X(attention_gradient_split_kv)                                                                 \
+    X(attention_gradient_hopper_single_pass)                                                       \
+    X(attention_gradient_hopper)                                                                   \
+    X(attention_gradient_hopper_wide)                                                              \
+    X(attention_gradient_mma)                                                                      \
+    X(attention_gradient_tf32)
 
 #endif

@@ -30,6 +30,7 @@ typedef struct graph_node {
 typedef struct raw_record {
     uint32_t correlation;
     uint64_t node; /* 0: not part of a graph */
+    int name;      /* into session.named.names */
     int64_t begin_ns, end_ns;
 } raw_record;
 
@@ -51,6 +52,7 @@ static struct {
     int record_count, record_capacity;
     outside_call *calls;
     int call_count, call_capacity;
+    activity named; /* holds the names, which CUPTI may free with its records */
     int64_t dropped;
 } session = {.lock = PTHREAD_MUTEX_INITIALIZER, .captured = NO_LAUNCH};
 
@@ -62,14 +64,16 @@ static void CUPTIAPI give_buffer(uint8_t **buffer, size_t *bytes, size_t *most_r
     *most_records = 0;                   /* no limit but its size */
 }
 
-static void keep_record(uint32_t correlation, uint64_t node, uint64_t begin, uint64_t end) {
+static void keep_record(const char *name, uint32_t correlation, uint64_t node, uint64_t begin,
+                        uint64_t end) {
     if (!begin || !end) { /* CUPTI has no timestamps for it */
         session.dropped++;
         return;
     }
     MEMORY_GROW(session.records, session.record_count, session.record_capacity);
     session.records[session.record_count++] =
-        (raw_record){correlation, node, (int64_t)begin, (int64_t)end};
+        (raw_record){correlation, node, activity_add_name(&session.named, name ? name : ""),
+                     (int64_t)begin, (int64_t)end};
 }
 
 /* Newer versions of these structures only append fields. */
@@ -77,17 +81,17 @@ static void take_record(const CUpti_Activity *record) {
     switch (record->kind) {
     case CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL: {
         const CUpti_ActivityKernel9 *k = (const void *)record;
-        keep_record(k->correlationId, k->graphNodeId, k->start, k->end);
+        keep_record(k->name, k->correlationId, k->graphNodeId, k->start, k->end);
         break;
     }
     case CUPTI_ACTIVITY_KIND_MEMCPY: {
         const CUpti_ActivityMemcpy5 *m = (const void *)record;
-        keep_record(m->correlationId, m->graphNodeId, m->start, m->end);
+        keep_record("memcpy", m->correlationId, m->graphNodeId, m->start, m->end);
         break;
     }
     case CUPTI_ACTIVITY_KIND_MEMSET: {
         const CUpti_ActivityMemset4 *m = (const void *)record;
-        keep_record(m->correlationId, m->graphNodeId, m->start, m->end);
+        keep_record("memset", m->correlationId, m->graphNodeId, m->start, m->end);
         break;
     }
     case CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION: {
@@ -163,6 +167,7 @@ static void forget_all(void) {
     session.node_count = session.node_capacity = 0;
     session.record_count = session.record_capacity = 0;
     session.call_count = session.call_capacity = 0;
+    activity_release(&session.named);
     session.dropped = 0;
     session.step = -1;
 }
@@ -252,6 +257,7 @@ static bool add_replay(const raw_record *records, int count, int step, activity 
     for (int i = 0; i < count && is_known; i++)
         activity_add(out, (activity_record){.step = step,
                                             .launch = launch_of_node(records[i].node),
+                                            .name = records[i].name,
                                             .begin_ns = records[i].begin_ns,
                                             .end_ns = records[i].end_ns});
     return is_known;
@@ -260,6 +266,8 @@ static bool add_replay(const raw_record *records, int count, int step, activity 
 /* Records that belong to no step (tuning, copies, other programs) are left out. */
 static void put_together(activity *out) {
     int replays = 0, end;
+    *out = session.named; /* and its names */
+    session.named = (activity){0};
     qsort(session.nodes, (size_t)session.node_count, sizeof *session.nodes, by_node);
     qsort(session.calls, (size_t)session.call_count, sizeof *session.calls, by_correlation);
     qsort(session.records, (size_t)session.record_count, sizeof *session.records, by_call);
@@ -274,6 +282,7 @@ static void put_together(activity *out) {
         for (int i = begin; call && i < end; i++)
             activity_add(out, (activity_record){.step = (int)(call->id >> 32),
                                                 .launch = (int)(call->id & UINT32_MAX),
+                                                .name = session.records[i].name,
                                                 .begin_ns = session.records[i].begin_ns,
                                                 .end_ns = session.records[i].end_ns});
     }

@@ -34,14 +34,7 @@ static dyno_status create(cuda_device *d, products **out) {
         products_destroy(p);
         return status;
     }
-    char file[192], name[96];
-    snprintf(name, sizeof name, "%.*s", (int)strcspn(d->base.description, ","),
-             d->base.description);
-    for (char *at = name; *at; at++)
-        if (*at == ' ' || *at == '/')
-            *at = '-';
-    snprintf(file, sizeof file, "cublaslt-%s-%zu.txt", name, p->library->version());
-    p->cache = tuning_cache_create(file);
+    p->tuned = autotune_create(&d->base.target);
     *out = p;
     return DYNO_OK;
 }
@@ -74,7 +67,7 @@ void products_destroy(products *p) {
         cudaEventDestroy(p->end);
     if (p->stream)
         cudaStreamDestroy(p->stream);
-    tuning_cache_destroy(p->cache);
+    autotune_destroy(p->tuned);
     free(p);
 }
 

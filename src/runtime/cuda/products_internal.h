@@ -2,11 +2,11 @@
 #ifndef RUNTIME_CUDA_PRODUCTS_INTERNAL_H
 #define RUNTIME_CUDA_PRODUCTS_INTERNAL_H
 
+#include "runtime/autotune.h"
 #include "runtime/cuda/cublaslt.h"
 #include "runtime/cuda/cuda_device.h"
 #include "runtime/cuda/products.h"
 #include "runtime/product_problem.h"
-#include "runtime/tuning_cache.h"
 
 /* All that the choice of an algorithm may depend on; compared byte by byte, so there is no
  * padding: every field is filled, and unused ones are 0. */
@@ -33,7 +33,7 @@ enum { PRODUCT_TABLE_SIZE = 512 };
 struct products {
     const cublaslt_functions *library;
     cublasLtHandle_t handle;
-    tuning_cache *cache;
+    autotune *tuned;
     cudaStream_t stream; /* for tuning */
     cudaEvent_t begin, end;
     product_plan *table[PRODUCT_TABLE_SIZE];

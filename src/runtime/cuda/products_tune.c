@@ -1,28 +1,21 @@
 /* products_tune.c - which algorithm of cuBLASLt for a problem.
  *
- * The library proposes up to MOST_CANDIDATES in the order it believes in. Each is run once to load
- * its code and once against the clock; the best few are then timed back to back behind a pause, so
- * that the GPU never waits for the host, as in a replayed graph. Operands are random: multipliers
- * use less power on zeros and run faster than they would.
+ * The library proposes up to MOST_CANDIDATES in the order it believes in, and runtime/autotune.h
+ * chooses. Repeats are timed back to back behind a pause, so that the GPU never waits for the host,
+ * as in a replayed graph. Operands are random: multipliers use less power on zeros and run faster
+ * than they would.
  *
  * Sums split over blocks and added up in the output's type, or in place, are masked off: what is
  * added up in f32 in the workspace has one order, and loses nothing. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/text.h"
 #include "runtime/cuda/cuda_status.h"
 #include "runtime/cuda/products_internal.h"
 
 enum {
     MOST_CANDIDATES = 32,
-    FINALISTS = 5,
-    FEWEST_TRIED = 3,
-    BUDGET_NS = 150000000, /* of the first round, for a problem */
-    ROUND_NS = 2000000,    /* of GPU time that a finalist's timing takes */
-    MOST_REPEATS = 20,
     LAUNCH_NS = 12000 /* more than the host needs to enqueue a product */
 };
 
@@ -33,9 +26,10 @@ static void describe_matrix(text *out, char name, const problem_matrix *m) {
                 (long long)m->batch_stride, m->alignment);
 }
 
-static void describe_key(text *out, const problem *k) {
-    text_format(out, "m%lld,n%lld,k%lld,x%lld,t%d>%d%s%s,w%lld", (long long)k->m, (long long)k->n,
-                (long long)k->k, (long long)k->batches, k->type, k->c_type, k->tf32 ? ",tf32" : "",
+static void describe_key(text *out, const products *p, const problem *k) {
+    text_format(out, "product,cublaslt%zu,m%lld,n%lld,k%lld,x%lld,t%d>%d%s%s,w%lld",
+                p->library->version(), (long long)k->m, (long long)k->n, (long long)k->k,
+                (long long)k->batches, k->type, k->c_type, k->tf32 ? ",tf32" : "",
                 k->accumulates ? ",add" : "", (long long)k->workspace_bytes);
     for (int i = 0; i < PRODUCT_MATRICES; i++)
         describe_matrix(out, "ABC"[i], &k -> matrix[i]);
@@ -62,7 +56,7 @@ static bool read_hexadecimal(const char *digits, cublasLtMatmulAlgo_t *algorithm
 
 /* The library itself says whether what was read is an algorithm for this problem. */
 static bool find_cached(const products *p, product_plan *chosen, const char *key) {
-    const char *digits = tuning_cache_find(p->cache, key);
+    const char *digits = autotune_find(p->tuned, key);
     cublasLtMatmulAlgo_t algorithm;
     cublasLtMatmulHeuristicResult_t answer;
     if (!digits || !read_hexadecimal(digits, &algorithm) ||
@@ -164,66 +158,30 @@ static dyno_status make_operands(cuda_device *d, products *p, const problem *k,
 
 /* ---- timing ---- */
 
-typedef struct candidate {
-    const cublasLtMatmulAlgo_t *algorithm;
-    float ms; /* of one product */
-} candidate;
+typedef struct trial {
+    const products *p;
+    const product_plan *chosen;
+    const cublasLtMatmulHeuristicResult_t *found;
+    product_operands operands;
+} trial;
 
-static bool time_products(const products *p, const product_plan *chosen,
-                          const cublasLtMatmulAlgo_t *algorithm, const product_operands *o,
-                          int repeats, float *ms) {
-    float beta = chosen->key.accumulates ? 1 : 0;
+static bool time_products(void *context, int candidate, int repeats, double *ns) {
+    const trial *t = context;
+    const products *p = t->p;
+    float beta = t->chosen->key.accumulates ? 1 : 0, ms = 0;
     if (repeats > 1)
         cuda_hold((int64_t)repeats * LAUNCH_NS, p->stream);
     bool is_good = cudaEventRecord(p->begin, p->stream) == cudaSuccess;
     for (int i = 0; i < repeats && is_good; i++)
-        is_good =
-            product_multiply(p, chosen, algorithm, 1, beta, o, p->stream) == CUBLAS_STATUS_SUCCESS;
+        is_good = product_multiply(p, t->chosen, &t->found[candidate].algo, 1, beta, &t->operands,
+                                   p->stream) == CUBLAS_STATUS_SUCCESS;
     is_good = is_good && cudaEventRecord(p->end, p->stream) == cudaSuccess;
     is_good = cudaStreamSynchronize(p->stream) == cudaSuccess && is_good;
-    is_good = is_good && cudaEventElapsedTime(ms, p->begin, p->end) == cudaSuccess;
-    if (is_good)
-        *ms /= (float)repeats;
-    else
+    is_good = is_good && cudaEventElapsedTime(&ms, p->begin, p->end) == cudaSuccess;
+    if (!is_good)
         (void)cudaGetLastError();
+    *ns = (double)ms * 1e6 / repeats;
     return is_good;
-}
-
-static int compare_candidates(const void *a, const void *b) {
-    float x = ((const candidate *)a)->ms, y = ((const candidate *)b)->ms;
-    return (x > y) - (x < y);
-}
-
-static int first_round(const products *p, const product_plan *chosen, const product_operands *o,
-                       const cublasLtMatmulHeuristicResult_t *found, int count, candidate *out) {
-    int64_t begin = clock_now_ns();
-    int tried = 0;
-    for (int i = 0; i < count; i++) {
-        candidate c = {.algorithm = &found[i].algo};
-        if (time_products(p, chosen, c.algorithm, o, 1, &c.ms) &&
-            time_products(p, chosen, c.algorithm, o, 1, &c.ms))
-            out[tried++] = c;
-        if (tried >= FEWEST_TRIED && clock_now_ns() - begin > BUDGET_NS)
-            break;
-    }
-    qsort(out, (size_t)tried, sizeof *out, compare_candidates);
-    return tried;
-}
-
-static void second_round(const products *p, const product_plan *chosen, const product_operands *o,
-                         candidate *finalists, int count) {
-    for (int pass = 0; pass < 2; pass++)
-        for (int i = 0; i < count; i++) {
-            float once = finalists[i].ms > 0 ? finalists[i].ms : 0.001f, ms;
-            int repeats = (int)((float)ROUND_NS / 1e6f / once);
-            repeats = repeats < 2 ? 2 : repeats > MOST_REPEATS ? MOST_REPEATS : repeats;
-            if (!time_products(p, chosen, finalists[i].algorithm, o, repeats, &ms))
-                continue;
-            /* The first round's time holds the launch as well and is replaced. */
-            if (pass == 0 || ms < finalists[i].ms)
-                finalists[i].ms = ms;
-        }
-    qsort(finalists, (size_t)count, sizeof *finalists, compare_candidates);
 }
 
 /* A product that is done before its launch is over is as fast by any algorithm. */
@@ -241,31 +199,37 @@ static void quiet(cuda_device *d) {
         cuda_device_check(d, cudaStreamSynchronize(d->stream), "waiting before tuning");
 }
 
+/* Keeps the fastest. Without room to time in, the library's first choice is taken, for this time. */
+static void time_candidates(cuda_device *d, products *p, product_plan *chosen,
+                            const cublasLtMatmulHeuristicResult_t *found, int count,
+                            const char *key) {
+    trial t = {.p = p, .chosen = chosen, .found = found};
+    quiet(d);
+    if (make_operands(d, p, &chosen->key, &t.operands) != DYNO_OK)
+        return;
+    autotune_candidates candidates = {.count = count, .context = &t, .time = time_products};
+    int best = autotune_choose(&candidates);
+    if (best < 0)
+        return;
+    chosen->algorithm = found[best].algo;
+    text digits = {0};
+    write_hexadecimal(&digits, &chosen->algorithm);
+    autotune_keep(p->tuned, key, text_string(&digits));
+    text_release(&digits);
+}
+
 dyno_status product_choose(cuda_device *d, products *p, product_plan *chosen) {
     text key = {0};
-    describe_key(&key, &chosen->key);
+    describe_key(&key, p, &chosen->key);
     cublasLtMatmulHeuristicResult_t found[MOST_CANDIDATES];
-    candidate tried[MOST_CANDIDATES];
-    int count = 0, timed = 0;
-    bool is_cached = find_cached(p, chosen, key.data);
-    dyno_status status = is_cached ? DYNO_OK : find_candidates(p, chosen, found, &count);
-    if (!is_cached && status == DYNO_OK) {
-        chosen->algorithm = found[0].algo;
-        product_operands operands;
-        /* Without room to time in, the library's first choice is taken, for this time. */
-        if (count > 1 && is_worth_timing(&chosen->key)) {
-            quiet(d);
-            if (make_operands(d, p, &chosen->key, &operands) == DYNO_OK)
-                timed = first_round(p, chosen, &operands, found, count, tried);
-        }
-        if (timed > 0) {
-            second_round(p, chosen, &operands, tried, timed < FINALISTS ? timed : FINALISTS);
-            chosen->algorithm = *tried[0].algorithm;
-            text digits = {0};
-            write_hexadecimal(&digits, &chosen->algorithm);
-            tuning_cache_add(p->cache, key.data, digits.data);
-            text_release(&digits);
-        }
+    int count = 0;
+    dyno_status status = DYNO_OK;
+    if (!find_cached(p, chosen, text_string(&key))) {
+        status = find_candidates(p, chosen, found, &count);
+        if (status == DYNO_OK)
+            chosen->algorithm = found[0].algo;
+        if (status == DYNO_OK && count > 1 && is_worth_timing(&chosen->key))
+            time_candidates(d, p, chosen, found, count, text_string(&key));
     }
     text_release(&key);
     return status;

@@ -33,26 +33,6 @@ static cuda_run *find_kernel(const char *name) {
     return NULL;
 }
 
-#define DECLARE(name) cuda_list_tiles dyno_##name##_tiles;
-FOR_EACH_TILED_CUDA_KERNEL(DECLARE)
-#undef DECLARE
-
-int cuda_kernel_tiles(device *d, const kernel *k, const kernel_args *args, kernel_tile *out) {
-    static const struct {
-        const char *name;
-        cuda_list_tiles *list;
-    } tiled[] = {
-#define ROW(name) {#name, dyno_##name##_tiles},
-        FOR_EACH_TILED_CUDA_KERNEL(ROW)
-#undef ROW
-    };
-    (void)cuda_device_use(d);
-    for (size_t i = 0; i < sizeof tiled / sizeof *tiled; i++)
-        if (strcmp(tiled[i].name, k->name) == 0)
-            return tiled[i].list((const cuda_args *)args, (cuda_tile *)out);
-    return 0;
-}
-
 static dyno_status find_runs(program *r) {
     const plan *p = r->p;
     r->runs = memory_allocate((size_t)p->launch_count, sizeof *r->runs);

@@ -31,7 +31,8 @@
 
 static plan *lower(graph *g) {
     plan *p;
-    if (lower_graph_placed(g, target_usual(TARGET_CPU), &p) != DYNO_OK)
+    if (lower_graph_with(g, target_usual(TARGET_CPU), &(lower_options){.is_placed = true}, &p) !=
+        DYNO_OK)
         fail_msg("%s", dyno_error_message());
     return p;
 }

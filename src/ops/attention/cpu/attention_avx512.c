@@ -23,7 +23,7 @@ const char *attention_reject_avx512(const kernel_args *args) {
 #if defined(__x86_64__)
 
 int attention_list_panels(const kernel_args *args, int most_queries, int most_keys,
-                          kernel_tile *out) {
+                          attention_tile *out) {
     enum { MOST = 4 };
     int64_t pitch = attention_round_up(args->inputs[ATTENTION_Q].shape.dim[3], LANES);
     most_keys = (int)attention_smaller(most_keys, attention_tile_keys(pitch));
@@ -32,7 +32,7 @@ int attention_list_panels(const kernel_args *args, int most_queries, int most_ke
         queries[query_count++] = q;
     for (int k = most_keys; k >= 32 && key_count < MOST; k = k / 2 / STEP * STEP)
         keys[key_count++] = k;
-    return attention_list_tiles(queries, query_count, keys, key_count, out);
+    return attention_cross_tiles(queries, query_count, keys, key_count, out);
 }
 
 /* A tile of K, a panel of Q and their scores are in L1 together, and so are V, P and O; the other
@@ -45,7 +45,7 @@ typedef struct work {
     int64_t pitch; /* of rows in tiles */
     int64_t tile_keys, panels, query_tiles;
     tensor k; /* and how its rows are rotated as they are taken */
-    attention_turn k_turn;
+    attention_rotation k_rotation;
 } work;
 
 /* A panel's queries and what is known of them so far. */
@@ -160,7 +160,7 @@ LANES_TARGET static void attend(const work *w, int64_t unit) {
         panel *at = &panels[panel_count];
         int64_t i = panel_count * PANEL;
         *at = (panel){q + i * w->pitch, o + i * w->pitch, largest + i, sum + i, begin + i};
-        tile_load(&in[ATTENTION_Q], &p->q_turn, b, h, at->query,
+        tile_load(&in[ATTENTION_Q], &p->q_rotation, b, h, at->query,
                   attention_smaller(PANEL, p->queries - at->query), PANEL, w->pitch,
                   p->scale * LOG2_E, k);
         tile_to_panel(k, w->pitch, p->head_dim, q + i * w->pitch);
@@ -175,7 +175,7 @@ LANES_TARGET static void attend(const work *w, int64_t unit) {
     for (int64_t first = 0; first < end; first += w->tile_keys) {
         int64_t count = attention_smaller(w->tile_keys, end - first);
         int64_t rows = attention_round_up(count, STEP);
-        tile_load(&w->k, &w->k_turn, b, kv, first, count, rows, w->pitch, 1, k);
+        tile_load(&w->k, &w->k_rotation, b, kv, first, count, rows, w->pitch, 1, k);
         tile_load(&in[ATTENTION_V], NULL, b, kv, first, count, rows, w->pitch, 1, v);
         for (int64_t i = 0; i < panel_count; i++)
             attend_keys(w, &panels[i], k, v, first, count, s);
@@ -189,19 +189,24 @@ static void attend_units(void *context, int64_t begin, int64_t end) {
         attend(context, unit);
 }
 
-static int list_tiles(const kernel_args *args, kernel_tile *out) {
+static int list_tiles(const kernel_args *args, attention_tile *out) {
     int64_t pitch = attention_round_up(args->inputs[ATTENTION_Q].shape.dim[3], LANES);
     int64_t panels = attention_smaller(MOST_PANELS, TILE_FLOATS / (PANEL * pitch));
     return attention_list_panels(args, (int)panels * PANEL, MOST_KEYS, out);
 }
 
+static int variants(const kernel_args *args, kernel_variant *out) {
+    attention_tile tiles[KERNEL_MOST_VARIANTS];
+    return attention_name_tiles(tiles, list_tiles(args, tiles), out);
+}
+
 /* The same for every tile, as a plan wants it. */
 static bool keeps_keys(const kernel_args *args) {
-    kernel_tile own[KERNEL_MOST_TILES];
+    attention_tile own[KERNEL_MOST_VARIANTS];
     attention_problem p = attention_describe(args);
     list_tiles(args, own);
     int64_t takers = (p.queries + own[0].queries - 1) / own[0].queries * p.group;
-    return attention_is_rotated(args) && takers > ATTENTION_MOST_TURNS;
+    return attention_is_rotated(args) && takers > ATTENTION_MOST_ROTATIONS;
 }
 
 static size_t workspace_bytes(const kernel_args *args) {
@@ -211,12 +216,12 @@ static size_t workspace_bytes(const kernel_args *args) {
 
 static dyno_status run(const kernel_args *args) {
     work w = {.args = args, .p = attention_describe(args)};
-    kernel_tile tile = kernel_tile_taken(args, list_tiles);
+    attention_tile tile = attention_tile_taken(args, list_tiles);
     w.k = args->inputs[ATTENTION_K];
     if (keeps_keys(args))
-        w.k = attention_turn_all(&w.k, &w.p.k_turn, args->workspace);
+        w.k = attention_rotate_all(&w.k, &w.p.k_rotation, args->workspace);
     else
-        w.k_turn = w.p.k_turn;
+        w.k_rotation = w.p.k_rotation;
     w.pitch = attention_round_up(w.p.head_dim, LANES);
     w.tile_keys = tile.keys;
     w.panels = tile.queries / PANEL;
@@ -233,7 +238,6 @@ const kernel attention_avx512 = {.name = "attention_avx512",
 #if defined(__x86_64__)
                                  .workspace_bytes = workspace_bytes,
                                  .run = run,
-                                 .tiles = list_tiles,
-                                 .is_tiled = true,
+                                 .variants = variants,
 #endif
                                  .writes_strided = true};

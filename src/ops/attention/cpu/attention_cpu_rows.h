@@ -46,33 +46,34 @@ static inline void attention_ask_for_row(const tensor *t, int64_t b, int64_t h, 
 }
 
 /* The row rotated, as rope would have stored it: rounded to its type. NULL: as it is. */
-static inline void attention_load_turned(const tensor *t, const attention_turn *turn, int64_t b,
-                                         int64_t h, int64_t row, float *out) {
-    if (!turn || !turn->cosine) {
+static inline void attention_load_rotated(const tensor *t, const attention_rotation *rotation,
+                                          int64_t b, int64_t h, int64_t row, float *out) {
+    if (!rotation || !rotation->cosine) {
         attention_load_row(t, b, h, row, out);
         return;
     }
     uint16_t low[ATTENTION_MAX_HEAD_DIM];
-    const float *cosine = turn->cosine + row * turn->half, *sine = turn->sine + row * turn->half;
+    const float *cosine = rotation->cosine + row * rotation->half,
+                *sine = rotation->sine + row * rotation->half;
     bool is_low = t->type != DTYPE_F32;
-    rope_rotate_row(t->type, turn->half, attention_row(t, b, h, row), cosine, sine, false,
+    rope_rotate_row(t->type, rotation->half, attention_row(t, b, h, row), cosine, sine, false,
                     is_low ? (void *)low : out);
     if (is_low)
         convert_low_to_f32(t->type, t->shape.dim[3], low, out);
 }
 
 /* All rows of Q or of K rotated, in f32, dense in `room`: for kernels that take rows many times. */
-tensor attention_turn_all(const tensor *t, const attention_turn *turn, float *room);
+tensor attention_rotate_all(const tensor *t, const attention_rotation *rotation, float *room);
 /* So often is a row rotated anew by who takes it at the most: as often as rope and a kernel after
  * it would read it. */
-enum { ATTENTION_MOST_TURNS = 2 };
+enum { ATTENTION_MOST_ROTATIONS = 2 };
 
 /* A gradient's row, rotated back in f32 before it is rounded. */
-static inline void attention_store_turned_back(const tensor *t, const attention_turn *turn,
-                                               int64_t b, int64_t h, int64_t row, float *in) {
-    if (turn->cosine)
-        rope_rotate_row(DTYPE_F32, turn->half, in, turn->cosine + row * turn->half,
-                        turn->sine + row * turn->half, true, in);
+static inline void attention_store_rotated_back(const tensor *t, const attention_rotation *rotation,
+                                                int64_t b, int64_t h, int64_t row, float *in) {
+    if (rotation->cosine)
+        rope_rotate_row(DTYPE_F32, rotation->half, in, rotation->cosine + row * rotation->half,
+                        rotation->sine + row * rotation->half, true, in);
     attention_store_row(t, b, h, row, in);
 }
 

@@ -1,15 +1,15 @@
 /* attention_gradient_avx512.c - the gradients of attention_tiled.c, with each score computed once.
  *
- * The keys of a key/value head are cut into pieces: as many as it takes for all heads together to
- * have LEAST_UNITS, which depends on the sizes alone. Who takes a piece goes over its tiles of
+ * The keys of a key/value head are cut into splits: as many as it takes for all heads together to
+ * have LEAST_UNITS, which depends on the sizes alone. Who takes a split goes over its tiles of
  * keys, and for each over the queries that see them, two panels at a time:
  *   S^T = K Q'^T     P^T = 2^(S^T - LSE')     dP^T = V dO^T     dS^T = P^T (dP^T - D)
  *   dV += P^T dO     dK' += dS^T Q'           dQ^T += K^T dS^T
- * with Q' = Q scale log2(e), so dK = dK' ln(2). dK and dV are the tile's own. dQ is the piece's
- * own and lies in the workspace; pieces are added up at the end, in their order. So no sum depends
+ * with Q' = Q scale log2(e), so dK = dK' ln(2). dK and dV are the tile's own. dQ is the split's
+ * own and lies in the workspace; splits are added up at the end, in their order. So no sum depends
  * on the number of threads.
  *
- * Workspace, f32: D [B, H, T], then dQ [pieces, B, H, panels][head size, rounded up to 8][32],
+ * Workspace, f32: D [B, H, T], then dQ [splits, B, H, panels][head size, rounded up to 8][32],
  * then, if queries are to be rotated and many tiles of keys take them, Q [B, H, T, S] rotated. */
 #include "ops/attention/cpu/attention_panels.h"
 
@@ -26,31 +26,36 @@ typedef struct work {
     attention_problem p;
     int64_t pitch, tile_keys, panels; /* panels: of a head's queries */
     int64_t tile_queries;             /* taken at a time: a pair of panels or one */
-    int64_t pieces, piece_keys;
+    int64_t splits, split_keys;
     int64_t panel_floats; /* of dQ */
     float *mean, *dq;
     bool keeps_queries;
     tensor q; /* and how its rows are rotated as they are taken */
-    attention_turn q_turn;
+    attention_rotation q_rotation;
 } work;
 
-static int list_tiles(const kernel_args *args, kernel_tile *out) {
+static int list_tiles(const kernel_args *args, attention_tile *out) {
     return attention_list_panels(args, PAIR, TILE_KEYS, out);
+}
+
+static int variants(const kernel_args *args, kernel_variant *out) {
+    attention_tile tiles[KERNEL_MOST_VARIANTS];
+    return attention_name_tiles(tiles, list_tiles(args, tiles), out);
 }
 
 static work describe(const kernel_args *args) {
     work w = {.args = args, .p = attention_describe(args)};
-    kernel_tile tile = kernel_tile_taken(args, list_tiles);
+    attention_tile tile = attention_tile_taken(args, list_tiles);
     w.pitch = attention_round_up(w.p.head_dim, LANES);
     w.tile_keys = tile.keys;
     w.tile_queries = tile.queries;
     w.panels = (w.p.queries + PANEL - 1) / PANEL;
     int64_t heads = w.p.batch * w.p.kv_heads, tiles = (w.p.keys + w.tile_keys - 1) / w.tile_keys;
-    int64_t pieces = attention_smaller((LEAST_UNITS + heads - 1) / heads, tiles);
-    w.piece_keys = (tiles + pieces - 1) / pieces * w.tile_keys;
-    w.pieces = (w.p.keys + w.piece_keys - 1) / w.piece_keys;
+    int64_t splits = attention_smaller((LEAST_UNITS + heads - 1) / heads, tiles);
+    w.split_keys = (tiles + splits - 1) / splits * w.tile_keys;
+    w.splits = (w.p.keys + w.split_keys - 1) / w.split_keys;
     w.panel_floats = attention_round_up(w.p.head_dim, STEP) * PANEL;
-    w.keeps_queries = attention_is_rotated(args) && tiles > ATTENTION_MOST_TURNS;
+    w.keeps_queries = attention_is_rotated(args) && tiles > ATTENTION_MOST_ROTATIONS;
     w.mean = args->workspace;
     if (w.mean)
         w.dq = w.mean + w.p.batch * w.p.heads * w.p.queries;
@@ -58,7 +63,7 @@ static work describe(const kernel_args *args) {
 }
 
 static int64_t gradient_floats(const work *w) {
-    return w->p.batch * w->p.heads * w->pieces * w->panels * w->panel_floats;
+    return w->p.batch * w->p.heads * w->splits * w->panels * w->panel_floats;
 }
 
 static size_t workspace_bytes(const kernel_args *args) {
@@ -68,8 +73,8 @@ static size_t workspace_bytes(const kernel_args *args) {
     return (size_t)(rows + gradient_floats(&w) + kept) * sizeof(float);
 }
 
-static float *piece_gradient(const work *w, int64_t piece, int64_t b, int64_t h, int64_t panel) {
-    int64_t head = (piece * w->p.batch + b) * w->p.heads + h;
+static float *split_gradient(const work *w, int64_t split, int64_t b, int64_t h, int64_t panel) {
+    int64_t head = (split * w->p.batch + b) * w->p.heads + h;
     return w->dq + (head * w->panels + panel) * w->panel_floats;
 }
 
@@ -88,9 +93,9 @@ static void mean_rows(void *context, int64_t begin, int64_t end) {
 /* ---- a tile of keys ---- */
 
 typedef struct key_tile {
-    int64_t b, kv, piece, first, count;
+    int64_t b, kv, split, first, count;
     float *k, *v, *dk, *dv; /* [count rounded up][pitch] */
-    bool is_first;          /* of its piece */
+    bool is_first;          /* of its split */
 } key_tile;
 
 /* Two panels of queries, or one. */
@@ -186,7 +191,7 @@ LANES_TARGET static void add_to_keys(const work *w, const key_tile *t, const que
 
 LANES_TARGET static void add_to_queries(const work *w, const key_tile *t, const query_pair *q,
                                         int panel, const float *ds) {
-    float *dq = piece_gradient(w, t->piece, t->b, q->h, q->first / PANEL + panel);
+    float *dq = split_gradient(w, t->split, t->b, q->h, q->first / PANEL + panel);
     int64_t query = q->first + panel * PANEL, rows = q->rows[panel];
     int64_t clear = attention_smaller(rows, panel_clear_rows(&w->p, query, t->first, t->count));
     __m512i limit[2];
@@ -225,7 +230,7 @@ LANES_TARGET static void take_queries(const work *w, const key_tile *t, query_pa
     _Alignas(64) float p[TILE_KEYS * PAIR], ds[TILE_KEYS * PAIR];
     int64_t count = attention_smaller(w->tile_queries, w->p.queries - q->first);
     q->panels = (count + PANEL - 1) / PANEL;
-    tile_load(&w->q, &w->q_turn, t->b, q->h, q->first, count, q->panels * PANEL, w->pitch,
+    tile_load(&w->q, &w->q_rotation, t->b, q->h, q->first, count, q->panels * PANEL, w->pitch,
               w->p.scale * LOG2_E, rows[0]);
     tile_load(&in[ATTENTION_DO], NULL, t->b, q->h, q->first, count, q->panels * PANEL, w->pitch, 1,
               rows[1]);
@@ -251,8 +256,8 @@ LANES_TARGET static void take_tile(const work *w, key_tile *t) {
     _Alignas(64) float k[TILE_FLOATS], v[TILE_FLOATS], dk[TILE_FLOATS], dv[TILE_FLOATS];
     int64_t rows = attention_round_up(t->count, STEP);
     size_t bytes = (size_t)(rows * w->pitch) * sizeof(float);
-    tile_load(&in[ATTENTION_K], &w->p.k_turn, t->b, t->kv, t->first, t->count, rows, w->pitch, 1,
-              k);
+    tile_load(&in[ATTENTION_K], &w->p.k_rotation, t->b, t->kv, t->first, t->count, rows, w->pitch,
+              1, k);
     tile_load(&in[ATTENTION_V], NULL, t->b, t->kv, t->first, t->count, rows, w->pitch, 1, v);
     memset(dk, 0, bytes);
     memset(dv, 0, bytes);
@@ -270,22 +275,22 @@ LANES_TARGET static void take_tile(const work *w, key_tile *t) {
         float *row = dk + j * w->pitch;
         for (int64_t d = 0; d < w->p.head_dim; d++)
             row[d] *= LN_2;
-        attention_store_turned_back(&out[ATTENTION_K], &w->p.dk_turn, t->b, t->kv, t->first + j,
-                                    row);
+        attention_store_rotated_back(&out[ATTENTION_K], &w->p.dk_rotation, t->b, t->kv,
+                                     t->first + j, row);
         attention_store_row(&out[ATTENTION_V], t->b, t->kv, t->first + j, dv + j * w->pitch);
     }
 }
 
-static void take_pieces(void *context, int64_t begin, int64_t end) {
+static void take_splits(void *context, int64_t begin, int64_t end) {
     const work *w = context;
     int64_t heads = w->p.batch * w->p.kv_heads;
     for (int64_t unit = begin; unit < end; unit++) {
-        int64_t piece = unit / heads, head = unit % heads, start = piece * w->piece_keys;
-        int64_t stop = attention_smaller(start + w->piece_keys, w->p.keys);
+        int64_t split = unit / heads, head = unit % heads, start = split * w->split_keys;
+        int64_t stop = attention_smaller(start + w->split_keys, w->p.keys);
         for (int64_t first = start; first < stop; first += w->tile_keys) {
             key_tile t = {.b = head / w->p.kv_heads,
                           .kv = head % w->p.kv_heads,
-                          .piece = piece,
+                          .split = split,
                           .first = first,
                           .count = attention_smaller(w->tile_keys, stop - first),
                           .is_first = first == start};
@@ -296,7 +301,7 @@ static void take_pieces(void *context, int64_t begin, int64_t end) {
 
 /* ---- dQ ---- */
 
-/* The pieces' sums for panels of queries, added and stored. A piece that none of a panel's queries
+/* The splits' sums for panels of queries, added and stored. A split that none of a panel's queries
  * sees has left nothing. */
 LANES_TARGET static void finish_panels(void *context, int64_t begin, int64_t end) {
     const work *w = context;
@@ -310,15 +315,15 @@ LANES_TARGET static void finish_panels(void *context, int64_t begin, int64_t end
         int64_t count = attention_smaller(PANEL, w->p.queries - first);
         int64_t seen = attention_visible_keys(&w->p, first + count - 1);
         memset(sum, 0, (size_t)w->panel_floats * sizeof *sum);
-        for (int64_t piece = 0; piece < w->pieces && piece * w->piece_keys < seen; piece++) {
-            const float *part = piece_gradient(w, piece, b, h, first / PANEL);
+        for (int64_t split = 0; split < w->splits && split * w->split_keys < seen; split++) {
+            const float *part = split_gradient(w, split, b, h, first / PANEL);
             for (int64_t i = 0; i < w->panel_floats; i++)
                 sum[i] += part[i];
         }
         panel_to_tile(sum, w->p.head_dim, factor, rows, w->pitch);
         for (int64_t i = 0; i < count; i++)
-            attention_store_turned_back(&w->args->outputs[ATTENTION_Q], &w->p.dq_turn, b, h,
-                                        first + i, rows + i * w->pitch);
+            attention_store_rotated_back(&w->args->outputs[ATTENTION_Q], &w->p.dq_rotation, b, h,
+                                         first + i, rows + i * w->pitch);
     }
 }
 
@@ -327,11 +332,11 @@ static dyno_status run(const kernel_args *args) {
     int64_t heads = w.p.batch * w.p.heads;
     w.q = args->inputs[ATTENTION_Q];
     if (w.keeps_queries)
-        w.q = attention_turn_all(&w.q, &w.p.q_turn, w.dq + gradient_floats(&w));
+        w.q = attention_rotate_all(&w.q, &w.p.q_rotation, w.dq + gradient_floats(&w));
     else
-        w.q_turn = w.p.q_turn;
+        w.q_rotation = w.p.q_rotation;
     threads_for(heads * w.p.queries, 64, mean_rows, &w);
-    threads_for_each(w.pieces * w.p.batch * w.p.kv_heads, take_pieces, &w);
+    threads_for_each(w.splits * w.p.batch * w.p.kv_heads, take_splits, &w);
     threads_for(heads * w.panels, 1, finish_panels, &w);
     return DYNO_OK;
 }
@@ -344,7 +349,6 @@ const kernel attention_gradient_avx512 = {.name = "attention_gradient_avx512",
 #if defined(__x86_64__)
                                           .workspace_bytes = workspace_bytes,
                                           .run = run,
-                                          .tiles = list_tiles,
-                                          .is_tiled = true,
+                                          .variants = variants,
 #endif
                                           .writes_strided = true};

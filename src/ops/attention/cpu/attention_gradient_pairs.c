@@ -1,12 +1,12 @@
 /* attention_gradient_pairs.c - the gradients of attention_tiled.c for bf16, in products of pairs.
  *
  * First all queries are packed, once, into the workspace, in blocks, with LSE and D. Then the
- * keys of a key/value head, cut into pieces as in attention_gradient_avx512.c, go over the blocks
+ * keys of a key/value head, cut into splits as in attention_gradient_avx512.c, go over the blocks
  * that see them, a tile of keys at a time:
  *   S^T = K Q^T     P^T = 2^(c S^T - LSE')     dP^T = V dO^T     dS^T = P^T (dP^T - D)
  *   dV += P^T dO    dK' += dS^T Q              dQ'^T += K^T dS^T
  * with c = scale log2(e); dK = scale dK' and dQ = scale dQ'. P and dS are rounded to bf16, nothing
- * else is. dK and dV are the tile's own, dQ is the piece's own and lies in the workspace; pieces
+ * else is. dK and dV are the tile's own, dQ is the split's own and lies in the workspace; splits
  * are added up at the end, in their order. So no sum depends on the number of threads. */
 #include "ops/attention/cpu/attention_pairs.h"
 
@@ -17,7 +17,7 @@
 #if defined(__x86_64__)
 
 enum { BLOCK_PANELS = 4, BLOCK = BLOCK_PANELS * PANEL, MOST_KEYS = 256, LEAST_UNITS = 16 };
-static const kernel_tile MOST = {BLOCK, MOST_KEYS};
+static const attention_tile MOST = {BLOCK, MOST_KEYS};
 
 typedef struct work {
     const kernel_args *args;
@@ -25,34 +25,39 @@ typedef struct work {
     attention_problem p;
     int64_t depth, tile_keys;
     int64_t block, blocks;      /* queries taken at a time, of a head */
-    int64_t pieces, piece_keys; /* of a key/value head's keys */
+    int64_t splits, split_keys; /* of a key/value head's keys */
     uint16_t *packed;           /* a block's four forms of Q and dO, see query_block */
     float *statistics;          /* a block's LSE', then D */
-    float *dq;                  /* [pieces][B, H][blocks][panels][depth][32] */
+    float *dq;                  /* [splits][B, H][blocks][panels][depth][32] */
     unsigned char *is_wild;     /* a block's Q, then its dO */
 } work;
 
-static int list_tiles(const kernel_args *args, kernel_tile *out) {
+static int list_tiles(const kernel_args *args, attention_tile *out) {
     return pairs_list_tiles(args, MOST, out);
+}
+
+static int variants(const kernel_args *args, kernel_variant *out) {
+    attention_tile tiles[KERNEL_MOST_VARIANTS];
+    return attention_name_tiles(tiles, list_tiles(args, tiles), out);
 }
 
 static work describe(const kernel_args *args, const gemm_engine *engine) {
     work w = {.args = args, .engine = engine, .p = attention_describe(args)};
     w.depth = attention_round_up(w.p.head_dim, PAIRS_DEPTH);
-    kernel_tile tile = kernel_tile_taken(args, list_tiles);
+    attention_tile tile = attention_tile_taken(args, list_tiles);
     w.tile_keys = tile.keys;
     w.block = tile.queries;
     w.blocks = (w.p.queries + w.block - 1) / w.block;
     int64_t heads = w.p.batch * w.p.kv_heads, tiles = (w.p.keys + w.tile_keys - 1) / w.tile_keys;
-    int64_t pieces = attention_smaller((LEAST_UNITS + heads - 1) / heads, tiles);
-    w.piece_keys = (tiles + pieces - 1) / pieces * w.tile_keys;
-    w.pieces = (w.p.keys + w.piece_keys - 1) / w.piece_keys;
+    int64_t splits = attention_smaller((LEAST_UNITS + heads - 1) / heads, tiles);
+    w.split_keys = (tiles + splits - 1) / splits * w.tile_keys;
+    w.splits = (w.p.keys + w.split_keys - 1) / w.split_keys;
     if (args->workspace) {
         int64_t all = w.p.batch * w.p.heads * w.blocks;
         w.packed = pairs_aligned(args->workspace);
         w.statistics = (float *)(void *)(w.packed + all * 4 * w.block * w.depth);
         w.dq = w.statistics + all * 2 * w.block;
-        w.is_wild = (unsigned char *)(w.dq + w.pieces * all * w.block * w.depth);
+        w.is_wild = (unsigned char *)(w.dq + w.splits * all * w.block * w.depth);
     }
     return w;
 }
@@ -61,14 +66,14 @@ static size_t workspace_bytes(const kernel_args *args) {
     work w = describe(args, NULL);
     int64_t blocks = w.p.batch * w.p.heads * w.blocks;
     int64_t block_bytes =
-        w.block * w.depth * (4 * (int64_t)sizeof(uint16_t) + w.pieces * (int64_t)sizeof(float)) +
+        w.block * w.depth * (4 * (int64_t)sizeof(uint16_t) + w.splits * (int64_t)sizeof(float)) +
         2 * w.block * (int64_t)sizeof(float) + 2;
     return (size_t)(PAIRS_ALIGNMENT + blocks * block_bytes);
 }
 
-static float *piece_gradient(const work *w, int64_t piece, int64_t block) {
+static float *split_gradient(const work *w, int64_t split, int64_t block) {
     int64_t all = w->p.batch * w->p.heads * w->blocks;
-    return w->dq + (piece * all + block) * w->block * w->depth;
+    return w->dq + (split * all + block) * w->block * w->depth;
 }
 
 /* ---- queries ---- */
@@ -121,8 +126,8 @@ static void pack_blocks(void *context, int64_t begin, int64_t end) {
         query_block q = block_at(w, index);
         const tensor *in = w->args->inputs;
         tensor from[2] = {
-            pairs_turned(&in[ATTENTION_Q], &w->p.q_turn, q.b, q.h, q.first, q.count, room),
-            pairs_turned(&in[ATTENTION_DO], NULL, q.b, q.h, q.first, q.count, NULL)};
+            pairs_rotated(&in[ATTENTION_Q], &w->p.q_rotation, q.b, q.h, q.first, q.count, room),
+            pairs_rotated(&in[ATTENTION_DO], NULL, q.b, q.h, q.first, q.count, NULL)};
         uint16_t *rows_to[2] = {q.q, q.dy}, *columns_to[2] = {q.q_columns, q.dy_columns};
         for (int i = 0; i < 2; i++) {
             gemm_lines rows = pairs_rows(&from[i], 0, 0, 0);
@@ -138,11 +143,11 @@ static void pack_blocks(void *context, int64_t begin, int64_t end) {
 /* ---- a tile of keys ---- */
 
 typedef struct key_tile {
-    int64_t b, kv, piece, first, count, padded;
+    int64_t b, kv, split, first, count, padded;
     const uint16_t *k, *v;     /* A' [keys][depth] */
     const uint16_t *k_columns; /* A' [depth][keys] */
     float *dk, *dv;            /* [keys][depth] */
-    bool is_first;             /* of its piece */
+    bool is_first;             /* of its split */
     bool is_wild;              /* K */
 } key_tile;
 
@@ -236,7 +241,7 @@ static void add_to_keys(const work *w, const encounter *e, const uint16_t *x, co
 }
 
 static float *query_gradient(const work *w, const encounter *e, int64_t panel) {
-    return piece_gradient(w, e->t->piece, e->q.index) + panel * PANEL * w->depth;
+    return split_gradient(w, e->t->split, e->q.index) + panel * PANEL * w->depth;
 }
 
 static void add_to_queries(const work *w, const encounter *e, int64_t panel) {
@@ -256,10 +261,10 @@ static bool is_visible(const work *w, const encounter *e, int64_t query, int64_t
 }
 
 static void add_visible_to_keys(const work *w, const encounter *e, const uint16_t *x,
-                                const tensor *rows, const attention_turn *turn, float *to) {
+                                const tensor *rows, const attention_rotation *rotation, float *to) {
     float y[ATTENTION_MAX_HEAD_DIM];
     for (int64_t i = 0; i < e->q.count; i++) {
-        attention_load_turned(rows, turn, e->q.b, e->q.h, e->q.first + i, y);
+        attention_load_rotated(rows, rotation, e->q.b, e->q.h, e->q.first + i, y);
         for (int64_t j = 0; is_visible(w, e, i, j); j++) {
             float factor = pairs_float(x[pairs_a_at(e->q.panels * PANEL, j, i)]);
             for (int64_t d = 0; d < w->p.head_dim; d++)
@@ -274,8 +279,8 @@ static void add_visible_to_queries(const work *w, const encounter *e, int64_t pa
     if (e->t->is_first)
         memset(dq, 0, (size_t)(w->depth * PANEL) * sizeof *dq);
     for (int64_t j = 0; j < e->t->count; j++) {
-        attention_load_turned(&w->args->inputs[ATTENTION_K], &w->p.k_turn, e->t->b, e->t->kv,
-                              e->t->first + j, k);
+        attention_load_rotated(&w->args->inputs[ATTENTION_K], &w->p.k_rotation, e->t->b, e->t->kv,
+                               e->t->first + j, k);
         for (int64_t c = 0; c < PANEL; c++) {
             int64_t i = panel * PANEL + pairs_query(c);
             if (i >= e->q.count || !is_visible(w, e, i, j))
@@ -316,7 +321,7 @@ static void take_block(const work *w, const encounter *e) {
     else
         add_to_keys(w, e, e->p, e->q.dy_columns, e->t->dv);
     if (e->is_masked && e->q.is_wild[0])
-        add_visible_to_keys(w, e, e->ds, &in[ATTENTION_Q], &w->p.q_turn, e->t->dk);
+        add_visible_to_keys(w, e, e->ds, &in[ATTENTION_Q], &w->p.q_rotation, e->t->dk);
     else
         add_to_keys(w, e, e->ds, e->q.q_columns, e->t->dk);
     for (int64_t panel = 0; panel < e->q.panels; panel++)
@@ -332,18 +337,18 @@ static void take_tile(const work *w, key_tile *t) {
     _Alignas(64) float dk[TILE_FLOATS], dv[TILE_FLOATS];
     _Alignas(64) uint16_t low[3][MOST_KEYS * BLOCK]; /* P and dS */
     uint16_t room[TILE_FLOATS];
-    tensor turned =
-        pairs_turned(&in[ATTENTION_K], &w->p.k_turn, t->b, t->kv, t->first, t->count, room);
-    gemm_lines keys = pairs_rows(&turned, 0, 0, 0);
+    tensor rotated =
+        pairs_rotated(&in[ATTENTION_K], &w->p.k_rotation, t->b, t->kv, t->first, t->count, room);
+    gemm_lines keys = pairs_rows(&rotated, 0, 0, 0);
     gemm_lines values = pairs_rows(&in[ATTENTION_V], t->b, t->kv, t->first);
-    gemm_lines columns = pairs_columns(&turned, 0, 0, 0);
+    gemm_lines columns = pairs_columns(&rotated, 0, 0, 0);
     gemm_pack_pairs_a(&keys, t->count, w->p.head_dim, k);
     gemm_pack_pairs_a(&values, t->count, w->p.head_dim, v);
     gemm_pack_pairs_a(&columns, w->p.head_dim, t->count, k_columns);
     t->padded = attention_round_up(t->count, PAIRS_LINES);
     memset(dk, 0, (size_t)(t->padded * w->depth) * sizeof *dk);
     memset(dv, 0, (size_t)(t->padded * w->depth) * sizeof *dv);
-    t->is_wild = pairs_are_wild(&turned, 0, 0, 0, t->count);
+    t->is_wild = pairs_are_wild(&rotated, 0, 0, 0, t->count);
     t->k = k;
     t->v = v;
     t->k_columns = k_columns;
@@ -360,24 +365,24 @@ static void take_tile(const work *w, key_tile *t) {
         float *row = dk + j * w->depth;
         for (int64_t d = 0; d < w->p.head_dim; d++)
             row[d] *= w->p.scale;
-        attention_store_turned_back(&out[ATTENTION_K], &w->p.dk_turn, t->b, t->kv, t->first + j,
-                                    row);
+        attention_store_rotated_back(&out[ATTENTION_K], &w->p.dk_rotation, t->b, t->kv,
+                                     t->first + j, row);
         attention_store_row(&out[ATTENTION_V], t->b, t->kv, t->first + j, dv + j * w->depth);
     }
 }
 
-static void take_pieces(void *context, int64_t begin, int64_t end) {
+static void take_splits(void *context, int64_t begin, int64_t end) {
     const work *w = context;
     int64_t heads = w->p.batch * w->p.kv_heads;
     if (w->engine->begin)
         w->engine->begin();
     for (int64_t unit = begin; unit < end; unit++) {
-        int64_t piece = unit / heads, head = unit % heads, start = piece * w->piece_keys;
-        int64_t stop = attention_smaller(start + w->piece_keys, w->p.keys);
+        int64_t split = unit / heads, head = unit % heads, start = split * w->split_keys;
+        int64_t stop = attention_smaller(start + w->split_keys, w->p.keys);
         for (int64_t first = start; first < stop; first += w->tile_keys) {
             key_tile t = {.b = head / w->p.kv_heads,
                           .kv = head % w->p.kv_heads,
-                          .piece = piece,
+                          .split = split,
                           .first = first,
                           .count = attention_smaller(w->tile_keys, stop - first),
                           .is_first = first == start};
@@ -390,7 +395,7 @@ static void take_pieces(void *context, int64_t begin, int64_t end) {
 
 /* ---- dQ ---- */
 
-/* The pieces' sums for blocks of queries, added and stored. A piece that none of a panel's queries
+/* The splits' sums for blocks of queries, added and stored. A split that none of a panel's queries
  * sees has left nothing. */
 LANES_TARGET static void finish_blocks(void *context, int64_t begin, int64_t end) {
     const work *w = context;
@@ -407,16 +412,16 @@ LANES_TARGET static void finish_blocks(void *context, int64_t begin, int64_t end
             continue;
         int64_t seen = attention_visible_keys(&w->p, first + count - 1);
         memset(sum, 0, (size_t)size * sizeof *sum);
-        for (int64_t piece = 0; piece < w->pieces && piece * w->piece_keys < seen; piece++) {
-            const float *part = piece_gradient(w, piece, q.index) + unit % panels * size;
+        for (int64_t split = 0; split < w->splits && split * w->split_keys < seen; split++) {
+            const float *part = split_gradient(w, split, q.index) + unit % panels * size;
             for (int64_t i = 0; i < size; i++)
                 sum[i] += part[i];
         }
         panel_to_tile(sum, w->p.head_dim, factor, rows, w->depth);
         for (int64_t c = 0; c < PANEL; c++)
             if (pairs_query(c) < count)
-                attention_store_turned_back(&w->args->outputs[ATTENTION_Q], &w->p.dq_turn, q.b, q.h,
-                                            first + pairs_query(c), rows + c * w->depth);
+                attention_store_rotated_back(&w->args->outputs[ATTENTION_Q], &w->p.dq_rotation, q.b,
+                                             q.h, first + pairs_query(c), rows + c * w->depth);
     }
 }
 
@@ -424,7 +429,7 @@ static void run(const kernel_args *args, const gemm_engine *engine) {
     work w = describe(args, engine);
     int64_t blocks = w.p.batch * w.p.heads * w.blocks;
     threads_for_each(blocks, pack_blocks, &w);
-    threads_for_each(w.pieces * w.p.batch * w.p.kv_heads, take_pieces, &w);
+    threads_for_each(w.splits * w.p.batch * w.p.kv_heads, take_splits, &w);
     threads_for(blocks * (w.block / PANEL), 1, finish_blocks, &w);
 }
 
@@ -436,8 +441,7 @@ static dyno_status run_dot(const kernel_args *args) {
     run(args, &gemm_avx512_bf16);
     return DYNO_OK;
 }
-#define RUN_BY(FUNCTION)                                                                           \
-    .workspace_bytes = workspace_bytes, .run = FUNCTION, .tiles = list_tiles, .is_tiled = true,
+#define RUN_BY(FUNCTION) .workspace_bytes = workspace_bytes, .run = FUNCTION, .variants = variants,
 #else
 #define RUN_BY(FUNCTION)
 #endif

@@ -39,7 +39,7 @@ const char *attention_reject_dot(const kernel_args *args) {
 
 #if defined(__x86_64__)
 
-int pairs_list_tiles(const kernel_args *args, kernel_tile most, kernel_tile *out) {
+int pairs_list_tiles(const kernel_args *args, attention_tile most, attention_tile *out) {
     enum { MOST = 4 };
     int64_t depth = attention_round_up(args->inputs[ATTENTION_Q].shape.dim[3], PAIRS_DEPTH);
     int most_keys = (int)attention_smaller(most.keys, TILE_FLOATS / depth);
@@ -49,7 +49,7 @@ int pairs_list_tiles(const kernel_args *args, kernel_tile most, kernel_tile *out
     for (int k = most_keys / PAIRS_LINES * PAIRS_LINES; k >= PAIRS_LINES && key_count < MOST;
          k = k / 2 / PAIRS_LINES * PAIRS_LINES)
         keys[key_count++] = k;
-    return attention_list_tiles(queries, query_count, keys, key_count, out);
+    return attention_cross_tiles(queries, query_count, keys, key_count, out);
 }
 
 #if defined(__FMA__)
@@ -84,21 +84,21 @@ static void rotate_row(int64_t half, const uint16_t *x, const float *cosine, con
 }
 #endif
 
-tensor pairs_turned(const tensor *t, const attention_turn *turn, int64_t b, int64_t h,
-                    int64_t first, int64_t count, uint16_t *room) {
+tensor pairs_rotated(const tensor *t, const attention_rotation *rotation, int64_t b, int64_t h,
+                     int64_t first, int64_t count, uint16_t *room) {
     tensor rows = *t;
     int64_t width = t->shape.dim[3];
     rows.data = attention_row(t, b, h, first);
-    if (!turn || !turn->cosine)
+    if (!rotation || !rotation->cosine)
         return rows;
     for (int64_t i = 0; i < ATTENTION_ROWS_AHEAD && i < count; i++)
         attention_ask_for_row(t, b, h, first + i);
     for (int64_t i = 0; i < count; i++) {
-        int64_t at = (first + i) * turn->half;
+        int64_t at = (first + i) * rotation->half;
         if (i + ATTENTION_ROWS_AHEAD < count)
             attention_ask_for_row(t, b, h, first + i + ATTENTION_ROWS_AHEAD);
-        rotate_row(turn->half, (const void *)attention_row(t, b, h, first + i), turn->cosine + at,
-                   turn->sine + at, room + i * width);
+        rotate_row(rotation->half, (const void *)attention_row(t, b, h, first + i),
+                   rotation->cosine + at, rotation->sine + at, room + i * width);
     }
     rows.data = room;
     rows.stride[2] = width;
@@ -119,20 +119,25 @@ typedef struct work {
 
 static int64_t tile_count(const work *w) { return w->p.batch * w->p.kv_heads * w->tiles; }
 
-static kernel_tile most(const kernel_args *args) {
+static attention_tile most(const kernel_args *args) {
     int64_t depth = attention_round_up(args->inputs[ATTENTION_Q].shape.dim[3], PAIRS_DEPTH);
     int64_t panels = attention_smaller(MOST_PANELS, TILE_FLOATS / (PANEL * depth));
-    return (kernel_tile){(int)panels * PANEL, MOST_KEYS};
+    return (attention_tile){(int)panels * PANEL, MOST_KEYS};
 }
 
-static int list_tiles(const kernel_args *args, kernel_tile *out) {
+static int list_tiles(const kernel_args *args, attention_tile *out) {
     return pairs_list_tiles(args, most(args), out);
+}
+
+static int variants(const kernel_args *args, kernel_variant *out) {
+    attention_tile tiles[KERNEL_MOST_VARIANTS];
+    return attention_name_tiles(tiles, list_tiles(args, tiles), out);
 }
 
 static work describe(const kernel_args *args, const gemm_engine *engine) {
     work w = {.args = args, .engine = engine, .p = attention_describe(args)};
     w.depth = attention_round_up(w.p.head_dim, PAIRS_DEPTH);
-    kernel_tile tile = kernel_tile_taken(args, list_tiles);
+    attention_tile tile = attention_tile_taken(args, list_tiles);
     w.tile_keys = tile.keys;
     w.tiles = (w.p.keys + w.tile_keys - 1) / w.tile_keys;
     w.panels = tile.queries / PANEL;
@@ -160,7 +165,7 @@ static void pack_tiles(void *context, int64_t begin, int64_t end) {
         int64_t head = tile / w->tiles, first = tile % w->tiles * w->tile_keys;
         int64_t b = head / w->p.kv_heads, kv = head % w->p.kv_heads;
         int64_t count = attention_smaller(w->tile_keys, w->p.keys - first);
-        tensor k = pairs_turned(&in[ATTENTION_K], &w->p.k_turn, b, kv, first, count, room);
+        tensor k = pairs_rotated(&in[ATTENTION_K], &w->p.k_rotation, b, kv, first, count, room);
         gemm_lines keys = pairs_rows(&k, 0, 0, 0), values = pairs_columns(v, b, kv, first);
         int64_t at = tile * w->tile_keys * w->depth;
         gemm_pack_pairs_a(&keys, count, w->p.head_dim, w->keys + at);
@@ -389,9 +394,9 @@ static void attend(const work *w, int64_t unit) {
         int64_t i = panel_count * PANEL;
         *at = (panel){q + i * w->depth, o + i * w->depth, largest + i, sum + i, begin + i};
         int64_t count = attention_smaller(PANEL, p->queries - at->query);
-        tensor turned =
-            pairs_turned(&w->args->inputs[ATTENTION_Q], &p->q_turn, b, h, at->query, count, room);
-        gemm_lines rows = pairs_rows(&turned, 0, 0, 0);
+        tensor rotated = pairs_rotated(&w->args->inputs[ATTENTION_Q], &p->q_rotation, b, h,
+                                       at->query, count, room);
+        gemm_lines rows = pairs_rows(&rotated, 0, 0, 0);
         gemm_pack_pairs_b(&rows, count, p->head_dim, q + i * w->depth);
         memset(at->o, 0, (size_t)(PANEL * w->depth) * sizeof *o);
         for (int j = 0; j < PANEL; j++) {
@@ -435,8 +440,7 @@ static dyno_status run_dot(const kernel_args *args) {
     run(args, &gemm_avx512_bf16);
     return DYNO_OK;
 }
-#define RUN_BY(FUNCTION)                                                                           \
-    .workspace_bytes = workspace_bytes, .run = FUNCTION, .tiles = list_tiles, .is_tiled = true,
+#define RUN_BY(FUNCTION) .workspace_bytes = workspace_bytes, .run = FUNCTION, .variants = variants,
 #else
 #define RUN_BY(FUNCTION)
 #endif

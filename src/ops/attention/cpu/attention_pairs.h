@@ -29,9 +29,9 @@ static inline void *pairs_aligned(void *workspace) {
     return (char *)workspace + (-(uintptr_t)workspace & (PAIRS_ALIGNMENT - 1));
 }
 
-/* For kernel.tiles: queries from most.queries down and keys from most.keys or what a tile holds
+/* For kernel.variants: queries from most.queries down and keys from most.keys or what a tile holds
  * down, by halves, in whole panels and strips. */
-int pairs_list_tiles(const kernel_args *args, kernel_tile most, kernel_tile *out);
+int pairs_list_tiles(const kernel_args *args, attention_tile most, attention_tile *out);
 
 /* The query in column c of a panel's B'. */
 static inline int64_t pairs_query(int64_t c) {
@@ -63,8 +63,8 @@ static inline float pairs_float(uint16_t bits) {
 
 /* `count` rows of a head as rows 0 and on of head 0 of batch 0: where they lie, or rotated and put
  * into `room`. There subnormal numbers may be 0, which products take them for anyway. */
-tensor pairs_turned(const tensor *t, const attention_turn *turn, int64_t b, int64_t h,
-                    int64_t first, int64_t count, uint16_t *room);
+tensor pairs_rotated(const tensor *t, const attention_rotation *rotation, int64_t b, int64_t h,
+                     int64_t first, int64_t count, uint16_t *room);
 
 /* Rows of a head, as lines to pack: a row is a line, or a column is. */
 static inline gemm_lines pairs_rows(const tensor *t, int64_t b, int64_t h, int64_t first) {

@@ -37,10 +37,10 @@ static inline int64_t attention_tile_keys(int64_t pitch) {
     return attention_smaller(TILE_KEYS, TILE_FLOATS / pitch / STEP * STEP);
 }
 
-/* For kernel.tiles: queries from `most_queries` down and keys from `most_keys` or what a tile holds
+/* For kernel.variants: queries from `most_queries` down and keys from `most_keys` or what a tile holds
  * of them down, by halves to 32. */
 int attention_list_panels(const kernel_args *args, int most_queries, int most_keys,
-                          kernel_tile *out);
+                          attention_tile *out);
 
 /* ---- who sees whom ---- */
 
@@ -135,17 +135,18 @@ LANES_INLINE void sums_add_seen(attention_sums sums, int64_t depth, const float 
 
 /* ---- tiles ---- */
 
-/* Rows [first, first + count) to rows of a tile that has `rows`, rotated as `turn` says, times a
+/* Rows [first, first + count) to rows of a tile that has `rows`, rotated as `rotation` says, times a
  * factor. */
-LANES_INLINE void tile_load(const tensor *t, const attention_turn *turn, int64_t b, int64_t h,
-                            int64_t first, int64_t count, int64_t rows, int64_t pitch, float factor,
-                            float *to) {
-    int64_t width = t->shape.dim[3], ahead = turn && turn->cosine ? ATTENTION_ROWS_AHEAD : count;
+LANES_INLINE void tile_load(const tensor *t, const attention_rotation *rotation, int64_t b,
+                            int64_t h, int64_t first, int64_t count, int64_t rows, int64_t pitch,
+                            float factor, float *to) {
+    int64_t width = t->shape.dim[3],
+            ahead = rotation && rotation->cosine ? ATTENTION_ROWS_AHEAD : count;
     for (int64_t i = 0; i < count; i++) {
         float *row = to + i * pitch;
         if (i + ahead < count)
             attention_ask_for_row(t, b, h, first + i + ahead);
-        attention_load_turned(t, turn, b, h, first + i, row);
+        attention_load_rotated(t, rotation, b, h, first + i, row);
         memset(row + width, 0, (size_t)(pitch - width) * sizeof *row);
         for (int64_t d = 0; factor != 1 && d < width; d++)
             row[d] *= factor;

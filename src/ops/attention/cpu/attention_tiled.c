@@ -34,19 +34,19 @@ static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* ---- tiles of rows ---- */
 
-static void load_rows(const tensor *t, const attention_turn *turn, int64_t b, int64_t h,
+static void load_rows(const tensor *t, const attention_rotation *rotation, int64_t b, int64_t h,
                       int64_t first, int64_t count, float (*out)[WIDTH]) {
     for (int64_t i = 0; i < count; i++)
-        attention_load_turned(t, turn, b, h, first + i, out[i]);
+        attention_load_rotated(t, rotation, b, h, first + i, out[i]);
 }
 
 /* Column by column, so that a product's inner loop goes over keys. Columns beyond `count` are 0. */
-static void load_keys_transposed(const tensor *t, const attention_turn *turn, int64_t b, int64_t h,
-                                 int64_t first, int64_t count, float (*out)[KEYS]) {
+static void load_keys_transposed(const tensor *t, const attention_rotation *rotation, int64_t b,
+                                 int64_t h, int64_t first, int64_t count, float (*out)[KEYS]) {
     float row[WIDTH];
     memset(out, 0, sizeof *out * (size_t)t->shape.dim[3]);
     for (int64_t j = 0; j < count; j++) {
-        attention_load_turned(t, turn, b, h, first + j, row);
+        attention_load_rotated(t, rotation, b, h, first + j, row);
         for (int64_t d = 0; d < t->shape.dim[3]; d++)
             out[d][j] = row[d];
     }
@@ -131,7 +131,7 @@ static void attend(const work *w, const query_tile *t) {
     int64_t width = p->head_dim, kv = t->h / p->group;
     float q[QUERIES][WIDTH], o[QUERIES][WIDTH], largest[QUERIES], sum[QUERIES];
     float k[WIDTH][KEYS], v[KEYS][WIDTH], scores[QUERIES][KEYS];
-    load_rows(&in[ATTENTION_Q], &w->p.q_turn, t->b, t->h, t->first, t->count, q);
+    load_rows(&in[ATTENTION_Q], &w->p.q_rotation, t->b, t->h, t->first, t->count, q);
     for (int64_t i = 0; i < t->count; i++) {
         memset(o[i], 0, sizeof o[i]);
         largest[i] = -INFINITY;
@@ -140,7 +140,7 @@ static void attend(const work *w, const query_tile *t) {
     int64_t end = attention_visible_keys(p, t->first + t->count - 1);
     for (int64_t first = 0; first < end; first += w->keys) {
         int64_t count = smaller(w->keys, end - first);
-        load_keys_transposed(&in[ATTENTION_K], &w->p.k_turn, t->b, kv, first, count, k);
+        load_keys_transposed(&in[ATTENTION_K], &w->p.k_rotation, t->b, kv, first, count, k);
         load_rows(&in[ATTENTION_V], NULL, t->b, kv, first, count, v);
         multiply_keys(t->count, width, count, (const float(*)[WIDTH])q, (const float(*)[KEYS])k,
                       scores);
@@ -165,21 +165,24 @@ static void attend_units(void *context, int64_t begin, int64_t end) {
     }
 }
 
+static int list_tiles(const kernel_args *args, attention_tile *out) {
+    (void)args;
+    static const int queries[] = {QUERIES, QUERIES / 2}, keys[] = {KEYS, KEYS / 2, KEYS / 4};
+    return attention_cross_tiles(queries, 2, keys, 3, out);
+}
+
+static int variants(const kernel_args *args, kernel_variant *out) {
+    attention_tile tiles[KERNEL_MOST_VARIANTS];
+    return attention_name_tiles(tiles, list_tiles(args, tiles), out);
+}
+
 static work prepare(const kernel_args *args) {
-    work w = {.args = args, .p = attention_describe(args), .queries = QUERIES, .keys = KEYS};
-    if (!kernel_tile_is_open(w.p.tile)) {
-        w.queries = w.p.tile.queries;
-        w.keys = w.p.tile.keys;
-    }
+    attention_tile tile = attention_tile_taken(args, list_tiles);
+    work w = {
+        .args = args, .p = attention_describe(args), .queries = tile.queries, .keys = tile.keys};
     w.query_tiles = (w.p.queries + w.queries - 1) / w.queries;
     w.key_tiles = (w.p.keys + w.keys - 1) / w.keys;
     return w;
-}
-
-static int list_tiles(const kernel_args *args, kernel_tile *out) {
-    (void)args;
-    static const int queries[] = {QUERIES, QUERIES / 2}, keys[] = {KEYS, KEYS / 2, KEYS / 4};
-    return attention_list_tiles(queries, 2, keys, 3, out);
 }
 
 static dyno_status run(const kernel_args *args) {
@@ -192,8 +195,7 @@ const kernel attention_tiled = {.name = "attention_tiled",
                                 .target = TARGET_CPU,
                                 .reject = attention_reject_layout,
                                 .run = run,
-                                .tiles = list_tiles,
-                                .is_tiled = true,
+                                .variants = variants,
                                 .writes_strided = true};
 
 /* ---- gradients ---- */
@@ -206,7 +208,7 @@ typedef struct query_rows {
 
 static void load_query_rows(const work *w, const query_tile *t, query_rows *r) {
     const tensor *in = w->args->inputs;
-    load_rows(&in[ATTENTION_Q], &w->p.q_turn, t->b, t->h, t->first, t->count, r->q);
+    load_rows(&in[ATTENTION_Q], &w->p.q_rotation, t->b, t->h, t->first, t->count, r->q);
     load_rows(&in[ATTENTION_DO], NULL, t->b, t->h, t->first, t->count, r->dy);
     for (int64_t i = 0; i < t->count; i++) {
         float o[WIDTH];
@@ -250,9 +252,9 @@ static void differentiate_queries(const work *w, const query_tile *t) {
     int64_t end = attention_visible_keys(&w->p, t->first + t->count - 1);
     for (int64_t first = 0; first < end; first += w->keys) {
         int64_t count = smaller(w->keys, end - first);
-        load_keys_transposed(&in[ATTENTION_K], &w->p.k_turn, t->b, kv, first, count, k);
+        load_keys_transposed(&in[ATTENTION_K], &w->p.k_rotation, t->b, kv, first, count, k);
         load_keys_transposed(&in[ATTENTION_V], NULL, t->b, kv, first, count, v);
-        load_rows(&in[ATTENTION_K], &w->p.k_turn, t->b, kv, first, count, k_rows);
+        load_rows(&in[ATTENTION_K], &w->p.k_rotation, t->b, kv, first, count, k_rows);
         score_gradients(w, t, &r, first, count, (const float(*)[KEYS])k, (const float(*)[KEYS])v, p,
                         ds);
         for (int64_t i = 0; i < t->count; i++)
@@ -260,8 +262,8 @@ static void differentiate_queries(const work *w, const query_tile *t) {
                 add_scaled(width, ds[i][j], k_rows[j], dq[i]);
     }
     for (int64_t i = 0; i < t->count; i++)
-        attention_store_turned_back(&w->args->outputs[ATTENTION_Q], &w->p.dq_turn, t->b, t->h,
-                                    t->first + i, dq[i]);
+        attention_store_rotated_back(&w->args->outputs[ATTENTION_Q], &w->p.dq_rotation, t->b, t->h,
+                                     t->first + i, dq[i]);
 }
 
 static void differentiate_keys(const work *w, int64_t b, int64_t kv, int64_t first) {
@@ -270,7 +272,7 @@ static void differentiate_keys(const work *w, int64_t b, int64_t kv, int64_t fir
     query_rows r;
     float dk[KEYS][WIDTH] = {0}, dv[KEYS][WIDTH] = {0}, k[WIDTH][KEYS], v[WIDTH][KEYS];
     float p[QUERIES][KEYS], ds[QUERIES][KEYS];
-    load_keys_transposed(&in[ATTENTION_K], &w->p.k_turn, b, kv, first, count, k);
+    load_keys_transposed(&in[ATTENTION_K], &w->p.k_rotation, b, kv, first, count, k);
     load_keys_transposed(&in[ATTENTION_V], NULL, b, kv, first, count, v);
     int64_t begin = attention_first_query(&w->p, first) / w->queries;
     for (int64_t h = kv * w->p.group; h < (kv + 1) * w->p.group; h++)
@@ -286,7 +288,7 @@ static void differentiate_keys(const work *w, int64_t b, int64_t kv, int64_t fir
                 }
         }
     for (int64_t j = 0; j < count; j++) {
-        attention_store_turned_back(&out[ATTENTION_K], &w->p.dk_turn, b, kv, first + j, dk[j]);
+        attention_store_rotated_back(&out[ATTENTION_K], &w->p.dk_rotation, b, kv, first + j, dk[j]);
         attention_store_row(&out[ATTENTION_V], b, kv, first + j, dv[j]);
     }
 }
@@ -319,6 +321,5 @@ const kernel attention_gradient_tiled = {.name = "attention_gradient_tiled",
                                          .target = TARGET_CPU,
                                          .reject = attention_reject_layout,
                                          .run = run_gradient,
-                                         .tiles = list_tiles,
-                                         .is_tiled = true,
+                                         .variants = variants,
                                          .writes_strided = true};

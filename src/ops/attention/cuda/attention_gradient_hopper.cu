@@ -1,5 +1,5 @@
 /* attention_gradient_hopper.cu - attention's gradients on sm_90a, bf16 and f16, head sizes up to
- * 128: short contexts, and head sizes that attention_gradient_hopper_once.cu does not take. Larger
+ * 128: short contexts, and head sizes that attention_gradient_hopper_single_pass.cu does not take. Larger
  * ones: attention_gradient_hopper_wide.cu.
  *
  * Work comes in items of two kinds, each the only one to add up what it writes, in a fixed order:
@@ -14,9 +14,9 @@
  * One warpgroup copies: the item's own two tiles, then tiles of 64 rows of the other side through a
  * ring. Two have 64 of the item's rows each, and ask for products so that some are always under
  * way while they compute. */
-#include "ops/attention/cuda/attention_cuda.cuh"
+#include "ops/attention/cuda/attention_launch.cuh"
 #include "ops/attention/cuda/hopper_host.cuh"
-#include "ops/attention/cuda/hopper_twice.cuh"
+#include "ops/attention/cuda/hopper_two_pass.cuh"
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
@@ -24,36 +24,36 @@
 
 /* A consumer's view of the block. Other than consumer_state it knows lane and row: computed where
  * they are needed, they took more registers than there are. */
-typedef struct twice_state {
+typedef struct two_pass_state {
     unsigned char *base;
     uint32_t barriers;
     int number, lane, row;   /* row: of the item, the lane's first; the other is the eighth after */
     int items, tiles, steps; /* so many are behind us */
-} twice_state;
+} two_pass_state;
 
-__device__ __forceinline__ void leave(const twice_state *me, int barrier) {
+__device__ __forceinline__ void leave(const two_pass_state *me, int barrier) {
     if (me->lane == 0)
         barrier_arrive(me->barriers + 8 * barrier);
 }
-template <int DIM> __device__ __forceinline__ void wait_for_step(const twice_state *me) {
-    typedef twice_storage<DIM> at;
+template <int DIM> __device__ __forceinline__ void wait_for_step(const two_pass_state *me) {
+    typedef two_pass_storage<DIM> at;
     wait_full<at::STAGES>(me, at::STEP_FULL, me->steps, "a step's tiles");
 }
 /* Of a step that shows this consumer's rows nothing. */
-template <int DIM> __device__ __forceinline__ void pass_over_step(twice_state *me) {
-    typedef twice_storage<DIM> at;
+template <int DIM> __device__ __forceinline__ void pass_over_step(two_pass_state *me) {
+    typedef two_pass_storage<DIM> at;
     wait_for_step<DIM>(me);
     leave_each(me, at::STEP_EMPTY + me->steps % at::STAGES);
     me->steps++;
 }
 /* Where the item's own tiles are, once they are there. */
-template <int DIM> __device__ __forceinline__ unsigned char *wait_for_tiles(const twice_state *me) {
-    typedef twice_storage<DIM> at;
+template <int DIM> __device__ __forceinline__ unsigned char *wait_for_tiles(const two_pass_state *me) {
+    typedef two_pass_storage<DIM> at;
     wait_full<at::BUFFERS>(me, at::TILE_FULL, me->tiles, "an item's tiles");
     return me->base + me->tiles % at::BUFFERS * 2 * at::TILE_BYTES;
 }
-template <int DIM> __device__ __forceinline__ void release_tiles(twice_state *me) {
-    typedef twice_storage<DIM> at;
+template <int DIM> __device__ __forceinline__ void release_tiles(two_pass_state *me) {
+    typedef two_pass_storage<DIM> at;
     leave(me, at::TILE_EMPTY + me->tiles % at::BUFFERS);
     me->tiles++;
 }
@@ -81,17 +81,17 @@ __device__ __forceinline__ void ask_rows(float (&d)[COUNT], const rows_in_regist
 template <int TYPE, int DIM, int COUNT>
 __device__ __forceinline__ void ask_rows(float (&d)[COUNT], const rows_in_memory<DIM> &rows,
                                          uint64_t b) {
-    ask_rows_by_rows<TYPE, DIM, ROWS, STEP>(d, rows.tile, b);
+    wgmma_rows_by_rows<TYPE, DIM, ROWS, STEP>(d, rows.tile, b);
 }
 
 /* Where dK and dV leave room for the rows of K and V in registers. */
 template <int DIM> struct rows_of_keys { typedef rows_in_memory<DIM> type; };
 template <> struct rows_of_keys<64> { typedef rows_in_registers<64> type; };
 
-template <int TYPE, int DIM, bool IS_TURNED>
+template <int TYPE, int DIM, bool IS_ROTATED>
 __device__ __forceinline__ void differentiate_keys(const attention_call &call, const row_sums &sums,
-                                                   const gradient_item *item, twice_state *me) {
-    typedef twice_storage<DIM> at;
+                                                   const gradient_item *item, two_pass_state *me) {
+    typedef two_pass_storage<DIM> at;
     typename rows_of_keys<DIM>::type k_rows, v_rows;
     constexpr bool KEEPS_TILES = sizeof k_rows == sizeof(uint64_t);
     uint32_t shared = shared_address(me->base);
@@ -150,7 +150,7 @@ __device__ __forceinline__ void differentiate_keys(const attention_call &call, c
         pack_all<TYPE>(p, s);
         uint32_t there = along<at::STAGES, at::STEP_BYTES>(me->steps);
         products_begin();
-        ask_registers_by_columns<TYPE, STEP>(dv, p, do_columns + there);
+        wgmma_registers_by_columns<TYPE, STEP>(dv, p, do_columns + there);
         products_commit();
         products_wait<1>(); /* dP */
         hold(dp);
@@ -164,7 +164,7 @@ __device__ __forceinline__ void differentiate_keys(const attention_call &call, c
         }
         pack_all<TYPE>(ds, dp);
         products_begin();
-        ask_registers_by_columns<TYPE, STEP>(dk, ds, q_columns + there);
+        wgmma_registers_by_columns<TYPE, STEP>(dk, ds, q_columns + there);
         products_commit();
         me->steps++;
         query += STEP;
@@ -178,33 +178,33 @@ __device__ __forceinline__ void differentiate_keys(const attention_call &call, c
         ask_scores();
     }
     int key = item->first + me->row;
-    row_turns<DIM / 16> turns;
-    if (IS_TURNED && TURNS_AT_ONCE)
-        load_turns<DIM / 2>(&turns, sums.angles, key, 0);
+    row_angles<DIM / 16> turns;
+    if (IS_ROTATED && TURNS_AT_ONCE)
+        load_angles<DIM / 2>(&turns, sums.angles, key, 0);
     products_wait<0>();
     hold(dk);
     hold(dv);
     leave_each(me, at::STEP_EMPTY + before);
     if (KEEPS_TILES)
         release_tiles<DIM>(me);
-    if (!IS_TURNED) /* read anew: to keep it took a register more than there are */
+    if (!IS_ROTATED) /* read anew: to keep it took a register more than there are */
         key = item->first + me->row;
-    if (!IS_TURNED)
+    if (!IS_ROTATED)
         store_gradient<TYPE>(dk, call.scale, call, call.d_k, item, key, call.keys);
     store_gradient<TYPE>(dv, 1, call, call.d_v, item, key, call.keys);
-    if (IS_TURNED && TURNS_AT_ONCE) /* by now the angles are there */
-        turn_back(dk, turns, 0);
-    else if (IS_TURNED)
-        turn_rows_back(dk, sums.angles, key);
-    if (IS_TURNED)
+    if (IS_ROTATED && TURNS_AT_ONCE) /* by now the angles are there */
+        rotate_back(dk, turns, 0);
+    else if (IS_ROTATED)
+        rotate_rows_back(dk, sums.angles, key);
+    if (IS_ROTATED)
         store_gradient<TYPE>(dk, call.scale, call, call.d_k, item, key, call.keys);
 }
 
-template <int TYPE, int DIM, bool IS_TURNED>
+template <int TYPE, int DIM, bool IS_ROTATED>
 __device__ __forceinline__ void differentiate_queries(const attention_call &call,
                                                       const row_sums &sums,
-                                                      const gradient_item *item, twice_state *me) {
-    typedef twice_storage<DIM> at;
+                                                      const gradient_item *item, two_pass_state *me) {
+    typedef two_pass_storage<DIM> at;
     rows_in_registers<DIM> q_rows, do_rows;
     uint32_t shared = shared_address(me->base);
     uint64_t k_rows = tile_descriptor(shared + at::LEFT_AT, 16);
@@ -262,7 +262,7 @@ __device__ __forceinline__ void differentiate_queries(const attention_call &call
                 dp[i] = s[i] * (dp[i] - these.mean[i >> 1 & 1]);
             pack_all<TYPE>(ds, dp);
             products_begin();
-            ask_registers_by_columns<TYPE, STEP>(
+            wgmma_registers_by_columns<TYPE, STEP>(
                 dq, ds, k_columns + along<at::STAGES, at::STEP_BYTES>(me->steps));
             products_commit();
             me->steps++;
@@ -270,14 +270,14 @@ __device__ __forceinline__ void differentiate_queries(const attention_call &call
                 break;
             ask_scores();
         }
-        row_turns<DIM / 16> turns;
-        if (IS_TURNED)
-            load_turns<DIM / 2>(&turns, sums.angles, query, 0);
+        row_angles<DIM / 16> turns;
+        if (IS_ROTATED)
+            load_angles<DIM / 2>(&turns, sums.angles, query, 0);
         products_wait<0>();
         hold(dq);
         leave_each(me, at::STEP_EMPTY + before);
-        if (IS_TURNED)
-            turn_back(dq, turns, 0);
+        if (IS_ROTATED)
+            rotate_back(dq, turns, 0);
     } else if (item->steps) {
         wait_for_tiles<DIM>(me);
         __syncwarp();
@@ -288,12 +288,12 @@ __device__ __forceinline__ void differentiate_queries(const attention_call &call
     store_gradient<TYPE>(dq, call.scale, call, call.d_q, item, query, call.queries);
 }
 
-template <int TYPE, int DIM, int KINDS, bool IS_TURNED>
+template <int TYPE, int DIM, int KINDS, bool IS_ROTATED>
 __device__ __forceinline__ void consume(const attention_call &call, const row_sums &sums,
                                         unsigned char *base, int consumer) {
-    typedef twice_storage<DIM> at;
+    typedef two_pass_storage<DIM> at;
     int thread = (int)threadIdx.x % WARPGROUP;
-    twice_state me = {base,
+    two_pass_state me = {base,
                       shared_address(base) + at::BARRIERS_AT,
                       consumer,
                       thread % 32,
@@ -306,9 +306,9 @@ __device__ __forceinline__ void consume(const attention_call &call, const row_su
         if (item->kind == NO_MORE)
             return;
         if (KINDS == OF_KEYS || (KINDS == OF_BOTH && item->kind == OF_KEYS))
-            differentiate_keys<TYPE, DIM, IS_TURNED>(call, sums, item, &me);
+            differentiate_keys<TYPE, DIM, IS_ROTATED>(call, sums, item, &me);
         else
-            differentiate_queries<TYPE, DIM, IS_TURNED>(call, sums, item, &me);
+            differentiate_queries<TYPE, DIM, IS_ROTATED>(call, sums, item, &me);
         __syncwarp();
         leave(&me, at::ITEM_EMPTY + me.items % ITEM_PLACES);
     }
@@ -316,15 +316,15 @@ __device__ __forceinline__ void consume(const attention_call &call, const row_su
 
 #endif
 
-/* KINDS: of items. Registers for both in one kernel there are up to a certain head size. IS_TURNED:
+/* KINDS: of items. Registers for both in one kernel there are up to a certain head size. IS_ROTATED:
  * dQ and dK are rotated back. */
-template <int TYPE, int DIM, int KINDS, bool IS_TURNED>
+template <int TYPE, int DIM, int KINDS, bool IS_ROTATED>
 static __global__ void __launch_bounds__((CONSUMERS + 1) * WARPGROUP, 1)
-    backward(const __grid_constant__ attention_call call,
+    attention_gradient_hopper(const __grid_constant__ attention_call call,
              const __grid_constant__ gradient_order order, const __grid_constant__ row_sums sums,
              const __grid_constant__ gradient_maps maps) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-    typedef twice_storage<DIM> at;
+    typedef two_pass_storage<DIM> at;
     extern __shared__ unsigned char storage[];
     unsigned char *base = storage + (0u - shared_address(storage)) % 1024;
     if (threadIdx.x == 0)
@@ -333,14 +333,14 @@ static __global__ void __launch_bounds__((CONSUMERS + 1) * WARPGROUP, 1)
     wait_for_kernel_before();
     int group = warpgroup_number();
     if (group == 0) {
-        registers_give_back<24>();
+        setmaxnreg_dec<24>();
         if (threadIdx.x == 0)
             produce<DIM>(call, sums, maps, base);
         else if (threadIdx.x == 32)
             hand_out<at, true>(call, order, sums, base);
     } else {
-        registers_take<240>();
-        consume<TYPE, DIM, KINDS, IS_TURNED>(call, sums, base, group - 1);
+        setmaxnreg_inc<240>();
+        consume<TYPE, DIM, KINDS, IS_ROTATED>(call, sums, base, group - 1);
     }
 #endif
 }
@@ -348,72 +348,54 @@ static __global__ void __launch_bounds__((CONSUMERS + 1) * WARPGROUP, 1)
 /* ---- launching ---- */
 
 /* Has the first kernel, or the one for other items, before it in the stream. */
-template <int TYPE, int DIM, int KINDS, bool IS_TURNED>
+template <int TYPE, int DIM, int KINDS, bool IS_ROTATED>
 static void launch_items(const attention_call *call, row_sums sums, const gradient_maps *maps,
                          cudaStream_t stream) {
     gradient_order order = hopper_order_items(call, KINDS, ROWS);
     sums.counter += KINDS == OF_QUERIES;
-    hopper_launch_items(backward<TYPE, DIM, KINDS, IS_TURNED>, twice_storage<DIM>::ASKED, call,
+    hopper_launch_items(attention_gradient_hopper<TYPE, DIM, KINDS, IS_ROTATED>, two_pass_storage<DIM>::ASKED, call,
                         &order, &sums, maps, stream);
 }
 
-template <int TYPE, int DIM, int KINDS, bool IS_TURNED> static int is_ready(void) {
+template <int TYPE, int DIM, int KINDS, bool IS_ROTATED> static int is_ready(void) {
     static int known;
-    return hopper_is_ready(backward<TYPE, DIM, KINDS, IS_TURNED>, twice_storage<DIM>::ASKED,
+    return hopper_is_ready(attention_gradient_hopper<TYPE, DIM, KINDS, IS_ROTATED>, two_pass_storage<DIM>::ASKED,
                            &known);
 }
 
-template <int TYPE, int DIM, bool IS_TURNED>
-static int launch_turned(const attention_call *call, const row_sums *sums, cudaStream_t stream) {
+template <int TYPE, int DIM, bool IS_ROTATED>
+static dyno_status launch_rotated(const attention_call *call, const row_sums *sums,
+                                  cudaStream_t stream) {
     constexpr int FIRST = DIM <= 96 ? OF_BOTH : OF_KEYS, SECOND = DIM <= 96 ? OF_BOTH : OF_QUERIES;
     gradient_maps maps;
-    if (!is_ready<TYPE, DIM, FIRST, IS_TURNED>() || !is_ready<TYPE, DIM, SECOND, IS_TURNED>() ||
+    if (!is_ready<TYPE, DIM, FIRST, IS_ROTATED>() || !is_ready<TYPE, DIM, SECOND, IS_ROTATED>() ||
         !hopper_describe_gradient(&maps, call, STEP, STEP))
-        return 0;
+        return hopper_refuse("attention_gradient_hopper");
     hopper_sum_rows(call, sums, stream);
-    launch_items<TYPE, DIM, FIRST, IS_TURNED>(call, *sums, &maps, stream);
+    launch_items<TYPE, DIM, FIRST, IS_ROTATED>(call, *sums, &maps, stream);
     if (FIRST != SECOND)
-        launch_items<TYPE, DIM, SECOND, IS_TURNED>(call, *sums, &maps, stream);
-    return 1;
+        launch_items<TYPE, DIM, SECOND, IS_ROTATED>(call, *sums, &maps, stream);
+    return cuda_launch_status();
 }
 
-template <int TYPE, int DIM>
-static int launch(const attention_call *call, const row_sums *sums, cudaStream_t stream) {
-    return sums->angles ? launch_turned<TYPE, DIM, true>(call, sums, stream)
-                        : launch_turned<TYPE, DIM, false>(call, sums, stream);
-}
-
-template <int TYPE>
-static int launch_for_head(const attention_call *call, const row_sums *sums, cudaStream_t stream) {
-    int dim = call->head_dim;
-    return dim <= 64   ? launch<TYPE, 64>(call, sums, stream)
-           : dim <= 80 ? launch<TYPE, 80>(call, sums, stream)
-           : dim <= 96 ? launch<TYPE, 96>(call, sums, stream)
-                       : launch<TYPE, 128>(call, sums, stream);
-}
-
-static int takes(const attention_call *call) {
-    return hopper_takes(call) && (uintptr_t)call->workspace % 16 == 0;
-}
-
-int attention_backward_hopper_tiles(const attention_call *call, cuda_tile *out) {
-    if (!takes(call))
-        return 0;
-    cuda_tile twice = {ROWS, STEP}; /* for dQ; for dK and dV the other way round */
-    cuda_tile once = {attention_once_queries(call->head_dim), ATTENTION_ONCE_KEYS};
-    int is_once = attention_sums_in_turns((int64_t)call->batch * call->kv_heads, call->queries,
-                                          call->keys, call->head_dim);
-    out[0] = is_once ? once : twice;
-    out[1] = is_once ? twice : once;
-    return attention_sum_columns(call->head_dim) > 0 ? 2 : 1;
-}
-
-int attention_backward_hopper(const attention_call *call, cudaStream_t stream) {
-    if (!takes(call))
-        return 0;
-    if (call->head_dim > 128)
-        return attention_backward_hopper_wide(call, stream);
+template <int TYPE, int DIM, int QUERIES, int KEYS>
+static dyno_status launch(const attention_call *call, cudaStream_t stream) {
+    static_assert(QUERIES == ROWS && KEYS == STEP, "there is one tile only");
     row_sums sums = hopper_row_sums(call, 0);
-    return call->type == CUDA_DTYPE_BF16 ? launch_for_head<CUDA_DTYPE_BF16>(call, &sums, stream)
-                                         : launch_for_head<CUDA_DTYPE_F16>(call, &sums, stream);
+    return sums.angles ? launch_rotated<TYPE, DIM, true>(call, &sums, stream)
+                       : launch_rotated<TYPE, DIM, false>(call, &sums, stream);
+}
+
+template <int TYPE> static dyno_status launch_type(const attention_call *call, cudaStream_t stream) {
+#define INSTANCE(HEAD, QUERIES, KEYS)                                                              \
+    {HEAD, {QUERIES, KEYS}, launch<TYPE, HEAD, QUERIES, KEYS>},
+    static const attention_instance instances[] = {FOR_EACH_ATTENTION_GRADIENT_HOPPER(INSTANCE)};
+#undef INSTANCE
+    return launch_instance(instances, call, stream);
+}
+
+dyno_status attention_backward_two_pass(const attention_call *call, cudaStream_t stream) {
+    RETURN_IF_FAILED(hopper_check(call));
+    return call->type == CUDA_DTYPE_BF16 ? launch_type<CUDA_DTYPE_BF16>(call, stream)
+                                         : launch_type<CUDA_DTYPE_F16>(call, stream);
 }

@@ -12,7 +12,7 @@
  *
  * The second kernel's blocks begin as soon as some of the first leave: it needs nothing of theirs.
  * It ends after the first, so that what comes next may rely on both. */
-#include "ops/attention/cuda/attention_cuda.cuh"
+#include "ops/attention/cuda/attention_launch.cuh"
 #include "ops/attention/cuda/hopper_host.cuh"
 #include "ops/attention/cuda/hopper_wide.cuh"
 
@@ -73,7 +73,7 @@ differentiate_values(const attention_call &call, const gradient_item *item, cons
         leave_each(me, at::Q_EMPTY + me->steps % at::STAGES);
         wait_full<at::STAGES>(me, at::DO_FULL, me->steps, "dO of a step");
         products_begin();
-        ask_registers_by_columns<TYPE, STEP>(
+        wgmma_registers_by_columns<TYPE, STEP>(
             dv, p, do_columns + along<at::STAGES, at::TILE_BYTES>(me->steps));
         products_commit();
         me->steps++;
@@ -141,7 +141,7 @@ __device__ __forceinline__ void differentiate_keys(const attention_call &call,
         leave_each(me, at::DO_EMPTY + me->steps % at::STAGES);
         wait_full<at::STAGES>(me, at::Q_FULL, me->steps, "Q of a step");
         products_begin();
-        ask_registers_by_columns<TYPE, STEP>(
+        wgmma_registers_by_columns<TYPE, STEP>(
             dk, ds, q_columns + along<at::STAGES, at::TILE_BYTES>(me->steps));
         products_commit();
         me->steps++;
@@ -210,7 +210,7 @@ differentiate_queries(const attention_call &call, const row_sums &sums, const gr
         pack_all<TYPE>(ds, s);
         wait_full<at::V_STAGES>(me, at::V_FULL, me->steps, "V of a step");
         products_begin();
-        ask_rows_by_rows<TYPE, DIM, 64, 64>(s, not_in_advance(do_rows),
+        wgmma_rows_by_rows<TYPE, DIM, 64, 64>(s, not_in_advance(do_rows),
                                             not_in_advance(v_rows) +
                                                 along<at::V_STAGES, at::TILE_BYTES>(me->steps));
         products_commit();
@@ -226,7 +226,7 @@ differentiate_queries(const attention_call &call, const row_sums &sums, const gr
                                p.y * (s[2 * i + 1] - these.mean[i & 1]));
         }
         products_begin();
-        ask_registers_by_columns<TYPE, STEP>(
+        wgmma_registers_by_columns<TYPE, STEP>(
             dq, ds, k_columns + along<at::K_STAGES, at::TILE_BYTES>(me->steps));
         products_commit();
         me->steps++;
@@ -276,7 +276,7 @@ template <int DIM> struct storage_of<DIM, OF_QUERIES> { typedef wide_queries_sto
 
 template <int TYPE, int DIM, int KIND>
 static __global__ void __launch_bounds__((CONSUMERS + 1) * WARPGROUP, 1)
-    backward_wide(const __grid_constant__ attention_call call,
+    attention_gradient_hopper_wide(const __grid_constant__ attention_call call,
                   const __grid_constant__ gradient_order order,
                   const __grid_constant__ row_sums sums,
                   const __grid_constant__ gradient_maps maps) {
@@ -293,7 +293,7 @@ static __global__ void __launch_bounds__((CONSUMERS + 1) * WARPGROUP, 1)
     }
     int group = warpgroup_number();
     if (group == 0) {
-        registers_give_back<24>();
+        setmaxnreg_dec<24>();
         if (threadIdx.x == 0 && KIND == OF_KEYS)
             copy_for_keys<DIM>(call, sums, maps, base);
         else if (threadIdx.x == 0)
@@ -304,7 +304,7 @@ static __global__ void __launch_bounds__((CONSUMERS + 1) * WARPGROUP, 1)
                 wait_for_kernel_before();
         }
     } else {
-        registers_take<240>();
+        setmaxnreg_inc<240>();
         if (group == 1)
             consume<TYPE, DIM, KIND, 0, at>(call, sums, base);
         else
@@ -324,32 +324,40 @@ static void launch_items(const attention_call *call, row_sums sums, const gradie
     if (KIND == OF_QUERIES && call->is_causal) /* those of keys have these after them */
         order.early = (order.early + 1) / 2;
     sums.counter += KIND == OF_QUERIES;
-    hopper_launch_items(backward_wide<TYPE, DIM, KIND>, at::BYTES, call, &order, &sums, maps,
+    hopper_launch_items(attention_gradient_hopper_wide<TYPE, DIM, KIND>, at::BYTES, call, &order, &sums, maps,
                         stream);
 }
 
 template <int TYPE, int DIM, int KIND> static int is_ready(void) {
     static int known;
-    return hopper_is_ready(backward_wide<TYPE, DIM, KIND>, storage_of<DIM, KIND>::type::BYTES,
+    return hopper_is_ready(attention_gradient_hopper_wide<TYPE, DIM, KIND>, storage_of<DIM, KIND>::type::BYTES,
                            &known);
 }
 
-template <int TYPE, int DIM> static int launch(const attention_call *call, cudaStream_t stream) {
+template <int TYPE, int DIM, int QUERIES, int KEYS>
+static dyno_status launch(const attention_call *call, cudaStream_t stream) {
+    static_assert(QUERIES == ROWS && KEYS == STEP, "there is one tile only");
     gradient_maps maps;
     if (!is_ready<TYPE, DIM, OF_KEYS>() || !is_ready<TYPE, DIM, OF_QUERIES>() ||
         !hopper_describe_gradient(&maps, call, STEP, STEP))
-        return 0;
+        return hopper_refuse("attention_gradient_hopper_wide");
     row_sums sums = hopper_row_sums(call, 0);
     hopper_sum_rows(call, &sums, stream);
     launch_items<TYPE, DIM, OF_KEYS>(call, sums, &maps, stream);
     launch_items<TYPE, DIM, OF_QUERIES>(call, sums, &maps, stream);
-    return 1;
+    return cuda_launch_status();
 }
 
-int attention_backward_hopper_wide(const attention_call *call, cudaStream_t stream) {
-    if (call->type == CUDA_DTYPE_BF16)
-        return call->head_dim <= 192 ? launch<CUDA_DTYPE_BF16, 192>(call, stream)
-                                     : launch<CUDA_DTYPE_BF16, 256>(call, stream);
-    return call->head_dim <= 192 ? launch<CUDA_DTYPE_F16, 192>(call, stream)
-                                 : launch<CUDA_DTYPE_F16, 256>(call, stream);
+template <int TYPE> static dyno_status launch_type(const attention_call *call, cudaStream_t stream) {
+#define INSTANCE(HEAD, QUERIES, KEYS)                                                              \
+    {HEAD, {QUERIES, KEYS}, launch<TYPE, HEAD, QUERIES, KEYS>},
+    static const attention_instance instances[] = {FOR_EACH_ATTENTION_GRADIENT_WIDE(INSTANCE)};
+#undef INSTANCE
+    return launch_instance(instances, call, stream);
+}
+
+dyno_status attention_backward_wide(const attention_call *call, cudaStream_t stream) {
+    RETURN_IF_FAILED(hopper_check(call));
+    return call->type == CUDA_DTYPE_BF16 ? launch_type<CUDA_DTYPE_BF16>(call, stream)
+                                         : launch_type<CUDA_DTYPE_F16>(call, stream);
 }

@@ -3,12 +3,12 @@
  * Two kernels, each the only one to add up what it writes, in a fixed order: a block of the first
  * has a tile of keys, goes over the queries that see them and keeps dK and dV; a block of the
  * second has a tile of queries and keeps dQ. P is computed in both, from LSE (formulas:
- * attention_tiled.c). Of few heads, a block has a piece of what its tile goes over, and both
+ * attention_tiled.c). Of few heads, a block has a split of what its tile goes over, and both
  * kernels are one.
  *
  * For dK and dV scores are computed transposed, a row for each key: so P^T and dS^T are in
  * registers the way the products with dO and Q want their left operand. */
-#include "ops/attention/cuda/attention_choices.cuh"
+#include "ops/attention/cuda/attention_launch.cuh"
 #include "ops/attention/cuda/mma_tile.cuh"
 
 /* A tile's log-sum-exps to base 2 and means. What sees nothing, or is not there, has the
@@ -48,11 +48,11 @@ __device__ __forceinline__ void differentiate_key_tile(const attention_call &cal
     float *lse_tiles = (float *)(do_tiles + STAGES * tile_size<DIM>(QUERIES));
     float *mean_tiles = lse_tiles + STAGES * QUERIES;
     int heads = call.batch * call.kv_heads, head = block % heads;
-    int pieces = call.query_pieces, piece = block / heads % pieces, first_step = 0;
+    int splits = call.query_splits, split = block / heads % splits, first_step = 0;
     /* The first keys are seen by the most queries; they go first. */
-    int first = block / (heads * pieces) * KEY_ROWS;
+    int first = block / (heads * splits) * KEY_ROWS;
     int steps = steps_over_queries(call, first, QUERIES);
-    if (!find_piece(piece, (call.queries + QUERIES - 1) / QUERIES * call.group, pieces, &first_step,
+    if (!find_split(split, (call.queries + QUERIES - 1) / QUERIES * call.group, splits, &first_step,
                     &steps))
         return;
     int b = head / call.kv_heads, kv = head % call.kv_heads;
@@ -118,9 +118,9 @@ __device__ __forceinline__ void differentiate_key_tile(const attention_call &cal
     }
 
     copy_async_wait<0>();
-    if (pieces > 1) {
-        attention_rows to_k = target_rows(call.d_k, call.dk_parts, pieces, piece);
-        attention_rows to_v = target_rows(call.d_v, call.dv_parts, pieces, piece);
+    if (splits > 1) {
+        attention_rows to_k = target_rows(call.d_k, call.dk_partials, splits, split);
+        attention_rows to_v = target_rows(call.d_v, call.dv_partials, splits, split);
         int row = first + warp * MMA_ROWS;
         store_sums<COLUMNS>(to_k, b, kv, row, call.keys, part, dk, call.scale, call.scale);
         store_sums<COLUMNS>(to_v, b, kv, row, call.keys, part, dv, 1, 1);
@@ -150,10 +150,10 @@ __device__ __forceinline__ void differentiate_query_tile(const attention_call &c
     uint16_t *k_tiles = do_tile + tile_size<DIM>(QUERY_ROWS);
     uint16_t *v_tiles = k_tiles + STAGES * tile_size<DIM>(KEYS);
     int heads = call.batch * call.heads, head = block % heads;
-    int pieces = call.key_pieces, piece = block / heads % pieces, first_step = 0;
-    int tile = (call.queries + QUERY_ROWS - 1) / QUERY_ROWS - 1 - block / (heads * pieces);
+    int splits = call.key_splits, split = block / heads % splits, first_step = 0;
+    int tile = (call.queries + QUERY_ROWS - 1) / QUERY_ROWS - 1 - block / (heads * splits);
     int first = tile * QUERY_ROWS, steps = steps_over_keys(call, first, QUERY_ROWS, KEYS);
-    if (!find_piece(piece, (call.keys + KEYS - 1) / KEYS, pieces, &first_step, &steps))
+    if (!find_split(split, (call.keys + KEYS - 1) / KEYS, splits, &first_step, &steps))
         return;
     int b = head / call.heads, h = head % call.heads, kv = h / call.group;
     int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
@@ -212,8 +212,8 @@ __device__ __forceinline__ void differentiate_query_tile(const attention_call &c
     }
 
     copy_async_wait<0>();
-    if (pieces > 1) {
-        attention_rows to = target_rows(call.d_q, call.dq_parts, pieces, piece);
+    if (splits > 1) {
+        attention_rows to = target_rows(call.d_q, call.dq_partials, splits, split);
         store_sums<DIM>(to, b, h, first + warp * MMA_ROWS, call.queries, 0, dq, call.scale,
                         call.scale);
         return;
@@ -229,27 +229,27 @@ __device__ __forceinline__ void differentiate_query_tile(const attention_call &c
 
 template <int TYPE, int DIM, int QUERIES, int COLUMN_WARPS, int STAGES>
 static __global__ void __launch_bounds__(KEY_WARPS *COLUMN_WARPS * 32, 1)
-    differentiate_keys(const attention_call call) {
+    attention_gradient_mma_keys(const attention_call call) {
     differentiate_key_tile<TYPE, DIM, QUERIES, COLUMN_WARPS, STAGES>(call, (int)blockIdx.x);
 }
 
 template <int TYPE, int DIM, int KEYS, int STAGES>
 static __global__ void __launch_bounds__(QUERY_WARPS * 32, 1)
-    differentiate_queries(const attention_call call) {
+    attention_gradient_mma_queries(const attention_call call) {
     differentiate_query_tile<TYPE, DIM, KEYS, STAGES>(call, (int)blockIdx.x);
 }
 
 static __host__ __device__ int count_key_blocks(const attention_call &call) {
-    return (call.keys + KEY_ROWS - 1) / KEY_ROWS * call.batch * call.kv_heads * call.query_pieces;
+    return (call.keys + KEY_ROWS - 1) / KEY_ROWS * call.batch * call.kv_heads * call.query_splits;
 }
 static __host__ __device__ int count_query_blocks(const attention_call &call) {
-    return (call.queries + QUERY_ROWS - 1) / QUERY_ROWS * call.batch * call.heads * call.key_pieces;
+    return (call.queries + QUERY_ROWS - 1) / QUERY_ROWS * call.batch * call.heads * call.key_splits;
 }
 
 /* blockIdx.y: which of the two; x: as theirs. */
 template <int TYPE, int DIM, int TILE, int STAGES>
 static __global__ void __launch_bounds__(KEY_WARPS * 32, 1)
-    differentiate_both(const attention_call call) {
+    attention_gradient_mma_both(const attention_call call) {
     static_assert(KEY_WARPS == QUERY_WARPS, "blocks are of one size");
     int block = (int)blockIdx.x;
     if (blockIdx.y == 0 && block < count_key_blocks(call))
@@ -261,61 +261,39 @@ static __global__ void __launch_bounds__(KEY_WARPS * 32, 1)
 /* ---- launching ---- */
 
 /* TILE: rows of the other side taken at a time. */
-template <int TYPE, int DIM, int TILE, int COLUMN_WARPS, int STAGES>
-static int launch(const attention_call *call, cudaStream_t stream) {
+template <int TYPE, int DIM, int TILE, int KEYS, int COLUMN_WARPS, int STAGES>
+static dyno_status launch(const attention_call *call, cudaStream_t stream) {
+    static_assert(KEYS == KEY_ROWS, "there are tiles of so many keys only");
     int key_blocks = count_key_blocks(*call), query_blocks = count_query_blocks(*call);
     int tile_bytes = tile_size<DIM>(2 * KEY_ROWS + STAGES * 2 * TILE) * (int)sizeof(uint16_t);
     int bytes = tile_bytes + STAGES * 2 * TILE * (int)sizeof(float);
     constexpr int SMALL = COLUMN_WARPS == 1 ? DIM : 32; /* larger ones are not compiled */
     if (call->is_few && COLUMN_WARPS == 1) {
         dim3 blocks((unsigned)(key_blocks > query_blocks ? key_blocks : query_blocks), 2);
-        launch_blocks(differentiate_both<TYPE, SMALL, TILE, STAGES>, blocks, KEY_WARPS * 32, bytes,
+        launch_blocks(attention_gradient_mma_both<TYPE, SMALL, TILE, STAGES>, blocks, KEY_WARPS * 32, bytes,
                       call, stream);
     } else {
-        launch_blocks(differentiate_keys<TYPE, DIM, TILE, COLUMN_WARPS, STAGES>, key_blocks,
+        launch_blocks(attention_gradient_mma_keys<TYPE, DIM, TILE, COLUMN_WARPS, STAGES>, key_blocks,
                       KEY_WARPS * COLUMN_WARPS * 32, bytes, call, stream);
-        launch_blocks(differentiate_queries<TYPE, DIM, TILE, STAGES>, query_blocks,
+        launch_blocks(attention_gradient_mma_queries<TYPE, DIM, TILE, STAGES>, query_blocks,
                       QUERY_WARPS * 32, tile_bytes, call, stream);
     }
-    cuda_tile of_queries = {QUERY_ROWS, TILE}, of_keys = {TILE, KEY_ROWS};
-    attention_join_gradients(call, of_queries, of_keys, stream);
-    return 1;
+    attention_tile of_queries = {QUERY_ROWS, TILE}, of_keys = {TILE, KEY_ROWS};
+    attention_combine_gradients(call, of_queries, of_keys, stream);
+    return cuda_launch_status();
 }
 
-/* 64 keys with TILE queries at a time or half as many; dQ the other way round. */
-template <int TYPE, int DIM, int TILE, int COLUMN_WARPS, int STAGES>
-static attention_choices choices_of(void) {
-    constexpr int HALF = TILE > 16 ? TILE / 2 : TILE;
-    attention_choices choices = {
-        {{{TILE, KEY_ROWS}, launch<TYPE, DIM, TILE, COLUMN_WARPS, STAGES>},
-         {{HALF, KEY_ROWS}, launch<TYPE, DIM, HALF, COLUMN_WARPS, STAGES>}},
-        HALF < TILE ? 2 : 1};
-    return choices;
+template <int TYPE> static dyno_status launch_type(const attention_call *call, cudaStream_t stream) {
+#define INSTANCE(HEAD, QUERIES, KEYS, COLUMN_WARPS, STAGES)                                        \
+    {HEAD, {QUERIES, KEYS}, launch<TYPE, HEAD, QUERIES, KEYS, COLUMN_WARPS, STAGES>},
+    static const attention_instance instances[] = {FOR_EACH_ATTENTION_GRADIENT_MMA(INSTANCE)};
+#undef INSTANCE
+    return launch_instance(instances, call, stream);
 }
 
-template <int TYPE> static attention_choices choices_for_head(int dim) {
-    return dim <= 32    ? choices_of<TYPE, 32, 64, 1, 2>()
-           : dim <= 64  ? choices_of<TYPE, 64, 64, 1, 2>()
-           : dim <= 80  ? choices_of<TYPE, 80, 32, 1, 2>()
-           : dim <= 96  ? choices_of<TYPE, 96, 32, 1, 2>()
-           : dim <= 128 ? choices_of<TYPE, 128, 32, 1, 2>()
-           : dim <= 192 ? choices_of<TYPE, 192, 16, 2, 1>()
-                        : choices_of<TYPE, 256, 16, 2, 1>();
-}
-
-static attention_choices choices_for(const attention_call *call) {
-    return call->type == CUDA_DTYPE_BF16 ? choices_for_head<CUDA_DTYPE_BF16>(call->head_dim)
-                                         : choices_for_head<CUDA_DTYPE_F16>(call->head_dim);
-}
-
-int attention_backward_mma_tiles(const attention_call *call, cuda_tile *out) {
-    attention_choices choices = choices_for(call);
-    return list_choices(&choices, out);
-}
-
-void attention_backward_mma(const attention_call *call, cudaStream_t stream) {
-    attention_choices choices = choices_for(call);
-    launch_choice(&choices, call, stream);
+dyno_status attention_backward_mma(const attention_call *call, cudaStream_t stream) {
+    return call->type == CUDA_DTYPE_BF16 ? launch_type<CUDA_DTYPE_BF16>(call, stream)
+                                         : launch_type<CUDA_DTYPE_F16>(call, stream);
 }
 
 /* ---- D = rowsum(O dO) ---- */
@@ -329,7 +307,7 @@ template <> __device__ __forceinline__ float number_at<float>(const float *p, in
 
 /* A warp for each row. */
 template <typename NUMBER>
-static __global__ void __launch_bounds__(MEAN_WARPS * 32) sum_rows(const attention_call call) {
+static __global__ void __launch_bounds__(MEAN_WARPS * 32) attention_gradient_row_sums(const attention_call call) {
     int64_t row = (int64_t)blockIdx.x * MEAN_WARPS + threadIdx.x / 32;
     if (row >= (int64_t)call.batch * call.heads * call.queries)
         return;
@@ -349,6 +327,6 @@ static __global__ void __launch_bounds__(MEAN_WARPS * 32) sum_rows(const attenti
 void attention_backward_means(const attention_call *call, cudaStream_t stream) {
     int64_t rows = (int64_t)call->batch * call->heads * call->queries;
     int blocks = (int)((rows + MEAN_WARPS - 1) / MEAN_WARPS);
-    launch_blocks(call->type == CUDA_DTYPE_F32 ? sum_rows<float> : sum_rows<uint16_t>, blocks,
+    launch_blocks(call->type == CUDA_DTYPE_F32 ? attention_gradient_row_sums<float> : attention_gradient_row_sums<uint16_t>, blocks,
                   MEAN_WARPS * 32, 0, call, stream);
 }

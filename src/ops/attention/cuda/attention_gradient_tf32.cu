@@ -4,9 +4,9 @@
  * the queries that see them and keeps dK and dV; a block of the second has a tile of queries and
  * keeps dQ. Each number has one owner, which adds in a fixed order. Scores are computed in both,
  * and for dK and dV transposed, a row for each key. Of large heads dK and dV do not fit the
- * registers together: the first kernel runs twice. Of few heads, a block has a piece of what its
+ * registers together: the first kernel runs twice. Of few heads, a block has a split of what its
  * tile goes over, and up to head size 128 both kernels are one. */
-#include "ops/attention/cuda/attention_choices.cuh"
+#include "ops/attention/cuda/attention_launch.cuh"
 #include "ops/attention/cuda/tf32_tile.cuh"
 
 /* What a score's gradient needs of its query, LSE and mean, beside the query in its tile, where
@@ -50,8 +50,8 @@ __device__ __forceinline__ void differentiate_key_tile(const attention_call &cal
     block_place at = find_keys<KEYS>(call, (int)blockIdx.x);
     int lane = (int)threadIdx.x % 32, mine = (int)threadIdx.x / 32 * MINE;
     int first_step = 0, steps = steps_over_queries(call, at.first, QUERIES);
-    if (!find_piece(at.piece, (call.queries + QUERIES - 1) / QUERIES * call.group,
-                    call.query_pieces, &first_step, &steps))
+    if (!find_split(at.split, (call.queries + QUERIES - 1) / QUERIES * call.group,
+                    call.query_splits, &first_step, &steps))
         return;
     int begin = first_query(call, at.first) / QUERIES * QUERIES;
     float dk[ROWS][DIM / 8][4] = {}, dv[ROWS][DIM / 8][4] = {};
@@ -131,8 +131,8 @@ __device__ __forceinline__ void differentiate_key_tile(const attention_call &cal
     copy_async_wait<0>();
     at = find_keys<KEYS>(call, read_block());
     int row = at.first + read_thread() / 32 * MINE + read_thread() % 32 / 4;
-    attention_rows to_k = target_rows(call.d_k, call.dk_parts, call.query_pieces, at.piece);
-    attention_rows to_v = target_rows(call.d_v, call.dv_parts, call.query_pieces, at.piece);
+    attention_rows to_k = target_rows(call.d_k, call.dk_partials, call.query_splits, at.split);
+    attention_rows to_v = target_rows(call.d_v, call.dv_partials, call.query_splits, at.split);
 #pragma unroll
     for (int i = 0; i < 2 * ROWS; i++, row += 8) {
         if (row >= call.keys)
@@ -156,7 +156,7 @@ __device__ __forceinline__ void differentiate_query_tile(const attention_call &c
     float *stages = do_tile + tile_floats<DIM>(QUERIES);
     block_place at = find_queries<QUERIES>(call, (int)blockIdx.x);
     int first_step = 0, steps = steps_over_keys(call, at.first, QUERIES, KEYS);
-    if (!find_piece(at.piece, (call.keys + KEYS - 1) / KEYS, call.key_pieces, &first_step, &steps))
+    if (!find_split(at.split, (call.keys + KEYS - 1) / KEYS, call.key_splits, &first_step, &steps))
         return;
     int kv = at.head / call.group, lane = (int)threadIdx.x % 32;
     int mine = (int)threadIdx.x / 32 * MINE;
@@ -219,7 +219,7 @@ __device__ __forceinline__ void differentiate_query_tile(const attention_call &c
     copy_async_wait<0>();
     at = find_queries<QUERIES>(call, read_block());
     int row = at.first + read_thread() / 32 * MINE + read_thread() % 32 / 4;
-    attention_rows to = target_rows(call.d_q, call.dq_parts, call.key_pieces, at.piece);
+    attention_rows to = target_rows(call.d_q, call.dq_partials, call.key_splits, at.split);
 #pragma unroll
     for (int i = 0; i < 2 * ROWS; i++, row += 8)
         if (row < call.queries)
@@ -231,28 +231,28 @@ __device__ __forceinline__ void differentiate_query_tile(const attention_call &c
 
 template <int WHAT, int MATH, int DIM, int WARPS, int ROWS, int QUERIES, int STAGES, int BLOCKS>
 static __global__ void __launch_bounds__(WARPS * 32, BLOCKS)
-    differentiate_keys_f32(const attention_call call) {
+    attention_gradient_tf32_keys(const attention_call call) {
     differentiate_key_tile<WHAT, MATH, DIM, WARPS, ROWS, QUERIES, STAGES>(call);
 }
 
 template <int MATH, int DIM, int WARPS, int ROWS, int KEYS, int STAGES, int BLOCKS>
 static __global__ void __launch_bounds__(WARPS * 32, BLOCKS)
-    differentiate_queries_f32(const attention_call call) {
+    attention_gradient_tf32_queries(const attention_call call) {
     differentiate_query_tile<MATH, DIM, WARPS, ROWS, KEYS, STAGES>(call);
 }
 
 template <int KEYS> static __host__ __device__ int count_key_blocks(const attention_call &call) {
-    return (call.keys + KEYS - 1) / KEYS * call.batch * call.kv_heads * call.query_pieces;
+    return (call.keys + KEYS - 1) / KEYS * call.batch * call.kv_heads * call.query_splits;
 }
 template <int QUERIES>
 static __host__ __device__ int count_query_blocks(const attention_call &call) {
-    return (call.queries + QUERIES - 1) / QUERIES * call.batch * call.heads * call.key_pieces;
+    return (call.queries + QUERIES - 1) / QUERIES * call.batch * call.heads * call.key_splits;
 }
 
 /* blockIdx.y: which of the two, that for keys with K_TILE and K_STAGES; x: as theirs. */
 template <int MATH, int DIM, int WARPS, int K_TILE, int K_STAGES, int Q_TILE, int Q_STAGES>
 static __global__ void __launch_bounds__(WARPS * 32, 2)
-    differentiate_both_f32(const attention_call call) {
+    attention_gradient_tf32_both(const attention_call call) {
     int block = (int)blockIdx.x;
     if (blockIdx.y == 0 && block < count_key_blocks<WARPS * TILE_ROWS>(call))
         differentiate_key_tile<OF_KEYS | OF_VALUES, MATH, DIM, WARPS, 1, K_TILE, K_STAGES>(call);
@@ -266,7 +266,7 @@ template <int WHAT, int MATH, int DIM, int WARPS, int ROWS, int TILE, int STAGES
 static void launch_keys(const attention_call *call, cudaStream_t stream) {
     constexpr int KEYS = WARPS * ROWS * TILE_ROWS;
     int floats = tile_floats<DIM>(2 * KEYS + STAGES * 2 * TILE);
-    launch_blocks(differentiate_keys_f32<WHAT, MATH, DIM, WARPS, ROWS, TILE, STAGES, BLOCKS>,
+    launch_blocks(attention_gradient_tf32_keys<WHAT, MATH, DIM, WARPS, ROWS, TILE, STAGES, BLOCKS>,
                   count_key_blocks<KEYS>(*call), WARPS * 32, floats * (int)sizeof(float), call,
                   stream);
 }
@@ -275,7 +275,7 @@ template <int MATH, int DIM, int WARPS, int ROWS, int TILE, int STAGES, int BLOC
 static void launch_queries(const attention_call *call, cudaStream_t stream) {
     constexpr int QUERIES = WARPS * ROWS * TILE_ROWS;
     int floats = tile_floats<DIM>(2 * QUERIES + STAGES * 2 * TILE);
-    launch_blocks(differentiate_queries_f32<MATH, DIM, WARPS, ROWS, TILE, STAGES, BLOCKS>,
+    launch_blocks(attention_gradient_tf32_queries<MATH, DIM, WARPS, ROWS, TILE, STAGES, BLOCKS>,
                   count_query_blocks<QUERIES>(*call), WARPS * 32, floats * (int)sizeof(float), call,
                   stream);
 }
@@ -287,11 +287,11 @@ static void launch_both(const attention_call *call, cudaStream_t stream) {
         K_STAGES * K_TILE > Q_STAGES * Q_TILE ? K_STAGES * K_TILE : Q_STAGES * Q_TILE;
     int key_blocks = count_key_blocks<ROWS>(*call), query_blocks = count_query_blocks<ROWS>(*call);
     dim3 blocks((unsigned)(key_blocks > query_blocks ? key_blocks : query_blocks), 2);
-    launch_blocks(differentiate_both_f32<MATH, DIM, WARPS, K_TILE, K_STAGES, Q_TILE, Q_STAGES>,
+    launch_blocks(attention_gradient_tf32_both<MATH, DIM, WARPS, K_TILE, K_STAGES, Q_TILE, Q_STAGES>,
                   blocks, WARPS * 32, tile_floats<DIM>(2 * ROWS + 2 * MOST) * (int)sizeof(float),
                   call, stream);
-    cuda_tile of_queries = {ROWS, Q_TILE}, of_keys = {K_TILE, ROWS};
-    attention_join_gradients(call, of_queries, of_keys, stream);
+    attention_tile of_queries = {ROWS, Q_TILE}, of_keys = {K_TILE, ROWS};
+    attention_combine_gradients(call, of_queries, of_keys, stream);
 }
 
 /* Rows of 16 for each warp of four, rows of the other side at a time, stages, blocks for each
@@ -319,8 +319,8 @@ static void launch_large(const attention_call *call, cudaStream_t stream) {
     launch_keys<OF_VALUES, MATH, DIM, WARPS, 1, TILE, STAGES, 1>(call, stream);
     launch_keys<OF_KEYS, MATH, DIM, WARPS, 1, TILE, STAGES, 1>(call, stream);
     launch_queries<MATH, DIM, WARPS, 1, TILE, STAGES, 1>(call, stream);
-    cuda_tile of_queries = {ROWS, TILE}, of_keys = {TILE, ROWS};
-    attention_join_gradients(call, of_queries, of_keys, stream);
+    attention_tile of_queries = {ROWS, TILE}, of_keys = {TILE, ROWS};
+    attention_combine_gradients(call, of_queries, of_keys, stream);
 }
 
 /* Shared memory stays within 99 KiB, which every GPU since sm_86 has. */
@@ -364,9 +364,10 @@ static void launch_tf32(const attention_call *call, cudaStream_t stream) {
         launch_from_128<MATH>(call, stream);
 }
 
-void attention_backward_f32(const attention_call *call, cudaStream_t stream) {
+dyno_status attention_backward_tf32(const attention_call *call, cudaStream_t stream) {
     if (call->is_tf32)
         launch_tf32(call, stream);
     else
         launch_3tf32(call, stream);
+    return cuda_launch_status();
 }

@@ -10,7 +10,7 @@
  * From one tile of queries to the next nothing stops: the first scores of the next are asked for
  * together with the last product of this one, whose rows then leave through the place in shared
  * memory that its queries had. */
-#include "ops/attention/cuda/attention_choices.cuh"
+#include "ops/attention/cuda/attention_launch.cuh"
 #include "ops/attention/cuda/hopper_forward.cuh"
 #include "ops/attention/cuda/hopper_host.cuh"
 
@@ -119,14 +119,14 @@ __device__ __forceinline__ void consume(const attention_call &call, const work_o
     };
     auto ask_scores = [&](const ring_place &place) {
         products_begin();
-        ask_rows_by_rows<TYPE, DIM, 64, KEYS>(
+        wgmma_rows_by_rows<TYPE, DIM, 64, KEYS>(
             s, q_tiles + (uint32_t)(place.stage * (at::Q_PLACE_BYTES >> 4)),
             k_tiles + (uint32_t)(k.stage * (at::KEY_BYTES >> 4)));
         products_commit();
     };
     auto ask_sums = [&]() {
         products_begin();
-        ask_registers_by_columns<TYPE, KEYS>(o, p,
+        wgmma_registers_by_columns<TYPE, KEYS>(o, p,
                                              v_tiles + (uint32_t)(v.stage * (at::KEY_BYTES >> 4)));
         products_commit();
     };
@@ -233,8 +233,9 @@ __device__ __forceinline__ void consume(const attention_call &call, const work_o
 
 template <int TYPE, int DIM, int CONSUMERS, int KEYS, int PLACES>
 static __global__ void __launch_bounds__((CONSUMERS + 1) * WARPGROUP, 1)
-    forward(const __grid_constant__ attention_call call, const __grid_constant__ work_order order,
-            const __grid_constant__ forward_maps maps) {
+    attention_hopper(const __grid_constant__ attention_call call,
+                     const __grid_constant__ work_order order,
+                     const __grid_constant__ forward_maps maps) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
     typedef forward_storage<DIM, CONSUMERS, KEYS, PLACES> at;
     extern __shared__ unsigned char storage[];
@@ -259,13 +260,13 @@ static __global__ void __launch_bounds__((CONSUMERS + 1) * WARPGROUP, 1)
     /* The same in all lanes, and known to be: kept in a uniform register. */
     int group = __shfl_sync(0xffffffffu, (int)(threadIdx.x / WARPGROUP), 0);
     if (group == 0) {
-        registers_give_back<CONSUMERS == 3 ? 32 : 24>();
+        setmaxnreg_dec<CONSUMERS == 3 ? 32 : 24>();
         if (threadIdx.x == 0)
             produce<DIM, CONSUMERS, KEYS, PLACES>(call, order, maps, shared);
         else if (PLACES > 1 && threadIdx.x == 32)
             store_results<DIM, CONSUMERS, KEYS, PLACES>(call, order, maps, shared);
     } else {
-        registers_take<CONSUMERS == 3 ? 160 : 240>();
+        setmaxnreg_inc<CONSUMERS == 3 ? 160 : 240>();
         if (order.unseeing)
             store_unseeing<CONSUMERS>(call, order, group - 1);
         consume<TYPE, DIM, CONSUMERS, KEYS, PLACES>(call, order, shared, group - 1);
@@ -275,11 +276,12 @@ static __global__ void __launch_bounds__((CONSUMERS + 1) * WARPGROUP, 1)
 
 /* ---- launching ---- */
 
-template <int TYPE, int DIM, int CONSUMERS, int KEYS, int PLACES>
-static int launch(const attention_call *call, cudaStream_t stream) {
+template <int TYPE, int DIM, int QUERIES, int KEYS, int PLACES>
+static dyno_status launch(const attention_call *call, cudaStream_t stream) {
+    constexpr int CONSUMERS = QUERIES / 64;
     typedef forward_storage<DIM, CONSUMERS, KEYS, PLACES> at;
     static_assert(at::ASKED <= 227 << 10, "more shared memory than a block can have");
-    auto kernel = forward<TYPE, DIM, CONSUMERS, KEYS, PLACES>;
+    auto kernel = attention_hopper<TYPE, DIM, CONSUMERS, KEYS, PLACES>;
     static int is_there; /* 1 yes, -1 no */
     if (!is_there)
         is_there = is_compiled(kernel) ? 1 : -1;
@@ -291,7 +293,7 @@ static int launch(const attention_call *call, cudaStream_t stream) {
         !hopper_describe_rows(&maps.k, &call->k, call, call->kv_heads, call->keys, KEYS) ||
         !hopper_describe_rows(&maps.v, &call->v, call, call->kv_heads, call->keys, KEYS) ||
         !hopper_describe_rows(&maps.o, &call->o, call, call->heads, call->queries, 64))
-        return 0;
+        return hopper_refuse("attention_hopper");
     work_order order;
     order.unseeing = call->is_causal && call->queries > call->keys
                          ? (call->queries - call->keys) / at::QUERIES * at::QUERIES
@@ -312,57 +314,19 @@ static int launch(const attention_call *call, cudaStream_t stream) {
     config.dynamicSmemBytes = at::ASKED;
     config.stream = stream;
     cudaLaunchKernelEx(&config, kernel, *call, order, maps);
-    return 1;
+    return cuda_launch_status();
 }
 
-template <int TYPE, int DIM, int CONSUMERS, int KEYS, int PLACES>
-static attention_choice choice(void) {
-    attention_choice made = {{CONSUMERS * 64, KEYS}, launch<TYPE, DIM, CONSUMERS, KEYS, PLACES>};
-    return made;
+template <int TYPE> static dyno_status launch_type(const attention_call *call, cudaStream_t stream) {
+#define INSTANCE(HEAD, QUERIES, KEYS, PLACES)                                                      \
+    {HEAD, {QUERIES, KEYS}, launch<TYPE, HEAD, QUERIES, KEYS, PLACES>},
+    static const attention_instance instances[] = {FOR_EACH_ATTENTION_HOPPER(INSTANCE)};
+#undef INSTANCE
+    return launch_instance(instances, call, stream);
 }
 
-/* One tile, or two in the order of preference. */
-static attention_choices only(attention_choice one) {
-    attention_choices made = {{one}, 1};
-    return made;
-}
-static attention_choices either(bool is_first, attention_choice first, attention_choice second) {
-    attention_choices made = {{is_first ? first : second, is_first ? second : first}, 2};
-    return made;
-}
-
-template <int TYPE> static attention_choices choices_for_head(const attention_call *call) {
-    int dim = call->head_dim;
-    if (dim <= 64)
-        return either(call->queries > 1024, choice<TYPE, 64, 3, 128, 2>(),
-                      choice<TYPE, 64, 2, 128, 2>());
-    if (dim <= 80)
-        return only(choice<TYPE, 80, 2, 128, 2>());
-    if (dim <= 96)
-        return only(choice<TYPE, 96, 2, 128, 2>());
-    if (dim <= 128)
-        return either(call->is_causal, choice<TYPE, 128, 2, 128, 2>(),
-                      choice<TYPE, 128, 2, 176, 1>());
-    if (dim <= 192)
-        return only(choice<TYPE, 192, 2, 112, 1>());
-    return only(choice<TYPE, 256, 2, 80, 1>());
-}
-
-static attention_choices choices_for(const attention_call *call) {
-    return call->type == CUDA_DTYPE_BF16 ? choices_for_head<CUDA_DTYPE_BF16>(call)
-                                         : choices_for_head<CUDA_DTYPE_F16>(call);
-}
-
-int attention_forward_hopper_tiles(const attention_call *call, cuda_tile *out) {
-    if (!hopper_takes(call))
-        return 0;
-    attention_choices choices = choices_for(call);
-    return list_choices(&choices, out);
-}
-
-int attention_forward_hopper(const attention_call *call, cudaStream_t stream) {
-    if (!hopper_takes(call))
-        return 0;
-    attention_choices choices = choices_for(call);
-    return launch_choice(&choices, call, stream);
+dyno_status attention_forward_hopper(const attention_call *call, cudaStream_t stream) {
+    RETURN_IF_FAILED(hopper_check(call));
+    return call->type == CUDA_DTYPE_BF16 ? launch_type<CUDA_DTYPE_BF16>(call, stream)
+                                         : launch_type<CUDA_DTYPE_F16>(call, stream);
 }

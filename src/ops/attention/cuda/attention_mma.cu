@@ -4,10 +4,10 @@
  * time. K and V have one buffer each: V's tile arrives under the product with K, the next tile of K
  * under the product with V. Blocks of few warps have two of each: the next tiles arrive under all
  * that is computed of one. Scores and their exponentials stay in registers, which hold them the
- * way the second product wants its left operand. Of few heads, a block has a piece of those keys.
+ * way the second product wants its left operand. Of few heads, a block has a split of those keys.
  *
  * Exponents are to base 2, with scale * log2(e) folded into the subtraction of the maximum. */
-#include "ops/attention/cuda/attention_choices.cuh"
+#include "ops/attention/cuda/attention_launch.cuh"
 #include "ops/attention/cuda/mma_tile.cuh"
 
 enum { KEYS = 64 };
@@ -53,17 +53,17 @@ __device__ __forceinline__ void take_scores(float (*s)[4], float factor, row_sta
 }
 
 template <int TYPE, int DIM, int WARPS, int STAGES>
-static __global__ void __launch_bounds__(WARPS * 32, 1) forward(const attention_call call) {
+static __global__ void __launch_bounds__(WARPS * 32, 1) attention_mma(const attention_call call) {
     constexpr int QUERIES = WARPS * MMA_ROWS, THREADS = WARPS * 32;
     extern __shared__ __align__(16) unsigned char shared[];
     uint16_t *q_tile = (uint16_t *)shared, *k_tiles = q_tile + tile_size<DIM>(QUERIES);
     uint16_t *v_tiles = k_tiles + STAGES * tile_size<DIM>(KEYS);
     int heads = call.batch * call.heads, head = (int)blockIdx.x % heads;
-    int pieces = call.key_pieces, piece = (int)blockIdx.x / heads % pieces, begin = 0;
+    int splits = call.key_splits, split = (int)blockIdx.x / heads % splits, begin = 0;
     /* The last queries have the most keys; they go first. */
-    int first = (int)(gridDim.x / (heads * pieces) - 1 - blockIdx.x / (heads * pieces)) * QUERIES;
+    int first = (int)(gridDim.x / (heads * splits) - 1 - blockIdx.x / (heads * splits)) * QUERIES;
     int end = steps_over_keys(call, first, QUERIES, KEYS);
-    if (!find_piece(piece, (call.keys + KEYS - 1) / KEYS, pieces, &begin, &end))
+    if (!find_split(split, (call.keys + KEYS - 1) / KEYS, splits, &begin, &end))
         return;
     int b = head / call.heads, h = head % call.heads, kv = h / call.group;
     int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
@@ -122,7 +122,7 @@ static __global__ void __launch_bounds__(WARPS * 32, 1) forward(const attention_
     copy_async_wait<0>();
     __syncthreads();
     float inverse[2];
-    float *to_lse = rows_of<float>(target_rows(call.lse, call.lse_parts, pieces, piece), b, h);
+    float *to_lse = rows_of<float>(target_rows(call.lse, call.lse_partials, splits, split), b, h);
     for (int r = 0; r < 2; r++) {
         float sum = row_sum(state.sum[r]);
         inverse[r] = sum == 0 ? 0 : 1 / sum;
@@ -130,9 +130,9 @@ static __global__ void __launch_bounds__(WARPS * 32, 1) forward(const attention_
         if (lane % 4 == 0 && rows[r] < call.queries)
             to_lse[rows[r]] = lse;
     }
-    if (pieces > 1) {
-        attention_rows parts = target_rows(call.o, call.o_parts, pieces, piece);
-        store_sums<DIM>(parts, b, h, first + warp * MMA_ROWS, call.queries, 0, o, inverse[0],
+    if (splits > 1) {
+        attention_rows partials = target_rows(call.o, call.o_partials, splits, split);
+        store_sums<DIM>(partials, b, h, first + warp * MMA_ROWS, call.queries, 0, o, inverse[0],
                         inverse[1]);
         return;
     }
@@ -143,54 +143,30 @@ static __global__ void __launch_bounds__(WARPS * 32, 1) forward(const attention_
                     MMA_ROWS, call.queries, call.head_dim, call.is_aligned);
 }
 
-template <int TYPE, int DIM, int WARPS>
-static int launch(const attention_call *call, cudaStream_t stream) {
+template <int TYPE, int DIM, int QUERIES, int TILE_KEYS>
+static dyno_status launch(const attention_call *call, cudaStream_t stream) {
+    static_assert(TILE_KEYS == KEYS, "there are tiles of so many keys only");
     /* Within 99 KiB, which every GPU since sm_86 has. */
-    constexpr int QUERIES = WARPS * MMA_ROWS;
+    constexpr int WARPS = QUERIES / MMA_ROWS;
     constexpr int STAGES = WARPS <= 4 && tile_size<DIM>(QUERIES + 4 * KEYS) * 2 <= 99 << 10 ? 2 : 1;
     int bytes = tile_size<DIM>(QUERIES + STAGES * 2 * KEYS) * (int)sizeof(uint16_t);
     int tiles = (call->queries + QUERIES - 1) / QUERIES;
-    launch_blocks(forward<TYPE, DIM, WARPS, STAGES>,
-                  tiles * call->batch * call->heads * call->key_pieces, WARPS * 32, bytes, call,
+    launch_blocks(attention_mma<TYPE, DIM, WARPS, STAGES>,
+                  tiles * call->batch * call->heads * call->key_splits, WARPS * 32, bytes, call,
                   stream);
-    cuda_tile tile = {QUERIES, KEYS};
-    attention_join_outputs(call, tile, stream);
-    return 1;
+    attention_combine_outputs(call, call->tile, stream);
+    return cuda_launch_status();
 }
 
-/* The same keys; fewer queries to a block, or more, which is better for large heads if there are
- * enough of them. */
-template <int TYPE, int DIM, int WARPS>
-static attention_choices choices_of(const attention_call *call) {
-    attention_choice more = {{WARPS * MMA_ROWS, KEYS}, launch<TYPE, DIM, WARPS>};
-    attention_choice fewer = {{WARPS / 2 * MMA_ROWS, KEYS}, launch<TYPE, DIM, WARPS / 2>};
-    bool is_fewer = WARPS > 4 && (DIM <= 96 || call->is_few);
-    attention_choices choices = {{is_fewer ? fewer : more, is_fewer ? more : fewer}, 2};
-    return choices;
+template <int TYPE> static dyno_status launch_type(const attention_call *call, cudaStream_t stream) {
+#define INSTANCE(HEAD, QUERIES, KEYS)                                                              \
+    {HEAD, {QUERIES, KEYS}, launch<TYPE, HEAD, QUERIES, KEYS>},
+    static const attention_instance instances[] = {FOR_EACH_ATTENTION_MMA(INSTANCE)};
+#undef INSTANCE
+    return launch_instance(instances, call, stream);
 }
 
-template <int TYPE> static attention_choices choices_for_head(const attention_call *call) {
-    int dim = call->head_dim;
-    return dim <= 32    ? choices_of<TYPE, 32, 8>(call)
-           : dim <= 64  ? choices_of<TYPE, 64, 8>(call)
-           : dim <= 80  ? choices_of<TYPE, 80, 8>(call)
-           : dim <= 96  ? choices_of<TYPE, 96, 8>(call)
-           : dim <= 128 ? choices_of<TYPE, 128, 8>(call)
-           : dim <= 192 ? choices_of<TYPE, 192, 4>(call)
-                        : choices_of<TYPE, 256, 4>(call);
-}
-
-static attention_choices choices_for(const attention_call *call) {
-    return call->type == CUDA_DTYPE_BF16 ? choices_for_head<CUDA_DTYPE_BF16>(call)
-                                         : choices_for_head<CUDA_DTYPE_F16>(call);
-}
-
-int attention_forward_mma_tiles(const attention_call *call, cuda_tile *out) {
-    attention_choices choices = choices_for(call);
-    return list_choices(&choices, out);
-}
-
-void attention_forward_mma(const attention_call *call, cudaStream_t stream) {
-    attention_choices choices = choices_for(call);
-    launch_choice(&choices, call, stream);
+dyno_status attention_forward_mma(const attention_call *call, cudaStream_t stream) {
+    return call->type == CUDA_DTYPE_BF16 ? launch_type<CUDA_DTYPE_BF16>(call, stream)
+                                         : launch_type<CUDA_DTYPE_F16>(call, stream);
 }

@@ -4,8 +4,8 @@
  * tf32 (tf32_tile.cuh; docs/decisions/0018 has the errors of both). The way of attention_mma.cu: a
  * block has a tile of queries, 16 ROWS for each warp, and goes over the keys it sees, a tile at a
  * time. K and V have one buffer each: V's tile arrives under the product with K, the next tile of K
- * under the product with V. Of few heads, a block has a piece of those keys. */
-#include "ops/attention/cuda/attention_choices.cuh"
+ * under the product with V. Of few heads, a block has a split of those keys. */
+#include "ops/attention/cuda/attention_launch.cuh"
 #include "ops/attention/cuda/tf32_tile.cuh"
 
 /* What a lane knows of its two rows, g and g+8 of 16. */
@@ -42,14 +42,14 @@ __device__ __forceinline__ void take_scores(float (*s)[4], float factor, row_sta
 }
 
 template <int MATH, int DIM, int WARPS, int ROWS, int KEYS, int BLOCKS>
-static __global__ void __launch_bounds__(WARPS * 32, BLOCKS) attend_f32(const attention_call call) {
+static __global__ void __launch_bounds__(WARPS * 32, BLOCKS) attention_tf32(const attention_call call) {
     constexpr int MINE = ROWS * TILE_ROWS, QUERIES = WARPS * MINE, THREADS = WARPS * 32;
     extern __shared__ __align__(16) unsigned char shared[];
     float *q_tile = (float *)shared, *k_tile = q_tile + tile_floats<DIM>(QUERIES);
     float *v_tile = k_tile + tile_floats<DIM>(KEYS);
     block_place at = find_queries<QUERIES>(call, (int)blockIdx.x);
     int begin = 0, end = steps_over_keys(call, at.first, QUERIES, KEYS);
-    if (!find_piece(at.piece, (call.keys + KEYS - 1) / KEYS, call.key_pieces, &begin, &end))
+    if (!find_split(at.split, (call.keys + KEYS - 1) / KEYS, call.key_splits, &begin, &end))
         return;
     int lane = (int)threadIdx.x % 32, mine = (int)threadIdx.x / 32 * MINE;
     const float *k = rows_of<float>(call.k, at.b, at.head / call.group);
@@ -98,8 +98,8 @@ static __global__ void __launch_bounds__(WARPS * 32, BLOCKS) attend_f32(const at
     copy_async_wait<0>();
     at = find_queries<QUERIES>(call, read_block());
     int row = at.first + read_thread() / 32 * MINE + read_thread() % 32 / 4;
-    attention_rows to = target_rows(call.o, call.o_parts, call.key_pieces, at.piece);
-    float *to_lse = rows_of<float>(target_rows(call.lse, call.lse_parts, call.key_pieces, at.piece),
+    attention_rows to = target_rows(call.o, call.o_partials, call.key_splits, at.split);
+    float *to_lse = rows_of<float>(target_rows(call.lse, call.lse_partials, call.key_splits, at.split),
                                    at.b, at.head);
 #pragma unroll
     for (int i = 0; i < 2 * ROWS; i++, row += 8) {
@@ -113,61 +113,27 @@ static __global__ void __launch_bounds__(WARPS * 32, BLOCKS) attend_f32(const at
     }
 }
 
-template <int MATH, int DIM, int WARPS, int ROWS, int KEYS, int BLOCKS>
-static int launch(const attention_call *call, cudaStream_t stream) {
-    constexpr int QUERIES = WARPS * ROWS * TILE_ROWS;
+template <int MATH, int DIM, int QUERIES, int KEYS, int BLOCKS>
+static dyno_status launch(const attention_call *call, cudaStream_t stream) {
+    constexpr int WARPS = 4, ROWS = QUERIES / (WARPS * TILE_ROWS);
     int bytes = tile_floats<DIM>(QUERIES + 2 * KEYS) * (int)sizeof(float);
     int tiles = (call->queries + QUERIES - 1) / QUERIES;
-    launch_blocks(attend_f32<MATH, DIM, WARPS, ROWS, KEYS, BLOCKS>,
-                  tiles * call->batch * call->heads * call->key_pieces, WARPS * 32, bytes, call,
+    launch_blocks(attention_tf32<MATH, DIM, WARPS, ROWS, KEYS, BLOCKS>,
+                  tiles * call->batch * call->heads * call->key_splits, WARPS * 32, bytes, call,
                   stream);
-    cuda_tile tile = {QUERIES, KEYS};
-    attention_join_outputs(call, tile, stream);
-    return 1;
+    attention_combine_outputs(call, call->tile, stream);
+    return cuda_launch_status();
 }
 
-/* Up to head size 128 also half as many keys at a time. */
-template <int MATH, int DIM, int WARPS, int ROWS, int KEYS, int BLOCKS>
-static attention_choices choices_of(void) {
-    constexpr int QUERIES = WARPS * ROWS * TILE_ROWS, FEWER = DIM <= 128 ? KEYS / 2 : KEYS;
-    attention_choices choices = {
-        {{{QUERIES, KEYS}, launch<MATH, DIM, WARPS, ROWS, KEYS, BLOCKS>},
-         {{QUERIES, FEWER}, launch<MATH, DIM, WARPS, ROWS, FEWER, BLOCKS>}},
-        FEWER < KEYS ? 2 : 1};
-    return choices;
-}
-
-/* Shared memory stays within 99 KiB, which every GPU since sm_86 has. */
-static attention_choices choices_3tf32(int dim) {
-    return dim <= 32    ? choices_of<MATH_3TF32, 32, 4, 1, 64, 3>()
-           : dim <= 64  ? choices_of<MATH_3TF32, 64, 4, 1, 64, 3>()
-           : dim <= 80  ? choices_of<MATH_3TF32, 80, 4, 1, 64, 2>()
-           : dim <= 96  ? choices_of<MATH_3TF32, 96, 4, 1, 32, 2>()
-           : dim <= 128 ? choices_of<MATH_3TF32, 128, 4, 1, 32, 2>()
-           : dim <= 192 ? choices_of<MATH_3TF32, 192, 4, 1, 32, 1>()
-                        : choices_of<MATH_3TF32, 256, 4, 1, 16, 1>();
-}
-
-static attention_choices choices_tf32(int dim) {
-    return dim <= 32    ? choices_of<MATH_TF32, 32, 4, 2, 64, 2>()
-           : dim <= 64  ? choices_of<MATH_TF32, 64, 4, 2, 64, 2>()
-           : dim <= 80  ? choices_of<MATH_TF32, 80, 4, 2, 32, 2>()
-           : dim <= 96  ? choices_of<MATH_TF32, 96, 4, 1, 64, 2>()
-           : dim <= 128 ? choices_of<MATH_TF32, 128, 4, 1, 64, 2>()
-           : dim <= 192 ? choices_of<MATH_TF32, 192, 4, 1, 32, 1>()
-                        : choices_of<MATH_TF32, 256, 4, 1, 16, 1>();
-}
-
-static attention_choices choices_for(const attention_call *call) {
-    return call->is_tf32 ? choices_tf32(call->head_dim) : choices_3tf32(call->head_dim);
-}
-
-int attention_forward_f32_tiles(const attention_call *call, cuda_tile *out) {
-    attention_choices choices = choices_for(call);
-    return list_choices(&choices, out);
-}
-
-void attention_forward_f32(const attention_call *call, cudaStream_t stream) {
-    attention_choices choices = choices_for(call);
-    launch_choice(&choices, call, stream);
+dyno_status attention_forward_tf32(const attention_call *call, cudaStream_t stream) {
+#define INSTANCE_3TF32(HEAD, QUERIES, KEYS, BLOCKS)                                                \
+    {HEAD, {QUERIES, KEYS}, launch<MATH_3TF32, HEAD, QUERIES, KEYS, BLOCKS>},
+#define INSTANCE_TF32(HEAD, QUERIES, KEYS, BLOCKS)                                                 \
+    {HEAD, {QUERIES, KEYS}, launch<MATH_TF32, HEAD, QUERIES, KEYS, BLOCKS>},
+    static const attention_instance exact[] = {FOR_EACH_ATTENTION_3TF32(INSTANCE_3TF32)};
+    static const attention_instance rounded[] = {FOR_EACH_ATTENTION_TF32(INSTANCE_TF32)};
+#undef INSTANCE_3TF32
+#undef INSTANCE_TF32
+    return call->is_tf32 ? launch_instance(rounded, call, stream)
+                         : launch_instance(exact, call, stream);
 }

@@ -87,10 +87,10 @@ __device__ __forceinline__ void named_barrier_arrive(int number, int threads) {
     asm volatile("barrier.cta.arrive.aligned %0, %1;" ::"r"(number), "r"(threads) : "memory");
 }
 
-template <int REGISTERS> __device__ __forceinline__ void registers_give_back(void) {
+template <int REGISTERS> __device__ __forceinline__ void setmaxnreg_dec(void) {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(REGISTERS));
 }
-template <int REGISTERS> __device__ __forceinline__ void registers_take(void) {
+template <int REGISTERS> __device__ __forceinline__ void setmaxnreg_inc(void) {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(REGISTERS));
 }
 
@@ -340,7 +340,7 @@ DEFINE_PRODUCTS(256, NAMES_128, FLOATS_128, "%128", "%129", "%130", "%131", "%13
 /* d[64][N] = a b^T, summed over DIM; a and b are tiles of A_ROWS and B_ROWS rows, descriptors of
  * the first row in question. */
 template <int TYPE, int DIM, int A_ROWS, int B_ROWS, int COUNT>
-__device__ __forceinline__ void ask_rows_by_rows(float (&d)[COUNT], uint64_t a, uint64_t b) {
+__device__ __forceinline__ void wgmma_rows_by_rows(float (&d)[COUNT], uint64_t a, uint64_t b) {
     product_of_tiles<TYPE, 0, 0, 0>(d, a, b);
 #pragma unroll
     for (int k = 1; k < DIM / 16; k++) {
@@ -382,7 +382,7 @@ ask_both_by_rows(float (&d)[COUNT], const uint32_t (&held)[4 * HELD], uint64_t a
 /* d[64][N] += a b, summed over DEPTH rows of the tile b; a in registers. */
 template <int TYPE, int DEPTH, int COUNT>
 __device__ __forceinline__ void
-ask_registers_by_columns(float (&d)[COUNT], const uint32_t (&a)[DEPTH / 4], uint64_t b) {
+wgmma_registers_by_columns(float (&d)[COUNT], const uint32_t (&a)[DEPTH / 4], uint64_t b) {
 #pragma unroll
     for (int k = 0; k < DEPTH / 16; k++)
         product_of_registers<TYPE, 1, 1>(d, a + 4 * k, b + (uint32_t)(k * (2048 >> 4)));
@@ -390,7 +390,7 @@ ask_registers_by_columns(float (&d)[COUNT], const uint32_t (&a)[DEPTH / 4], uint
 
 /* d[64][N] = a^T b, summed over DEPTH rows of both tiles; of a one slab. */
 template <int TYPE, int DEPTH, int COUNT>
-__device__ __forceinline__ void ask_columns_by_columns(float (&d)[COUNT], uint64_t a, uint64_t b) {
+__device__ __forceinline__ void wgmma_columns_by_columns(float (&d)[COUNT], uint64_t a, uint64_t b) {
     product_of_tiles<TYPE, 1, 1, 0>(d, a, b);
 #pragma unroll
     for (int k = 1; k < DEPTH / 16; k++)

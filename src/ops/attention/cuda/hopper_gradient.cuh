@@ -25,7 +25,7 @@ typedef struct gradient_order {
 typedef struct row_sums {
     float *mean;    /* D = rowsum(O dO) */
     float *lse;     /* to base 2; infinity for rows that see nothing or are not there */
-    float *dq;      /* sums in turns, or NULL: as the accumulators of hopper_once.cuh have them */
+    float *dq;      /* of the single pass, or NULL: as the accumulators of hopper_single_pass.cuh have them */
     float4 *angles; /* as accumulators are rotated back by them (hopper_tile.cuh), or NULL */
     int *turns;     /* of each step of queries, the key tile that adds to it next */
     int *counter;   /* [2]: items taken beyond the first of each block, in two launches */

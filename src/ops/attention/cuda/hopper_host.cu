@@ -33,9 +33,22 @@ int hopper_multiprocessors(void) {
     return answer;
 }
 
-int hopper_takes(const attention_call *call) {
-    return call->type != CUDA_DTYPE_F32 && call->is_aligned && call->head_dim > 32 &&
-           call->head_dim <= 256 && hopper_multiprocessors() > 0;
+dyno_status hopper_check(const attention_call *call) {
+    if (hopper_multiprocessors() == 0)
+        return dyno_fail(DYNO_UNSUPPORTED,
+                         "attention: the plan is for sm_90, and this GPU or its driver is another");
+    if (!call->is_aligned || (uintptr_t)call->workspace % 16)
+        return dyno_fail(DYNO_UNSUPPORTED,
+                         "attention: operands do not begin at multiples of 16 bytes, which kernels "
+                         "for sm_90 need");
+    return DYNO_OK;
+}
+
+dyno_status hopper_refuse(const char *kernel) {
+    return dyno_fail(DYNO_UNSUPPORTED,
+                     "%s: the module has no code for sm_90a, or the driver does not describe these "
+                     "operands to the tensor memory accelerator",
+                     kernel);
 }
 
 int hopper_describe_rows(CUtensorMap *map, const attention_rows *rows, const attention_call *call,

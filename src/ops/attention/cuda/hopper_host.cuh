@@ -10,8 +10,10 @@
  * chip. */
 int hopper_multiprocessors(void);
 
-/* Whether these kernels take operands of that head size and type, with those strides. */
-int hopper_takes(const attention_call *call);
+/* Fails where the chip is another, or operands lie otherwise than the plan said. */
+dyno_status hopper_check(const attention_call *call);
+/* Of a kernel that cannot be launched, for the driver or the build has not what it needs. */
+dyno_status hopper_refuse(const char *kernel);
 
 /* Describes [batch, heads, rows, head_dim] to the copy engine, for tiles of `tile_rows` rows and
  * slabs of 64 columns. 0 when the driver does not take it. */

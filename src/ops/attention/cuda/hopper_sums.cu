@@ -13,7 +13,7 @@ static __device__ __forceinline__ void arrange_angles(const attention_call &call
     int lane = (int)(at % 32), block = (int)(at / 64);
     int64_t last = call.queries - 1, row = (int64_t)(block / blocks) * 16 + lane / 4;
     const float *from =
-        (at / 32 % 2 ? call.turn.sine : call.turn.cosine) + block % blocks * 8 + lane % 4 * 2;
+        (at / 32 % 2 ? call.rotation.sine : call.rotation.cosine) + block % blocks * 8 + lane % 4 * 2;
     float2 upper = *(const float2 *)(from + (row < last ? row : last) * half);
     float2 lower = *(const float2 *)(from + (row + 8 < last ? row + 8 : last) * half);
     sums.angles[at] = make_float4(upper.x, upper.y, lower.x, lower.y);
@@ -22,7 +22,7 @@ static __device__ __forceinline__ void arrange_angles(const attention_call &call
 /* Of a row's sum LANES lanes have 8 numbers each. The first blocks arrange angles. */
 template <int TYPE, int LANES>
 static __global__ void __launch_bounds__(SUM_THREADS)
-    sum_rows(const __grid_constant__ attention_call call, const __grid_constant__ row_sums sums,
+    attention_gradient_hopper_row_sums(const __grid_constant__ attention_call call, const __grid_constant__ row_sums sums,
              int angle_blocks) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
     let_next_kernel_begin();
@@ -69,7 +69,7 @@ static void launch_sums(const attention_call *call, const row_sums *sums, cudaSt
     /* Whole blocks, for there are 16 bytes for every 4 columns of 128 rows. */
     int angle_blocks = sums->angles ? (int)(sums->pitch * (call->head_dim / 4) / SUM_THREADS) : 0;
     dim3 blocks((unsigned)(angle_blocks + (rows + at_once - 1) / at_once));
-    sum_rows<TYPE, LANES><<<blocks, SUM_THREADS, 0, stream>>>(*call, *sums, angle_blocks);
+    attention_gradient_hopper_row_sums<TYPE, LANES><<<blocks, SUM_THREADS, 0, stream>>>(*call, *sums, angle_blocks);
 }
 
 void hopper_sum_rows(const attention_call *call, const row_sums *sums, cudaStream_t stream) {
@@ -95,7 +95,7 @@ row_sums hopper_row_sums(const attention_call *call, int columns) {
     sums.turns = columns ? (int *)(sums.dq + rows * columns) : NULL;
     sums.counter = columns ? sums.turns + rows / ATTENTION_ROWS_PER_TURN : (int *)(sums.lse + rows);
     int64_t angles_at = attention_angles_at(call->batch * call->heads, call->queries, columns);
-    sums.angles = call->turn.cosine ? (float4 *)((char *)call->workspace + angles_at) : NULL;
+    sums.angles = call->rotation.cosine ? (float4 *)((char *)call->workspace + angles_at) : NULL;
     return sums;
 }
 

@@ -74,12 +74,12 @@ __device__ __forceinline__ void transpose_words(uint32_t *w) {
  * first half of a row (those of the second have the same): cos and sin, of the first row's two
  * columns and of the second's. In memory the lanes of a warp follow one another: float4
  * [rows / 16][half / 8][2][32]. */
-template <int BLOCKS> struct row_turns { float4 cosine[BLOCKS], sine[BLOCKS]; };
+template <int BLOCKS> struct row_angles { float4 cosine[BLOCKS], sine[BLOCKS]; };
 
 /* Blocks from `first` on; row: the lane's first. They stay before a wait for products that they are
  * written before. */
 template <int HALF, int BLOCKS>
-__device__ __forceinline__ void load_turns(row_turns<BLOCKS> *turns, const float4 *angles, int row,
+__device__ __forceinline__ void load_angles(row_angles<BLOCKS> *turns, const float4 *angles, int row,
                                            int first) {
     const float4 *from =
         angles + ((int64_t)(row / 16) * (HALF / 8) + first) * 64 + threadIdx.x % 32;
@@ -94,7 +94,7 @@ __device__ __forceinline__ void load_turns(row_turns<BLOCKS> *turns, const float
 
 /* Rotates these blocks of an accumulator back, and the blocks half a row after them. */
 template <int COUNT, int BLOCKS>
-__device__ __forceinline__ void turn_back(float (&d)[COUNT], const row_turns<BLOCKS> &turns,
+__device__ __forceinline__ void rotate_back(float (&d)[COUNT], const row_angles<BLOCKS> &turns,
                                           int first) {
 #pragma unroll
     for (int i = 0; i < BLOCKS; i++) {
@@ -116,13 +116,13 @@ __device__ __forceinline__ void turn_back(float (&d)[COUNT], const row_turns<BLO
 /* All of an accumulator, some blocks at a time: for kernels without registers to have angles in
  * before the products are done. */
 template <int COUNT>
-__device__ __forceinline__ void turn_rows_back(float (&d)[COUNT], const float4 *angles, int row) {
+__device__ __forceinline__ void rotate_rows_back(float (&d)[COUNT], const float4 *angles, int row) {
     constexpr int BLOCKS = COUNT / 8, PIECE = BLOCKS % 4 ? BLOCKS : 4;
 #pragma unroll
     for (int block = 0; block < BLOCKS; block += PIECE) {
-        row_turns<PIECE> turns;
-        load_turns<COUNT>(&turns, angles, row, block);
-        turn_back(d, turns, block);
+        row_angles<PIECE> turns;
+        load_angles<COUNT>(&turns, angles, row, block);
+        rotate_back(d, turns, block);
     }
 }
 

@@ -45,9 +45,9 @@ __device__ __forceinline__ int read_thread(void) {
     return thread;
 }
 
-/* A block's head, the first of its rows, and its piece of what they go over. */
+/* A block's head, the first of its rows, and its split of what they go over. */
 typedef struct block_place {
-    int b, head, first, piece;
+    int b, head, first, split;
 } block_place;
 
 /* Of a block that has QUERIES of them. The last queries have the most keys; they go first. */
@@ -56,8 +56,8 @@ __device__ __forceinline__ block_place find_queries(const attention_call &call, 
     int heads = call.batch * call.heads, head = block % heads;
     int tiles = (call.queries + QUERIES - 1) / QUERIES;
     block_place place = {head / call.heads, head % call.heads,
-                         (tiles - 1 - block / (heads * call.key_pieces)) * QUERIES,
-                         block / heads % call.key_pieces};
+                         (tiles - 1 - block / (heads * call.key_splits)) * QUERIES,
+                         block / heads % call.key_splits};
     return place;
 }
 /* Of a block that has KEYS of them. The first keys are seen by the most queries; they go first. */
@@ -65,8 +65,8 @@ template <int KEYS>
 __device__ __forceinline__ block_place find_keys(const attention_call &call, int block) {
     int heads = call.batch * call.kv_heads, head = block % heads;
     block_place place = {head / call.kv_heads, head % call.kv_heads,
-                         block / (heads * call.query_pieces) * KEYS,
-                         block / heads % call.query_pieces};
+                         block / (heads * call.query_splits) * KEYS,
+                         block / heads % call.query_splits};
     return place;
 }
 

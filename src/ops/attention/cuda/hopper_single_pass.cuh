@@ -1,4 +1,4 @@
-/* hopper_once.cuh - what attention_gradient_hopper_once.cu's blocks copy: tiles to shared memory,
+/* hopper_single_pass.cuh - what attention_gradient_hopper_single_pass.cu's blocks copy: tiles to shared memory,
  * and dQ's terms from there to the sums in memory, in turns.
  *
  * Key tile n adds to a step of queries after key tiles 0 to n - 1: sums have one order. No block
@@ -12,12 +12,12 @@
  * A step's sums lie as accumulators do: consumer, block of 8 columns, thread, 4 numbers. Consumer
  * c has of a step of 128 queries (head size 64) rows 64 c and on, of one of 64 queries (head size
  * 128) columns 64 c and on. */
-#ifndef OPS_ATTENTION_CUDA_HOPPER_ONCE_CUH
-#define OPS_ATTENTION_CUDA_HOPPER_ONCE_CUH
+#ifndef OPS_ATTENTION_CUDA_HOPPER_SINGLE_PASS_CUH
+#define OPS_ATTENTION_CUDA_HOPPER_SINGLE_PASS_CUH
 
 #include "ops/attention/cuda/hopper_gradient.cuh"
 
-template <int DIM> struct once_storage {
+template <int DIM> struct single_pass_storage {
     enum {
         KIND = OF_BOTH, /* all are of keys */
         QUERY_STEP = DIM == 64 ? 128 : 64,
@@ -64,8 +64,8 @@ template <int DIM> struct once_storage {
 /* Who arrives: one thread; one lane of each warp of a consumer; every lane of both; one of each
  * warp of both; these, the copying thread and those that add. */
 template <int DIM>
-__device__ __forceinline__ int count_arrivals(const once_storage<DIM> *, int barrier) {
-    typedef once_storage<DIM> at;
+__device__ __forceinline__ int count_arrivals(const single_pass_storage<DIM> *, int barrier) {
+    typedef single_pass_storage<DIM> at;
     return barrier < at::DS_FULL      ? 1
            : barrier < at::STEP_EMPTY ? 4
            : barrier < at::K_EMPTY    ? CONSUMERS * WARPGROUP
@@ -87,7 +87,7 @@ __device__ __forceinline__ bool go_up(const gradient_item *item, int *row) {
 template <int DIM>
 __device__ __forceinline__ void copy_tiles(const attention_call &call, const row_sums &sums,
                                            const gradient_maps &maps, unsigned char *base) {
-    typedef once_storage<DIM> at;
+    typedef single_pass_storage<DIM> at;
     uint32_t shared = shared_address(base), barriers = shared + at::BARRIERS_AT;
     ring_place place = {0, 1}; /* empty at first: nothing to wait for */
     for (int items = 0;; items++) {
@@ -155,7 +155,7 @@ __device__ __forceinline__ void give_turn(int *turn, int next) {
 template <int DIM>
 __device__ __forceinline__ void add_in_turns(const attention_call &call, const row_sums &sums,
                                              unsigned char *base, int stage) {
-    typedef once_storage<DIM> at;
+    typedef single_pass_storage<DIM> at;
     uint32_t shared = shared_address(base), barriers = shared + at::BARRIERS_AT;
     uint32_t from = shared + at::DQ_AT + stage * at::DQ_BYTES;
     int phase = 0, until_mine = stage;

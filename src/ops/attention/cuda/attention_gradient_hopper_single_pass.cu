@@ -1,11 +1,11 @@
-/* attention_gradient_hopper_once.cu - attention's gradients on sm_90a for long contexts, bf16 and
+/* attention_gradient_hopper_single_pass.cu - attention's gradients on sm_90a for long contexts, bf16 and
  * f16, head sizes around 64 and 128: P is computed once, which takes five products a tile.
  *
  * An item is 128 keys, going over the queries that see them; two consumers have 64 keys each.
  * Scores are computed transposed, so that P^T and dS^T are in registers the way dV += P^T dO and
  * dK += dS^T Q want their left operand. dS also goes through shared memory, for dQ = dS K sums over
  * the keys of both consumers; each computes half of it, a step later, so that neither waits for the
- * other. What a key tile gives to dQ is added in memory (hopper_once.cuh), and a last kernel makes
+ * other. What a key tile gives to dQ is added in memory (hopper_single_pass.cuh), and a last kernel makes
  * dQ of the sums.
  *
  * A consumer asks for products in this order, and computes what is beside it while that product is
@@ -21,8 +21,9 @@
  * assembler does not find out when they are done, and lets every product wait for the last. */
 #include <limits.h>
 
+#include "ops/attention/cuda/attention_launch.cuh"
 #include "ops/attention/cuda/hopper_host.cuh"
-#include "ops/attention/cuda/hopper_once.cuh"
+#include "ops/attention/cuda/hopper_single_pass.cuh"
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
@@ -45,7 +46,7 @@ __device__ __forceinline__ void let_weigh(int consumer) {
 template <int DIM>
 __device__ __forceinline__ void store_dq(const consumer_state *me, const float (&dq)[32],
                                          int step) {
-    typedef once_storage<DIM> at;
+    typedef single_pass_storage<DIM> at;
     int stage = step % at::DQ_STAGES;
     wait_empty<at::DQ_STAGES>(me, at::DQ_EMPTY, step, "a free place for dQ");
     float4 *to =
@@ -56,7 +57,7 @@ __device__ __forceinline__ void store_dq(const consumer_state *me, const float (
         to[i * WARPGROUP] = make_float4(dq[4 * i], dq[4 * i + 1], dq[4 * i + 2], dq[4 * i + 3]);
 }
 template <int DIM> __device__ __forceinline__ void pass_dq_on(const consumer_state *me, int step) {
-    typedef once_storage<DIM> at;
+    typedef single_pass_storage<DIM> at;
     fence_shared_for_copies();
     __syncwarp();
     leave(me, at::DQ_FULL + step % at::DQ_STAGES);
@@ -65,7 +66,7 @@ template <int DIM> __device__ __forceinline__ void pass_dq_on(const consumer_sta
 /* A consumer's rows of dS^T to shared memory. */
 template <int DIM, int COUNT>
 __device__ __forceinline__ void store_ds(const consumer_state *me, const uint32_t (&ds)[COUNT]) {
-    typedef once_storage<DIM> at;
+    typedef single_pass_storage<DIM> at;
     int lane = me->thread % 32, row = me->number * 64 + me->thread / 32 * 16 + lane % 16;
     uint32_t to = shared_address(me->base) + at::DS_AT + me->steps % at::DS_STAGES * at::DS_BYTES +
                   row * SLAB_ROW_BYTES;
@@ -97,7 +98,7 @@ __device__ __forceinline__ void hide(float (&s)[COUNT], const attention_call &ca
 template <int TYPE, int DIM>
 __device__ __forceinline__ void differentiate(const attention_call &call, const row_sums &sums,
                                               const gradient_item *item, consumer_state *me) {
-    typedef once_storage<DIM> at;
+    typedef single_pass_storage<DIM> at;
     constexpr int QUERIES = at::QUERY_STEP, OWN = 64 * SLAB_ROW_BYTES, SLAB = ROWS * SLAB_ROW_BYTES;
     uint32_t shared = shared_address(me->base);
     uint64_t k_rows = tile_descriptor(shared + at::K_AT + me->number * OWN, 16);
@@ -125,7 +126,7 @@ __device__ __forceinline__ void differentiate(const attention_call &call, const 
     auto ask_scores = [&](int step) {
         wait_full<at::STAGES>(me, at::STEP_FULL, step, "tiles of a step");
         products_begin();
-        ask_rows_by_rows<TYPE, DIM, ROWS, QUERIES>(
+        wgmma_rows_by_rows<TYPE, DIM, ROWS, QUERIES>(
             s, k_rows, q_rows + along<at::STAGES, at::STEP_BYTES>(step));
         products_commit();
     };
@@ -134,7 +135,7 @@ __device__ __forceinline__ void differentiate(const attention_call &call, const 
         const float *lse =
             (const float *)(me->base + at::LSE_AT) + me->steps % at::STAGES * QUERIES + column;
         products_begin();
-        ask_rows_by_rows<TYPE, DIM, ROWS, QUERIES>(
+        wgmma_rows_by_rows<TYPE, DIM, ROWS, QUERIES>(
             dp, v_rows, do_rows + along<at::STAGES, at::STEP_BYTES>(me->steps));
         products_commit();
         if (of_before)
@@ -147,7 +148,7 @@ __device__ __forceinline__ void differentiate(const attention_call &call, const 
         weigh_transposed(s, lse, factor);
         pack_all<TYPE>(p, s);
         products_begin();
-        ask_registers_by_columns<TYPE, QUERIES>(
+        wgmma_registers_by_columns<TYPE, QUERIES>(
             dv, p, do_columns + along<at::STAGES, at::STEP_BYTES>(me->steps));
         products_commit();
         let_weigh(other);
@@ -166,7 +167,7 @@ __device__ __forceinline__ void differentiate(const attention_call &call, const 
                                   "dS to be read");
         store_ds<DIM>(me, ds);
         products_begin();
-        ask_registers_by_columns<TYPE, QUERIES>(
+        wgmma_registers_by_columns<TYPE, QUERIES>(
             dk, ds, q_columns + along<at::STAGES, at::STEP_BYTES>(me->steps));
         products_commit();
         fence_shared_for_copies();
@@ -180,7 +181,7 @@ __device__ __forceinline__ void differentiate(const attention_call &call, const 
     };
     auto ask_dq = [&](int buffer) {
         products_begin();
-        ask_columns_by_columns<TYPE, ROWS>(
+        wgmma_columns_by_columns<TYPE, ROWS>(
             dq, ds_columns + (uint32_t)(buffer * (at::DS_BYTES >> 4)), k_columns);
         products_commit();
     };
@@ -242,14 +243,14 @@ __device__ __forceinline__ void differentiate(const attention_call &call, const 
     me->steps++;
     store_gradient<TYPE>(dv, 1, call, call.d_v, item, key, call.keys);
     if (sums.angles)
-        turn_rows_back(dk, sums.angles, key);
+        rotate_rows_back(dk, sums.angles, key);
     store_gradient<TYPE>(dk, call.scale, call, call.d_k, item, key, call.keys);
 }
 
 template <int TYPE, int DIM>
-__device__ __forceinline__ void consume_once(const attention_call &call, const row_sums &sums,
+__device__ __forceinline__ void consume_items(const attention_call &call, const row_sums &sums,
                                              unsigned char *base, int consumer) {
-    typedef once_storage<DIM> at;
+    typedef single_pass_storage<DIM> at;
     consumer_state me = begin_consumer<at>(base, consumer);
     if (consumer == 1)
         let_weigh(0);
@@ -267,12 +268,12 @@ __device__ __forceinline__ void consume_once(const attention_call &call, const r
 
 template <int TYPE, int DIM>
 static __global__ void __launch_bounds__((CONSUMERS + 1) * WARPGROUP, 1)
-    backward_once(const __grid_constant__ attention_call call,
+    attention_gradient_hopper_single_pass(const __grid_constant__ attention_call call,
                   const __grid_constant__ gradient_order order,
                   const __grid_constant__ row_sums sums,
                   const __grid_constant__ gradient_maps maps) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-    typedef once_storage<DIM> at;
+    typedef single_pass_storage<DIM> at;
     extern __shared__ __align__(1024) unsigned char slabs[];
     unsigned char *base = slabs;
     if (threadIdx.x == 0)
@@ -282,7 +283,7 @@ static __global__ void __launch_bounds__((CONSUMERS + 1) * WARPGROUP, 1)
     let_next_kernel_begin(); /* as soon as blocks leave */
     int group = warpgroup_number();
     if (group == 0) {
-        registers_give_back<24>();
+        setmaxnreg_dec<24>();
         if (threadIdx.x == 0)
             copy_tiles<DIM>(call, sums, maps, base);
         else if (threadIdx.x == 32)
@@ -290,8 +291,8 @@ static __global__ void __launch_bounds__((CONSUMERS + 1) * WARPGROUP, 1)
         else if (threadIdx.x == 64 || threadIdx.x == 96)
             add_in_turns<DIM>(call, sums, base, threadIdx.x == 96);
     } else {
-        registers_take<240>();
-        consume_once<TYPE, DIM>(call, sums, base, group - 1);
+        setmaxnreg_inc<240>();
+        consume_items<TYPE, DIM>(call, sums, base, group - 1);
     }
 #endif
 }
@@ -302,9 +303,9 @@ static __global__ void __launch_bounds__((CONSUMERS + 1) * WARPGROUP, 1)
  * half of a row, so that it can rotate them back. */
 template <int TYPE, int DIM>
 static __global__ void __launch_bounds__(CONSUMERS *WARPGROUP)
-    round_sums(const __grid_constant__ attention_call call, const __grid_constant__ row_sums sums) {
+    attention_gradient_hopper_round_dq(const __grid_constant__ attention_call call, const __grid_constant__ row_sums sums) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-    constexpr int QUERIES = once_storage<DIM>::QUERY_STEP, SHARE = 8 * WARPGROUP;
+    constexpr int QUERIES = single_pass_storage<DIM>::QUERY_STEP, SHARE = 8 * WARPGROUP;
     wait_for_kernel_before();
     int64_t row = (int64_t)blockIdx.x * QUERIES;
     int head = (int)(row / sums.pitch), query = (int)(row % sums.pitch);
@@ -327,9 +328,9 @@ static __global__ void __launch_bounds__(CONSUMERS *WARPGROUP)
     int column = QUERIES == 128 ? 0 : half * 32;
     query += thread / 32 * 16 + thread % 32 / 4 + (QUERIES == 128 ? half * 64 : 0);
     if (sums.angles) {
-        row_turns<4> turns;
-        load_turns<DIM / 2>(&turns, sums.angles, query, column / 8);
-        turn_back(dq, turns, 0);
+        row_angles<4> turns;
+        load_angles<DIM / 2>(&turns, sums.angles, query, column / 8);
+        rotate_back(dq, turns, 0);
     }
     uint16_t *to = rows_of<uint16_t>(call.d_q, head / call.heads, head % call.heads) + column;
     const float(*pieces)[16] = (const float(*)[16])dq;
@@ -355,31 +356,37 @@ static gradient_order order_items(const attention_call *call) {
     return order;
 }
 
-template <int TYPE, int DIM> static int launch(const attention_call *call, cudaStream_t stream) {
-    typedef once_storage<DIM> at;
-    static_assert(at::QUERY_STEP == (DIM == 64 ? 128 : 64) && (int)ROWS == (int)ATTENTION_ONCE_KEYS,
-                  "attention_once_queries says otherwise");
+template <int TYPE, int DIM, int QUERIES, int KEYS>
+static dyno_status launch(const attention_call *call, cudaStream_t stream) {
+    typedef single_pass_storage<DIM> at;
+    static_assert(QUERIES == at::QUERY_STEP && KEYS == ROWS, "there is one tile only");
+    auto kernel = attention_gradient_hopper_single_pass<TYPE, DIM>;
     static int known;
     gradient_maps maps;
-    if (!hopper_is_ready(backward_once<TYPE, DIM>, at::BYTES, &known) ||
+    if (!hopper_is_ready(kernel, at::BYTES, &known) ||
         !hopper_describe_gradient(&maps, call, at::QUERY_STEP, ROWS))
-        return 0;
+        return hopper_refuse("attention_gradient_hopper_single_pass");
     row_sums sums = hopper_row_sums(call, DIM);
     gradient_order order = order_items(call);
     hopper_sum_rows(call, &sums, stream);
-    hopper_launch_items(backward_once<TYPE, DIM>, at::BYTES, call, &order, &sums, &maps, stream);
-    launch_early(round_sums<TYPE, DIM>, call->batch * call->heads * sums.pitch / at::QUERY_STEP,
-                 CONSUMERS * WARPGROUP, 0, stream, *call, sums);
-    return 1;
+    hopper_launch_items(kernel, at::BYTES, call, &order, &sums, &maps, stream);
+    launch_early(attention_gradient_hopper_round_dq<TYPE, DIM>,
+                 call->batch * call->heads * sums.pitch / at::QUERY_STEP, CONSUMERS * WARPGROUP, 0,
+                 stream, *call, sums);
+    return cuda_launch_status();
 }
 
-int attention_backward_hopper_once(const attention_call *call, cudaStream_t stream) {
-    int dim = attention_sum_columns(call->head_dim);
-    if (!dim || !hopper_takes(call) || (uintptr_t)call->workspace % 16)
-        return 0;
-    if (call->type == CUDA_DTYPE_BF16)
-        return dim == 64 ? launch<CUDA_DTYPE_BF16, 64>(call, stream)
-                         : launch<CUDA_DTYPE_BF16, 128>(call, stream);
-    return dim == 64 ? launch<CUDA_DTYPE_F16, 64>(call, stream)
-                     : launch<CUDA_DTYPE_F16, 128>(call, stream);
+template <int TYPE> static dyno_status launch_type(const attention_call *call, cudaStream_t stream) {
+#define INSTANCE(HEAD, QUERIES, KEYS)                                                              \
+    {HEAD, {QUERIES, KEYS}, launch<TYPE, HEAD, QUERIES, KEYS>},
+    static const attention_instance instances[] = {
+        FOR_EACH_ATTENTION_GRADIENT_SINGLE_PASS(INSTANCE)};
+#undef INSTANCE
+    return launch_instance(instances, call, stream);
+}
+
+dyno_status attention_backward_single_pass(const attention_call *call, cudaStream_t stream) {
+    RETURN_IF_FAILED(hopper_check(call));
+    return call->type == CUDA_DTYPE_BF16 ? launch_type<CUDA_DTYPE_BF16>(call, stream)
+                                         : launch_type<CUDA_DTYPE_F16>(call, stream);
 }

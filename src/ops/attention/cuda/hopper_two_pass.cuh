@@ -1,11 +1,11 @@
-/* hopper_twice.cuh - where the blocks of attention_gradient_hopper.cu keep their tiles, and what
+/* hopper_two_pass.cuh - where the blocks of attention_gradient_hopper.cu keep their tiles, and what
  * they copy. */
-#ifndef OPS_ATTENTION_CUDA_HOPPER_TWICE_CUH
-#define OPS_ATTENTION_CUDA_HOPPER_TWICE_CUH
+#ifndef OPS_ATTENTION_CUDA_HOPPER_TWO_PASS_CUH
+#define OPS_ATTENTION_CUDA_HOPPER_TWO_PASS_CUH
 
 #include "ops/attention/cuda/hopper_gradient.cuh"
 
-template <int DIM> struct twice_storage {
+template <int DIM> struct two_pass_storage {
     enum {
         KIND = OF_BOTH,    /* or of one alone: of items */
         QUERY_STEP = STEP, /* queries that go by at a time */
@@ -42,8 +42,8 @@ template <int DIM> struct twice_storage {
 /* How many arrive. One lane of each warp that computes; every lane for steps, of which each has
  * read sums; the copying thread reads items, too. */
 template <int DIM>
-__device__ __forceinline__ int count_arrivals(const twice_storage<DIM> *, int barrier) {
-    typedef twice_storage<DIM> at;
+__device__ __forceinline__ int count_arrivals(const two_pass_storage<DIM> *, int barrier) {
+    typedef two_pass_storage<DIM> at;
     bool is_of_tiles = barrier >= at::TILE_EMPTY && barrier < at::STEP_FULL;
     bool is_of_steps = barrier >= at::STEP_EMPTY && barrier < at::ITEM_FULL;
     return is_of_steps                 ? CONSUMERS * WARPGROUP
@@ -67,7 +67,7 @@ __device__ __forceinline__ void copy_item_tile(uint32_t to, const CUtensorMap *m
 template <int DIM>
 __device__ __forceinline__ void produce(const attention_call &call, const row_sums &sums,
                                         const gradient_maps &maps, unsigned char *base) {
-    typedef twice_storage<DIM> at;
+    typedef two_pass_storage<DIM> at;
     uint32_t shared = shared_address(base), barriers = shared + at::BARRIERS_AT;
     /* So many are behind us; places are empty at first, and nothing is to be waited for. */
     int items = 0, tiles = 0, steps = 0;
