@@ -3,18 +3,18 @@
 PREFIX ?= /usr/local
 JOBS ?= $(shell nproc)
 SANITIZE ?=
-PORTABLE ?=
+ARCH ?=
 CUDA_ARCHITECTURES ?=
 CUDA ?= $(if $(CUDA_ARCHITECTURES),1)
 CUDA_KERNELS ?=
 
 comma := ,
-BUILD := build$(if $(filter-out 0,$(PORTABLE)),-portable)$(if $(SANITIZE),-sanitize-$(subst $(comma),-,$(SANITIZE)))
+BUILD := build$(if $(ARCH),-$(ARCH))$(if $(SANITIZE),-sanitize-$(subst $(comma),-,$(SANITIZE)))
 
 # CMake's own make takes neither our variables nor our job server: it gets JOBS.
 CMAKE := env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL cmake
 CONFIGURE = $(CMAKE) -S . -B $(BUILD) --log-level=NOTICE \
-	-DDYNO_SANITIZE=$(SANITIZE) -DDYNO_PORTABLE=$(if $(filter-out 0,$(PORTABLE)),ON,OFF) \
+	-DDYNO_SANITIZE=$(SANITIZE) -DDYNO_ARCH=$(ARCH) \
 	$(if $(CUDA),-DDYNO_CUDA=$(patsubst 0,off,$(patsubst 1,on,$(CUDA))) \
 		-DDYNO_CUDA_ARCHITECTURES='$(CUDA_ARCHITECTURES)' -DDYNO_CUDA_KERNELS='$(CUDA_KERNELS)') \
 	-DCMAKE_INSTALL_PREFIX=$(abspath $(PREFIX)) > /dev/null
@@ -61,7 +61,7 @@ help:
 	@echo "make clean          remove every build directory"
 	@echo
 	@echo "SANITIZE=address,undefined   build with sanitizers, in a build directory of its own"
-	@echo "PORTABLE=1                   build for any machine of this architecture, in its own too"
+	@echo "ARCH=native                  build for this kind of CPU only (-march), in its own too"
 	@echo "CUDA=1                       build the CUDA module for every kind of GPU (0: not at all);"
 	@echo "                             else it is built where there is a GPU, for that one"
 	@echo "CUDA_ARCHITECTURES=90a       build the CUDA module for this kind of GPU only"

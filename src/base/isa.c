@@ -12,7 +12,7 @@
 #include <string.h>
 
 const char *isa_name(isa which) {
-    static const char *const name[ISA_COUNT] = {"AVX2 and FMA", "AVX-512 (F, BW, VL)",
+    static const char *const name[ISA_COUNT] = {"AVX2 and FMA", "AVX-512 (F, BW, VL, DQ, CD)",
                                                 "AVX-512 BF16", "AMX BF16"};
     return name[which];
 }
@@ -33,9 +33,13 @@ typedef struct requirement {
     int in_register, bit;
 } requirement;
 
-static const requirement AVX2_BITS[] = {{"AVX2", 7, 0, EBX, 5}, {"FMA", 1, 0, ECX, 12}, {0}};
+static const requirement AVX2_BITS[] = {{"AVX2", 7, 0, EBX, 5},   {"FMA", 1, 0, ECX, 12},
+                                        {"BMI1", 7, 0, EBX, 3},   {"BMI2", 7, 0, EBX, 8},
+                                        {"F16C", 1, 0, ECX, 29},  {"LZCNT", 0x80000001, 0, ECX, 5},
+                                        {"MOVBE", 1, 0, ECX, 22}, {0}};
 static const requirement AVX512_BITS[] = {
-    {"AVX-512F", 7, 0, EBX, 16}, {"AVX-512BW", 7, 0, EBX, 30}, {"AVX-512VL", 7, 0, EBX, 31}, {0}};
+    {"AVX-512F", 7, 0, EBX, 16},  {"AVX-512DQ", 7, 0, EBX, 17}, {"AVX-512CD", 7, 0, EBX, 28},
+    {"AVX-512BW", 7, 0, EBX, 30}, {"AVX-512VL", 7, 0, EBX, 31}, {0}};
 static const requirement AVX512_BF16_BITS[] = {
     {"AVX-512F", 7, 0, EBX, 16}, {"AVX-512 BF16", 7, 1, EAX, 5}, {0}};
 static const requirement AMX_BITS[] = {{"AMX", 7, 0, EDX, 24}, {"AMX BF16", 7, 0, EDX, 22}, {0}};

@@ -9,8 +9,8 @@
 #include <stdbool.h>
 
 typedef enum isa {
-    ISA_AVX2,        /* AVX2 and FMA */
-    ISA_AVX512,      /* F, BW, VL */
+    ISA_AVX2,        /* AVX2, FMA and the rest of x86-64-v3 */
+    ISA_AVX512,      /* F, BW, VL and the rest of x86-64-v4 */
     ISA_AVX512_BF16, /* and BF16 dot products */
     ISA_AMX_BF16,    /* tiles, BF16 products; asking requests the kernel's permission */
     ISA_COUNT
@@ -22,7 +22,7 @@ typedef struct isa_answer {
 } isa_answer;
 
 isa_answer isa_check(isa which);
-/* "AVX2", "AVX-512 (F, BW, VL)", ... */
+/* "AVX2", "AVX-512 (F, BW, VL, DQ, CD)", ... */
 const char *isa_name(isa which);
 
 /* The first instruction set this program was compiled to use and the CPU does not offer, or

@@ -102,6 +102,23 @@ const target *target_at(int index) {
 
 const target *target_this_cpu(void) { return target_at(THIS_CPU); }
 
+const char *target_reject(const target *t, isa which) {
+    static const char *const why[ISA_COUNT] = {
+        "the target has no AVX2 and FMA", "the target has no AVX-512",
+        "the target has no AVX-512 BF16", "the target has no AMX BF16"};
+    return target_has(t, which) ? NULL : why[which];
+}
+
+dyno_status target_check_is_runnable(const target *t) {
+    for (isa which = 0; which < ISA_COUNT; which++)
+        if (target_has(t, which) && !target_has(target_this_cpu(), which))
+            return dyno_fail(DYNO_UNSUPPORTED,
+                             "target %s needs %s, which cannot be used here: %s; `dyno plan "
+                             "--target %s` can plan for it",
+                             t->name, isa_name(which), isa_check(which).why_not, t->name);
+    return DYNO_OK;
+}
+
 const target *target_usual(target_kind kind) {
     return target_at(kind == TARGET_CUDA ? FIRST_GPU : THIS_CPU);
 }

@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "base/isa.h"
 #include "base/status.h"
@@ -45,6 +46,15 @@ typedef struct target_text {
     char text[32];
 } target_text;
 target_text target_capability(const target *t);
+
+/* Whether it is the CPU at hand with all that it can, not a named one. */
+static inline bool target_is_this_cpu(const target *t) { return strcmp(t->name, "cpu") == 0; }
+
+/* For reject: NULL, or that the target has no such instruction set. */
+const char *target_reject(const target *t, isa which);
+
+/* DYNO_UNSUPPORTED, with the reason, when this machine lacks an instruction set of the CPU `t`. */
+NODISCARD dyno_status target_check_is_runnable(const target *t);
 
 static inline bool target_is_cuda(const target *t) { return t->kind == TARGET_CUDA; }
 static inline bool target_has(const target *t, isa which) {

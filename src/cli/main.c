@@ -127,8 +127,7 @@ int main(int argc, char **argv) {
     if (missing) {
         fputs("dyno: this build uses ", stderr);
         fputs(missing, stderr);
-        fputs(", which this CPU does not have; build on this machine, or with make PORTABLE=1\n",
-              stderr);
+        fputs(", which this CPU does not have; build without DYNO_ARCH\n", stderr);
         return 1;
     }
     return run(argc, argv);

@@ -53,6 +53,7 @@ static const flag_spec FLAGS[] = {
      .minimum = 0, .maximum = 4096},
     STEP_FLAGS,
     DEVICE_FLAG("auto"),
+    TARGET_FLAG,
     {"memory", "SIZE", FLAG_BYTES, NULL,
      .help = "what the step may use; default: what the device has free"},
 };
@@ -149,7 +150,8 @@ static dyno_status load_model(step_job *job) {
     const flags *given = job->given;
     step_variant variant;
     RETURN_IF_FAILED(step_variant_resolve(given, &variant));
-    RETURN_IF_FAILED(device_open(flags_text(given, "device"), &job->device));
+    RETURN_IF_FAILED(
+        device_open_as(flags_text(given, "device"), flags_text(given, "target"), &job->device));
     step_options options = {
         .config = *hf_directory_config(job->directory),
         .batch = job->batch,

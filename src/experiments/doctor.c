@@ -16,6 +16,7 @@
 #include "measure/keys.h"
 #include "measure/machine.h"
 #include "measure/optional.h"
+#include "ops/levels.h"
 
 static const flag_spec FLAGS[] = {
     {"threads", "NUMBER", FLAG_INTEGER, "0",
@@ -93,6 +94,9 @@ static void add_cpu(results *run) {
         add_text(run, "instructions", isa_name(which), answer.is_usable ? "usable" : "no",
                  answer.why_not);
     }
+    const char *level = level_name(target_this_cpu());
+    add_text(run, "instructions", "kernels", level ? level : "one level",
+             "what the CPU's kernels are compiled for; --target takes less");
 }
 
 static void add_memory(results *run) {

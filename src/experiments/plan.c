@@ -159,10 +159,6 @@ static dyno_status plan_cells(plan_job *job) {
     return DYNO_OK;
 }
 
-static bool is_this_cpu(const plan_job *job) {
-    return strcmp(job->target.name, target_this_cpu()->name) == 0;
-}
-
 /* The one named, else that of the device that would run. */
 static dyno_status find_target(plan_job *job) {
     const char *name = flags_text(job->given, "target");
@@ -182,8 +178,8 @@ static dyno_status run_job(plan_job *job) {
     RETURN_IF_FAILED(step_variants_resolve(job->given, &job->variants, &job->variant_count));
     RETURN_IF_FAILED(find_target(job));
     RETURN_IF_FAILED(experiment_start(job->context));
-    if (is_this_cpu(job))
-        job->tuned = autotune_create(TARGET_CPU, device_cpu()->description);
+    if (target_is_this_cpu(&job->target))
+        job->tuned = autotune_create(&job->target);
     return plan_cells(job);
 }
 

@@ -5,8 +5,8 @@
  * of everything in the model among its parameters. */
 #include <string.h>
 
-#include "experiments/experiment.h"
 #include "experiments/precision_study.h"
+#include "experiments/sweep.h"
 #include "measure/accumulation.h"
 #include "measure/keys.h"
 
@@ -14,6 +14,7 @@ static const flag_spec FLAGS[] = {
     {"terms", "N", FLAG_INTEGER, "1000", .help = "numbers added up", .minimum = 1,
      .maximum = 100000000},
     {"term", "X", FLAG_REAL, "0.01", .help = "the number that is added"},
+    TARGET_FLAG,
 };
 
 static const flags_example EXAMPLES[] = {
@@ -58,19 +59,27 @@ static dyno_status add_accumulation(const flags *given, results *run) {
     return DYNO_OK;
 }
 
-static dyno_status add_policy(const flags *given, results *run) {
-    (void)given;
-    static const precision order[] = {PRECISION_FP32, PRECISION_FP16, PRECISION_BF16};
-    for (size_t i = 0; i < sizeof order / sizeof *order; i++) {
-        precision_study study;
-        RETURN_IF_FAILED(precision_study_run(order[i], &study));
-        results_cell *cell = add_cell(run, "policy");
-        cell_set_text(cell, PARAM_MATH, precision_name(order[i]));
-        for (int item = 0; item < STUDY_ITEM_COUNT; item++)
-            cell_set_text(cell, study_item_name((study_item)item), dtype_name(study.type[item]));
-        cell_set_metric_real(cell, METRIC_LOSS, "", (double)study.loss);
-    }
+static dyno_status study_precision(precision kind, device *cpu, results *run) {
+    precision_study study;
+    RETURN_IF_FAILED(precision_study_run(kind, cpu, &study));
+    results_cell *cell = add_cell(run, "policy");
+    cell_set_text(cell, PARAM_MATH, precision_name(kind));
+    for (int item = 0; item < STUDY_ITEM_COUNT; item++)
+        cell_set_text(cell, study_item_name((study_item)item), dtype_name(study.type[item]));
+    cell_set_metric_real(cell, METRIC_LOSS, "", (double)study.loss);
     return DYNO_OK;
+}
+
+static dyno_status add_policy(const flags *given, results *run) {
+    static const precision order[] = {PRECISION_FP32, PRECISION_FP16, PRECISION_BF16};
+    device *cpu;
+    RETURN_IF_FAILED(device_open_as("cpu", flags_text(given, "target"), &cpu));
+    results_set_environment_text(run, ENV_TARGET, cpu->target.name);
+    dyno_status status = DYNO_OK;
+    for (size_t i = 0; i < sizeof order / sizeof *order && status == DYNO_OK; i++)
+        status = study_precision(order[i], cpu, run);
+    device_close(cpu);
+    return status;
 }
 
 static const struct {

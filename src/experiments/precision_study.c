@@ -102,7 +102,7 @@ static graph *build_toy(void) {
     return g;
 }
 
-static dyno_status plan_toy(precision p, plan **out) {
+static dyno_status plan_toy(precision p, const target *chip, plan **out) {
     graph *g = build_toy();
     dyno_status status = graph_status(g);
     if (status == DYNO_OK)
@@ -114,7 +114,7 @@ static dyno_status plan_toy(precision p, plan **out) {
     if (status == DYNO_OK)
         status = graph_verify(g);
     if (status == DYNO_OK)
-        status = lower_graph(g, target_this_cpu(), out);
+        status = lower_graph(g, chip, out);
     graph_destroy(g);
     return status;
 }
@@ -192,14 +192,14 @@ static dyno_status observe(const executor *e, const plan *p, precision_study *ou
     return largest_gradient(e, p, &out->largest_gradient);
 }
 
-dyno_status precision_study_run(precision kind, precision_study *out) {
+dyno_status precision_study_run(precision kind, device *where, precision_study *out) {
     *out = (precision_study){0};
     plan *p = NULL;
-    RETURN_IF_FAILED(plan_toy(kind, &p));
+    RETURN_IF_FAILED(plan_toy(kind, &where->target, &p));
     memory_pool *pool = NULL;
     storage *shared = NULL;
     executor *e = NULL;
-    dyno_status status = memory_pool_create(device_cpu(), MEMORY, &pool);
+    dyno_status status = memory_pool_create(where, MEMORY, &pool);
     if (status == DYNO_OK) {
         shared = storage_create(pool);
         status = executor_create(p, pool, shared, &e);

@@ -8,6 +8,7 @@
 #define EXPERIMENTS_PRECISION_STUDY_H
 
 #include "compiler/passes/precision.h"
+#include "runtime/device.h"
 
 typedef enum study_item {
     STUDY_PARAMETERS,
@@ -29,7 +30,7 @@ typedef struct precision_study {
     double largest_gradient; /* magnitude, the loss scale undone */
 } precision_study;
 
-/* Fails also when parameters, or gradients, are not all of one type. */
-NODISCARD dyno_status precision_study_run(precision p, precision_study *out);
+/* On the CPU that `where` is. Fails also when parameters, or gradients, are not all of one type. */
+NODISCARD dyno_status precision_study_run(precision p, device *where, precision_study *out);
 
 #endif

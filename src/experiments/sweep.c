@@ -12,8 +12,9 @@ dyno_status sweep_prepare(sweep *s, const flags *given, const experiment_context
     *s = (sweep){.given = given, .context = context, .run = run};
     threads_set_count((int)flags_integer(given, "threads"));
     RETURN_IF_FAILED(experiment_start(context)); /* a GPU's driver makes threads of its own */
-    RETURN_IF_FAILED(device_open(flags_text(given, "device"), &s->device));
-    s->tuned = autotune_create(s->device->target.kind, s->device->description);
+    RETURN_IF_FAILED(
+        device_open_as(flags_text(given, "device"), flags_text(given, "target"), &s->device));
+    s->tuned = autotune_create(&s->device->target);
     s->memory_limit = flags_is_set(given, "memory")
                           ? flags_bytes(given, "memory")
                           : s->device->functions->available_bytes(s->device);
@@ -50,6 +51,7 @@ static machine_peak measure_bf16(const sweep *s) {
 dyno_status sweep_start(sweep *s) {
     environment_capture(s->run);
     results_set_environment_text(s->run, ENV_DEVICE, s->device->description);
+    results_set_environment_text(s->run, ENV_TARGET, s->device->target.name);
     if (!is_cpu(s))
         return capture_gpu(s);
     RETURN_IF_FAILED(machine_peaks_get(threads_count(), &s->peaks));

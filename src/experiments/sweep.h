@@ -20,15 +20,21 @@
             .help = "cpu, cuda, cuda:N, or auto: $DYNO_DEVICE, else a GPU if there is one"         \
     }
 
+#define TARGET_FLAG                                                                                \
+    {                                                                                              \
+        "target", "NAME", FLAG_TEXT, NULL,                                                         \
+            .help = "runs on the CPU with the instruction sets of this target only: avx2, avx512"  \
+    }
+
 /* To be put into an experiment's flag table. */
 #define SWEEP_FLAGS                                                                                \
-    DEVICE_FLAG("auto"), {"threads",                                                               \
-                          NULL,                                                                    \
-                          FLAG_INTEGER,                                                            \
-                          "0",                                                                     \
-                          .help = "threads; 0 takes every core there is",                          \
-                          .minimum = 0,                                                            \
-                          .maximum = 4096},                                                        \
+    DEVICE_FLAG("auto"), TARGET_FLAG, {"threads",                                                  \
+                                       NULL,                                                       \
+                                       FLAG_INTEGER,                                               \
+                                       "0",                                                        \
+                                       .help = "threads; 0 takes every core there is",             \
+                                       .minimum = 0,                                               \
+                                       .maximum = 4096},                                           \
     {                                                                                              \
         "memory", "SIZE", FLAG_BYTES, NULL,                                                        \
             .help = "what a cell may use; default: what the device has free"                       \

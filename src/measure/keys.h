@@ -163,6 +163,7 @@
 #define ENV_DYNO_REVISION "dyno_revision"
 #define ENV_THREADS "threads"
 #define ENV_ONEDNN "onednn"
+#define ENV_TARGET "target"
 #define ENV_DEVICE "device"
 
 /* what the machine can do, measured, */

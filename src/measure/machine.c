@@ -12,13 +12,10 @@
 
 #include "base/clock.h"
 #include "base/system_memory.h"
+#include "base/target.h"
 #include "base/threads.h"
 #include "measure/environment.h"
 #include "measure/machine_bf16.h"
-
-#if defined(__AVX512F__) || (defined(__AVX2__) && defined(__FMA__))
-#include <immintrin.h>
-#endif
 
 enum { ACCUMULATORS = 12, MOST_THREAD_COUNTS = 8 };
 
@@ -26,40 +23,77 @@ static const int64_t FLOPS_BUDGET_NS = 150 * 1000 * 1000;
 static const int64_t FLOPS_RUN_NS = 10 * 1000 * 1000;
 static const int64_t BANDWIDTH_BUDGET_NS = 120 * 1000 * 1000; /* for each of the three loops */
 
-#if defined(__AVX512F__)
-enum { LANES = 16 };
-typedef __m512 lanes;
-#define SPLAT(x) _mm512_set1_ps(x)
-#define FUSED_MULTIPLY_ADD(x, m, a) _mm512_fmadd_ps(x, m, a)
-#elif defined(__AVX2__) && defined(__FMA__)
-enum { LANES = 8 };
-typedef __m256 lanes;
-#define SPLAT(x) _mm256_set1_ps(x)
-#define FUSED_MULTIPLY_ADD(x, m, a) _mm256_fmadd_ps(x, m, a)
-#else
-/* The vector that every 64-bit machine has; without an FMA unit it is two instructions. */
-enum { LANES = 4 };
-typedef float lanes __attribute__((vector_size(16)));
-#define SPLAT(x) ((lanes){x, x, x, x})
-#define FUSED_MULTIPLY_ADD(x, m, a) ((x) * (m) + (a))
+typedef enum traffic { LOOP_FILL, LOOP_READ, LOOP_COPY, LOOP_TRIAD } traffic;
+
+/* One thread's share of the buffer: whole, in halves, or in thirds. */
+static inline __attribute__((always_inline)) uint64_t loop_body(traffic which, unsigned char *bytes,
+                                                                size_t count) {
+    if (which == LOOP_FILL) {
+        memset(bytes, 0, count); /* +0.0f, and touches the page from the thread that uses it */
+        return 0;
+    }
+    if (which == LOOP_READ) {
+        /* Integers, because the order of a float sum is not the compiler's to change. */
+        const uint64_t *a = (const uint64_t *)(void *)bytes;
+        uint64_t sum = 0;
+        for (size_t i = 0; i < count / sizeof *a; i++)
+            sum += a[i];
+        return sum;
+    }
+    if (which == LOOP_COPY) {
+        memcpy(bytes, bytes + count / 2, count / 2);
+        return bytes[0];
+    }
+    size_t third = count / 3 / 64 * 64, floats = third / sizeof(float);
+    float *restrict a = (float *)(void *)bytes;
+    const float *restrict b = (const float *)(void *)(bytes + third);
+    const float *restrict c = (const float *)(void *)(bytes + 2 * third);
+    for (size_t i = 0; i < floats; i++)
+        a[i] = b[i] + 3.0f * c[i];
+    return bytes[0];
+}
+
+/* Both kinds of loop for one level, in vectors of so many bytes. `seed` is 1, but the compiler must
+ * not know. Without an FMA unit an FMA is two instructions. */
+#define LOOPS(LEVEL, ATTRIBUTE, BYTES)                                                             \
+    ATTRIBUTE static float fmas_##LEVEL(int64_t iterations, float seed) {                          \
+        typedef float lanes __attribute__((vector_size(BYTES)));                                   \
+        lanes m = (lanes){0} + seed * 0.75f, a = (lanes){0} + seed * 0.25f, x[ACCUMULATORS];       \
+        for (int k = 0; k < ACCUMULATORS; k++)                                                     \
+            x[k] = (lanes){0} + seed * (float)(k + 2);                                             \
+        for (int64_t i = 0; i < iterations; i++) {                                                 \
+            _Pragma("GCC unroll 12") for (int k = 0; k < ACCUMULATORS; k++) x[k] = x[k] * m + a;   \
+        }                                                                                          \
+        float sum = 0;                                                                             \
+        for (int k = 0; k < ACCUMULATORS; k++)                                                     \
+            sum += x[k][k % 4];                                                                    \
+        return sum;                                                                                \
+    }                                                                                              \
+    ATTRIBUTE static uint64_t move_##LEVEL(traffic which, unsigned char *bytes, size_t count) {    \
+        return loop_body(which, bytes, count);                                                     \
+    }                                                                                              \
+    static const loops LEVEL = {                                                                   \
+        {fmas_##LEVEL, ACCUMULATORS * (BYTES) / (int)sizeof(float) * 2, "FMAs"}, move_##LEVEL};
+
+typedef struct loops {
+    machine_loop fmas;
+    uint64_t (*move)(traffic which, unsigned char *bytes, size_t count);
+} loops;
+
+LOOPS(baseline, , 16)
+#if defined(__x86_64__)
+LOOPS(avx2, __attribute__((target("avx2,fma"))), 32)
+LOOPS(avx512, __attribute__((target("avx512f"))), 64)
 #endif
 
-/* `seed` is 1, but opaque to the compiler. */
-static float fma_loop(int64_t iterations, float seed) {
-    lanes m = SPLAT(seed * 0.75f), a = SPLAT(seed * 0.25f), x[ACCUMULATORS];
-    for (int k = 0; k < ACCUMULATORS; k++)
-        x[k] = SPLAT(seed * (float)(k + 2));
-    for (int64_t i = 0; i < iterations; i++) {
-#pragma GCC unroll 12
-        for (int k = 0; k < ACCUMULATORS; k++)
-            x[k] = FUSED_MULTIPLY_ADD(x[k], m, a);
-    }
-    float values[LANES], sum = 0;
-    for (int k = 0; k < ACCUMULATORS; k++) {
-        memcpy(values, &x[k], sizeof values);
-        sum += values[k % LANES];
-    }
-    return sum;
+static const loops *widest_loops(void) {
+#if defined(__x86_64__)
+    if (target_has(target_this_cpu(), ISA_AVX512))
+        return &avx512;
+    if (target_has(target_this_cpu(), ISA_AVX2))
+        return &avx2;
+#endif
+    return &baseline;
 }
 
 static int64_t time_loops(const machine_loop *loop, int threads, int64_t iterations) {
@@ -111,8 +145,7 @@ static double measure_peak(const machine_loop *loop, int threads) {
 }
 
 double machine_measure_peak_flops_f32(int threads) {
-    const machine_loop fmas = {fma_loop, ACCUMULATORS * LANES * 2, "FMAs"};
-    return measure_peak(&fmas, threads);
+    return measure_peak(&widest_loops()->fmas, threads);
 }
 
 machine_peak machine_measure_peak_bf16(int threads) {
@@ -122,46 +155,18 @@ machine_peak machine_measure_peak_bf16(int threads) {
     return (machine_peak){measure_peak(&fastest, threads), fastest.by};
 }
 
-typedef enum loop { LOOP_FILL, LOOP_READ, LOOP_COPY, LOOP_TRIAD } loop;
-
-/* One thread's share of the buffer: whole, in halves, or in thirds. */
-static uint64_t run_loop(loop which, unsigned char *bytes, size_t count) {
-    if (which == LOOP_FILL) {
-        memset(bytes, 0, count); /* +0.0f, and touches the page from the thread that uses it */
-        return 0;
-    }
-    if (which == LOOP_READ) {
-        /* Integers, because the order of a float sum is not the compiler's to change. */
-        const uint64_t *a = (const uint64_t *)(void *)bytes;
-        uint64_t sum = 0;
-        for (size_t i = 0; i < count / sizeof *a; i++)
-            sum += a[i];
-        return sum;
-    }
-    if (which == LOOP_COPY) {
-        memcpy(bytes, bytes + count / 2, count / 2);
-        return bytes[0];
-    }
-    size_t third = count / 3 / 64 * 64, floats = third / sizeof(float);
-    float *restrict a = (float *)(void *)bytes;
-    const float *restrict b = (const float *)(void *)(bytes + third);
-    const float *restrict c = (const float *)(void *)(bytes + 2 * third);
-    for (size_t i = 0; i < floats; i++)
-        a[i] = b[i] + 3.0f * c[i];
-    return bytes[0];
-}
-
-static int64_t time_loop(loop which, int threads, unsigned char *buffer, size_t share) {
+static int64_t time_loop(traffic which, int threads, unsigned char *buffer, size_t share) {
     volatile uint64_t sink = 0;
     uint64_t total = 0;
     int64_t begin = 0, end = 0;
+    const loops *widest = widest_loops();
 #pragma omp parallel num_threads(threads) reduction(+ : total)
     {
         unsigned char *mine = buffer + (size_t)omp_get_thread_num() * share;
 #pragma omp barrier
 #pragma omp master
         begin = clock_now_ns();
-        total += run_loop(which, mine, share);
+        total += widest->move(which, mine, share);
 #pragma omp barrier
 #pragma omp master
         end = clock_now_ns();
@@ -172,7 +177,7 @@ static int64_t time_loop(loop which, int threads, unsigned char *buffer, size_t 
 }
 
 /* Best of at least three, and of as many as the budget allows. */
-static double best_rate(loop which, int threads, unsigned char *buffer, size_t share) {
+static double best_rate(traffic which, int threads, unsigned char *buffer, size_t share) {
     int64_t best = INT64_MAX, deadline = clock_now_ns() + BANDWIDTH_BUDGET_NS;
     for (int i = 0; i < 3 || clock_now_ns() < deadline; i++) {
         int64_t elapsed = time_loop(which, threads, buffer, share);

@@ -15,14 +15,16 @@ struct autotune {
 
 /* ---- what is kept ---- */
 
-static void find_cpu_model(char *name, size_t size) {
+/* "AMD EPYC", with the target behind it where that is less than the CPU has. */
+static void find_cpu_model(const target *chip, char *name, size_t size) {
     char line[512];
     FILE *cpuinfo = fopen("/proc/cpuinfo", "r");
     while (cpuinfo && fgets(line, sizeof line, cpuinfo)) {
         const char *model = strchr(line, ':');
         if (strncmp(line, "model name", 10) != 0 || !model)
             continue;
-        snprintf(name, size, "%.*s", (int)strcspn(model + 2, "\n"), model + 2);
+        snprintf(name, size, "%.*s%s%s", (int)strcspn(model + 2, "\n"), model + 2,
+                 target_is_this_cpu(chip) ? "" : "-", target_is_this_cpu(chip) ? "" : chip->name);
         break;
     }
     if (cpuinfo)
@@ -33,11 +35,11 @@ static const char *find_kernel(const kernel_tuning *kernels, const char *key) {
     return autotune_find((const autotune *)(const void *)kernels, key);
 }
 
-autotune *autotune_create(target_kind kind, const char *description) {
+autotune *autotune_create(const target *chip) {
     char name[128], file[160];
-    snprintf(name, sizeof name, "%.*s", (int)strcspn(description, ","), description);
-    if (kind == TARGET_CPU)
-        find_cpu_model(name, sizeof name);
+    snprintf(name, sizeof name, "%s", chip->description);
+    if (!target_is_cuda(chip))
+        find_cpu_model(chip, name, sizeof name);
     for (char *at = name; *at; at++)
         if (*at == ' ' || *at == '/')
             *at = '-';

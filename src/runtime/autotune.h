@@ -12,9 +12,9 @@
 
 typedef struct autotune autotune;
 
-/* `description` as a device gives its own: "NVIDIA H200, sm_90, 139.8 GiB"; only what stands before
- * the comma counts. Of a CPU its model is looked up, because caches differ from one to the next. */
-autotune *autotune_create(target_kind kind, const char *description);
+/* A file for each model of a GPU, and of a CPU for each of its targets, because caches differ from
+ * one model to the next. */
+autotune *autotune_create(const target *chip);
 void autotune_destroy(autotune *a);
 
 /* For planning. Holds as long as `a` does. */

@@ -15,6 +15,7 @@
 #include "base/memory.h"
 #include "base/system_memory.h"
 #include "base/units.h"
+#include "ops/levels.h"
 #include "runtime/device.h"
 #include "runtime/generated.h"
 
@@ -25,11 +26,16 @@
 #define HUGE_PAGE_BYTES ((int64_t)2 << 20)
 
 struct program {
+    device *d;
     const plan *p;
+    const kernel **kernels;       /* of each launch, at the level of the plan's target */
     generated_kernels *generated; /* NULL when the plan has none */
 };
 
-static void close_cpu(device *d) { (void)d; }
+static void close_cpu(device *d) {
+    if (d != device_cpu())
+        free(d);
+}
 
 /* ---- memory ---- */
 
@@ -99,13 +105,16 @@ static dyno_status finish(device *d) {
 /* ---- running ---- */
 
 static dyno_status program_create(device *d, const plan *p, program **out) {
-    (void)d;
     *out = NULL;
     generated_kernels *generated = NULL;
     if (p->generated_count)
         RETURN_IF_FAILED(generated_load(p, &generated));
     *out = memory_allocate(1, sizeof **out);
-    **out = (program){.p = p, .generated = generated};
+    **out = (program){.d = d, .p = p, .generated = generated};
+    (*out)->kernels = memory_allocate((size_t)p->launch_count, sizeof *(*out)->kernels);
+    for (int i = 0; i < p->launch_count; i++)
+        if (p->launches[i].generated < 0)
+            (*out)->kernels[i] = level_kernel(p->launches[i].kernel, &p->target);
     return DYNO_OK;
 }
 
@@ -113,6 +122,7 @@ static void program_destroy(program *r) {
     if (!r)
         return;
     generated_destroy(r->generated);
+    free(r->kernels);
     free(r);
 }
 
@@ -122,10 +132,10 @@ static dyno_status launch(program *r, int index, const kernel_args *args) {
         generated_run(r->generated, l, args);
         return DYNO_OK;
     }
-    launch_context context = {.device = device_cpu()};
+    launch_context context = {.device = r->d};
     kernel_args here = *args;
     here.context = &context;
-    dyno_status status = l->kernel->run(&here);
+    dyno_status status = r->kernels[index]->run(&here);
     if (status == DYNO_OK)
         return DYNO_OK;
     return dyno_fail_within(status, "'%s' in scope '%s'", l->kernel_name, r->p->scopes[l->scope]);
@@ -223,4 +233,15 @@ device *device_cpu(void) {
     static once_flag once = ONCE_FLAG_INIT;
     call_once(&once, set_target);
     return &cpu;
+}
+
+bool device_is_host(const device *d) { return d->functions == &FUNCTIONS; }
+
+dyno_status device_create_cpu(const target *chip, device **out) {
+    *out = NULL;
+    RETURN_IF_FAILED(target_check_is_runnable(chip));
+    *out = memory_allocate(1, sizeof **out);
+    **out = *device_cpu();
+    (*out)->target = *chip;
+    return DYNO_OK;
 }

@@ -64,6 +64,22 @@ dyno_status device_open(const char *name, device **out) {
     return DYNO_OK;
 }
 
+dyno_status device_open_as(const char *name, const char *target_name, device **out) {
+    if (!target_name)
+        return device_open(name, out);
+    *out = NULL;
+    const target *chip;
+    request asked;
+    RETURN_IF_FAILED(target_find(target_name, &chip));
+    RETURN_IF_FAILED(resolve(name, &asked));
+    if (target_is_cuda(chip) || asked.kind == TARGET_CUDA)
+        return dyno_fail(DYNO_INVALID,
+                         "--target says which instruction sets of the CPU are used; it takes cpu, "
+                         "avx2, avx512 or amx, not '%s' on device %s",
+                         target_name, name);
+    return device_create_cpu(chip, out);
+}
+
 static bool describe_gpu(int ordinal, target *out) {
     const cuda_module *module;
     cuda_device_info info;

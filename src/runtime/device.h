@@ -77,6 +77,9 @@ struct device {
  * reason (no module, no driver, a driver too old, no such number, a chip too old). On failure *out
  * is NULL. */
 NODISCARD dyno_status device_open(const char *name, device **out);
+/* The same with the CPU restricted to a named target (target_find); NULL: with all that it has. A
+ * target that is no CPU, or a device that is none, is DYNO_INVALID. */
+NODISCARD dyno_status device_open_as(const char *name, const char *target_name, device **out);
 void device_close(device *d);
 
 /* The kind of target that a device name asks for, without opening it. "auto" is the CPU here. */
@@ -89,7 +92,11 @@ NODISCARD dyno_status device_find_target(const char *name, target *out);
 /* The CPU is always there and needs no closing. */
 device *device_cpu(void);
 
+/* The CPU with no more than the instruction sets of the target, which is a CPU; DYNO_UNSUPPORTED
+ * where this machine has less than that. On failure *out is NULL. */
+NODISCARD dyno_status device_create_cpu(const target *chip, device **out);
+
 /* Whether the host may read and write tensors where they lie. */
-static inline bool device_is_host(const device *d) { return d == device_cpu(); }
+bool device_is_host(const device *d);
 
 #endif

@@ -133,7 +133,7 @@ static kernel_args bind(const executor *e, const plan_launch *l, tensor *room) {
                          .outputs = outputs,
                          .attributes = &l->attributes,
                          .variant = l->variant,
-                         .target = &e->d->target,
+                         .target = &e->p->target,
                          .workspace = l->workspace < 0 ? NULL : e->address[l->workspace]};
 }
 
@@ -188,7 +188,7 @@ static void find_phase_runs(executor *e) {
 
 static dyno_status check_target(const plan *p, const device *d) {
     if (p->target.kind == d->target.kind)
-        return DYNO_OK;
+        return target_is_cuda(&p->target) ? DYNO_OK : target_check_is_runnable(&p->target);
     return dyno_fail(DYNO_INVALID, "'%s' is planned for %s and cannot run on device %s", p->name,
                      target_kind_name(p->target.kind), d->name);
 }

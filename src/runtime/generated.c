@@ -17,7 +17,7 @@ struct generated_kernels {
 dyno_status generated_load(const plan *p, generated_kernels **out) {
     *out = NULL;
     jit_module *module;
-    RETURN_IF_FAILED(jit_load(p->source, &module, NULL));
+    RETURN_IF_FAILED(jit_load(p->source, &p->target, &module, NULL));
     generated_kernels *k = memory_allocate(1, sizeof *k);
     k->p = p;
     k->module = module;

@@ -18,6 +18,7 @@
 #include "base/hash.h"
 #include "base/memory.h"
 #include "base/text.h"
+#include "ops/levels.h"
 
 struct jit_module {
     void *handle;
@@ -26,7 +27,6 @@ struct jit_module {
 static const char *const FLAGS[] = {
     "-std=gnu11",
     "-O3",
-    "-march=native",
 #if defined __x86_64__
     "-mprefer-vector-width=512",
 #endif
@@ -37,6 +37,13 @@ static const char *const FLAGS[] = {
     "-fPIC",
     "-shared"};
 enum { FLAG_COUNT = sizeof FLAGS / sizeof *FLAGS };
+
+static text architecture_flag(const target *chip) {
+    const char *level = target_is_this_cpu(chip) ? NULL : level_name(chip);
+    text flag = {0};
+    text_format(&flag, "-march=%s", level ? level : "native");
+    return flag;
+}
 
 static bool is_on_path(const char *name) {
     if (strchr(name, '/'))
@@ -79,10 +86,10 @@ bool jit_is_possible(void) {
 /* The object contains its own hash, so that a damaged or wrong file is detected. */
 static const char HASH_SYMBOL[] = "dyno_module_hash";
 
-static hash_string module_hash(const char *source, const char *compiler) {
+static hash_string module_hash(const char *source, const char *compiler, const char *architecture) {
     text all = {0};
     struct stat status;
-    text_format(&all, "%s\n", compiler);
+    text_format(&all, "%s %s\n", compiler, architecture);
     if (stat(compiler, &status) == 0)
         text_format(&all, "%lld %lld\n", (long long)status.st_mtime, (long long)status.st_size);
     /* -march=native differs between machines that share a home directory. */
@@ -119,11 +126,12 @@ static void *open_checked(const char *path, const hash_string *hash) {
 }
 
 /* Runs the compiler; on failure the message holds the beginning of its output. */
-static dyno_status compile(const char *compiler, const char *source_path, const char *object_path,
-                           const char *log_path) {
-    const char *arguments[FLAG_COUNT + 8];
+static dyno_status compile(const char *compiler, const char *architecture, const char *source_path,
+                           const char *object_path, const char *log_path) {
+    const char *arguments[FLAG_COUNT + 9];
     int count = 0;
     arguments[count++] = compiler;
+    arguments[count++] = architecture;
     for (int i = 0; i < FLAG_COUNT; i++)
         arguments[count++] = FLAGS[i];
     arguments[count++] = "-o";
@@ -158,10 +166,11 @@ static dyno_status compile(const char *compiler, const char *source_path, const 
     return dyno_fail(DYNO_IO, "the compiler '%s' failed on generated kernels: %s", compiler, said);
 }
 
-/* Compiles in `directory` under a temporary name; the object is renamed to `target`, or loaded from
+/* Compiles in `directory` under a temporary name; the object is renamed to `kept`, or loaded from
  * where it is when that is NULL. */
-static dyno_status build(const char *compiler, const char *source, const hash_string *hash,
-                         const char *directory, const char *target, void **handle) {
+static dyno_status build(const char *compiler, const char *architecture, const char *source,
+                         const hash_string *hash, const char *directory, const char *kept,
+                         void **handle) {
     text work = {0}, source_path = {0}, object_path = {0}, log_path = {0}, module = {0};
     text_format(&work, "%s/build-XXXXXX", directory);
     dyno_status status = DYNO_OK;
@@ -176,11 +185,11 @@ static dyno_status build(const char *compiler, const char *source, const hash_st
     text_format(&module, "%sconst char %s[] = \"%s\";\n", source, HASH_SYMBOL, hash->text);
     status = file_write_all(source_path.data, module.data, module.length);
     if (status == DYNO_OK)
-        status = compile(compiler, source_path.data, object_path.data, log_path.data);
+        status = compile(compiler, architecture, source_path.data, object_path.data, log_path.data);
     if (status == DYNO_OK) {
         const char *place = object_path.data;
-        if (target && rename(object_path.data, target) == 0)
-            place = target;
+        if (kept && rename(object_path.data, kept) == 0)
+            place = kept;
         *handle = open_checked(place, hash);
         if (!*handle)
             status =
@@ -198,9 +207,9 @@ static dyno_status build(const char *compiler, const char *source, const hash_st
     return status;
 }
 
-static dyno_status build_or_find(const char *source, const char *compiler, void **handle,
-                                 bool *was_built) {
-    hash_string hash = module_hash(source, compiler);
+static dyno_status build_or_find(const char *source, const char *compiler, const char *architecture,
+                                 void **handle, bool *was_built) {
+    hash_string hash = module_hash(source, compiler, architecture);
     text directory = {0}, object = {0};
     bool is_cached = cache_directory(&directory) &&
                      file_make_output_directory(text_string(&directory)) == DYNO_OK;
@@ -210,7 +219,8 @@ static dyno_status build_or_find(const char *source, const char *compiler, void 
         *handle = open_checked(object.data, &hash);
         *was_built = !*handle;
         if (*was_built)
-            status = build(compiler, source, &hash, directory.data, object.data, handle);
+            status =
+                build(compiler, architecture, source, &hash, directory.data, object.data, handle);
     } else {
         fprintf(stderr,
                 "dyno: the cache for generated kernels cannot be used (%s); compiling anew. Set "
@@ -218,15 +228,15 @@ static dyno_status build_or_find(const char *source, const char *compiler, void 
                 dyno_error_message());
         *was_built = true;
         const char *temporary = getenv("TMPDIR");
-        status = build(compiler, source, &hash, temporary && *temporary ? temporary : "/tmp", NULL,
-                       handle);
+        status = build(compiler, architecture, source, &hash,
+                       temporary && *temporary ? temporary : "/tmp", NULL, handle);
     }
     text_release(&directory);
     text_release(&object);
     return status;
 }
 
-dyno_status jit_load(const char *source, jit_module **out, jit_times *times) {
+dyno_status jit_load(const char *source, const target *chip, jit_module **out, jit_times *times) {
     *out = NULL;
     const char *compiler = jit_compiler();
     if (!compiler)
@@ -236,7 +246,12 @@ dyno_status jit_load(const char *source, jit_module **out, jit_times *times) {
     int64_t begin = clock_now_ns();
     void *handle = NULL;
     bool was_built = false;
-    RETURN_IF_FAILED(build_or_find(source, compiler, &handle, &was_built));
+    text architecture = architecture_flag(chip);
+    dyno_status status =
+        build_or_find(source, compiler, text_string(&architecture), &handle, &was_built);
+    text_release(&architecture);
+    if (status != DYNO_OK)
+        return status;
     int64_t spent = clock_now_ns() - begin;
     if (times)
         *times = (jit_times){.compile_ns = was_built ? spent : 0, .load_ns = was_built ? 0 : spent};

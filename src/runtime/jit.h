@@ -9,6 +9,7 @@
 #include <stdbool.h>
 
 #include "base/status.h"
+#include "base/target.h"
 
 typedef struct jit_module jit_module;
 
@@ -22,10 +23,12 @@ const char *jit_compiler(void);
 /* Whether plans for the CPU can have generated kernels; when not, says so on stderr, once. */
 bool jit_is_possible(void);
 
-/* Fails with DYNO_UNSUPPORTED when there is no compiler, and DYNO_IO, with what the compiler
+/* Compiles for a CPU: for all that this one has, or for the level of a named one (ops/levels.h).
+ * Fails with DYNO_UNSUPPORTED when there is no compiler, and DYNO_IO, with what the compiler
  * said, when it fails. A cache that cannot be written to costs a compilation each time, in a
  * temporary directory, and one line on stderr. `times` may be NULL. */
-NODISCARD dyno_status jit_load(const char *source, jit_module **out, jit_times *times);
+NODISCARD dyno_status jit_load(const char *source, const target *chip, jit_module **out,
+                               jit_times *times);
 void jit_destroy(jit_module *module);
 
 /* NULL when there is no such function. */

@@ -34,7 +34,7 @@ dyno_status trainer_create(device *d, const step_options *options, int64_t memor
     *out = NULL;
     trainer *t = memory_allocate(1, sizeof *t);
     t->scale = loss_scale_create();
-    autotune *kept = autotune_create(d->target.kind, d->description);
+    autotune *kept = autotune_create(&d->target);
     step_options tuned = *options;
     tuned.pipeline.kernels.tuning = autotune_kernels(kept);
     dyno_status status = step_plan_create(&tuned, &t->p);

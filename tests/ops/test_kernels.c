@@ -27,12 +27,14 @@ enum { ROUNDS = 80 };
 
 static const char *run_here(void *context, const node *n, const kernel *k, const tensor *inputs,
                             tensor *outputs) {
-    (void)context;
-    return kernel_run(n, k, inputs, outputs);
+    return kernel_run_for(context, n, k, inputs, outputs);
 }
 
-static kernel_sweep sweep_here(void) {
-    return (kernel_sweep){.target = TARGET_CPU, .run = run_here};
+static kernel_sweep sweep_for(const target *chip) {
+    return (kernel_sweep){.target = TARGET_CPU,
+                          .run = run_here,
+                          .context = (void *)chip,
+                          .sums_in_sequence = !target_is_this_cpu(chip)};
 }
 
 static void every_op_has_a_case(void **state) {
@@ -42,44 +44,56 @@ static void every_op_has_a_case(void **state) {
             fail_msg("op '%s' has no case in tests/support/op_cases.c", op_list_at(i)->name);
 }
 
-/* oneDNN may not be installed, and the CPU may lack what a kernel is written for or be slow at
+/* oneDNN may not be installed, and the target may lack what a kernel is written for or be slow at
  * it; every other kernel must have found work. */
-static bool may_be_absent(const kernel *k) {
+static bool may_be_absent(const kernel *k, const target *chip) {
     const char *why;
-    return (k == &matmul_onednn && !matmul_onednn_version(&why)) || k == &matmul_bf16_amx ||
+    bool may_use_onednn = target_is_this_cpu(chip) && matmul_onednn_version(&why);
+    return (k == &matmul_onednn && !may_use_onednn) || k == &matmul_bf16_amx ||
            k == &matmul_bf16_dot || k == &matmul_bf16_fma || k == &attention_avx512 ||
            k == &attention_gradient_avx512 || k == &attention_bf16_amx ||
            k == &attention_gradient_bf16_amx || k == &attention_bf16_dot ||
            k == &attention_gradient_bf16_dot;
 }
 
-static void kernels_agree_with_the_reference_in_double(void **state) {
-    (void)state;
+static void expect_agreement(const target *chip) {
     for (int o = 0; o < op_list_count(); o++) {
         const op_case *c = op_case_find(op_list_at(o));
-        kernel_sweep sweep = sweep_here();
+        kernel_sweep sweep = sweep_for(chip);
         for (int round = 0; round < ROUNDS; round++) {
             draw d = draw_create((uint64_t)(1000 * o + round), round < 10 ? 20 : 4000);
             bool is_dense = round % 4 == 0;
             int accepted = kernel_sweep_case(&sweep, c, &d, is_dense, NULL);
             if (is_dense && !accepted)
-                fail_msg("no kernel of '%s' takes dense operands", c->kind->name);
+                fail_msg("no kernel of '%s' takes dense operands for target %s", c->kind->name,
+                         chip->name);
         }
         for (int k = 0; c->kind->kernels[k]; k++)
             if (c->kind->kernels[k]->target == TARGET_CPU && !sweep.runs[k] &&
-                !may_be_absent(c->kind->kernels[k]))
-                fail_msg("kernel %s rejected all operands", c->kind->kernels[k]->name);
+                !may_be_absent(c->kind->kernels[k], chip))
+                fail_msg("kernel %s rejected all operands for target %s", c->kind->kernels[k]->name,
+                         chip->name);
     }
+}
+
+static void kernels_agree_with_the_reference_at_every_level(void **state) {
+    (void)state;
+    const target *chips[KERNEL_RUN_MOST_TARGETS];
+    int count = kernel_run_targets(chips);
+    for (int i = 0; i < count; i++)
+        expect_agreement(chips[i]);
 }
 
 static void kernels_agree_on_operands_that_several_threads_share(void **state) {
     (void)state;
+    const target *chips[KERNEL_RUN_MOST_TARGETS];
+    int count = kernel_run_targets(chips);
     for (int o = 0; o < op_list_count(); o++)
-        for (int round = 0; round < 3; round++) {
-            kernel_sweep sweep = sweep_here();
-            draw d = draw_create((uint64_t)(77 * o + round), 40000);
+        for (int round = 0; round < 3 * count; round++) {
+            kernel_sweep sweep = sweep_for(chips[round / 3]);
+            draw d = draw_create((uint64_t)(77 * o + round % 3), 40000);
             d.is_full = true;
-            kernel_sweep_case(&sweep, op_case_find(op_list_at(o)), &d, round != 1, NULL);
+            kernel_sweep_case(&sweep, op_case_find(op_list_at(o)), &d, round % 3 != 1, NULL);
         }
 }
 
@@ -87,11 +101,13 @@ static void kernels_agree_on_operands_that_several_threads_share(void **state) {
 static void single_operations_take_any_float_as_ieee_has_it(void **state) {
     (void)state;
     fill special = fill_special_floats();
+    const target *chips[KERNEL_RUN_MOST_TARGETS];
+    int count = kernel_run_targets(chips);
     for (int o = 0; o < op_list_count(); o++) {
         const op_case *c = op_case_find(op_list_at(o));
-        kernel_sweep sweep = sweep_here();
-        for (int round = 0; c->takes_any_float && round < 10; round++) {
-            draw d = draw_create((uint64_t)(31 * o + round), 3000);
+        for (int round = 0; c->takes_any_float && round < 10 * count; round++) {
+            kernel_sweep sweep = sweep_for(chips[round / 10]);
+            draw d = draw_create((uint64_t)(31 * o + round % 10), 3000);
             d.is_full = true;
             kernel_sweep_case(&sweep, c, &d, round % 2 == 0, &special);
         }
@@ -267,7 +283,7 @@ static void casts_to_and_from_bf16_are_exact_for_every_pattern(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_op_has_a_case),
-        cmocka_unit_test(kernels_agree_with_the_reference_in_double),
+        cmocka_unit_test(kernels_agree_with_the_reference_at_every_level),
         cmocka_unit_test(kernels_agree_on_operands_that_several_threads_share),
         cmocka_unit_test(single_operations_take_any_float_as_ieee_has_it),
         cmocka_unit_test(sigmoid_saturates),

@@ -21,7 +21,6 @@
 #define gemm_amx emulated_gemm_amx
 #define gemm_method_name emulated_gemm_method_name
 #define gemm_reject emulated_gemm_reject
-#define gemm_pass_over emulated_gemm_pass_over
 #define gemm_pick emulated_gemm_pick
 #define gemm_workspace_bytes emulated_gemm_workspace_bytes
 #define gemm_workspace_bytes_by emulated_gemm_workspace_bytes_by

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "ops/levels.h"
 #include "ops/op_list.h"
 #include "support/kernel_run.h"
 #include "support/op_cases.h"
@@ -52,7 +53,7 @@ static void run(const node *n, const kernel *k, const tensor *inputs, const tens
                         .target = target_this_cpu()};
     size_t scratch = k->workspace_bytes ? k->workspace_bytes(&args) : 0;
     args.workspace = scratch ? memory_allocate(scratch, 1) : NULL;
-    k->run(&args);
+    level_kernel(k, args.target)->run(&args);
     free(args.workspace);
 }
 

@@ -19,17 +19,18 @@
 
 static const int counts[] = {1, 2, 3, 5, 8, 8};
 
-static void expect_same_bits(const node *n, const kernel *k, const tensor *inputs) {
+static void expect_same_bits(const target *chip, const node *n, const kernel *k,
+                             const tensor *inputs) {
     tensor first[OP_CASE_MAX_OUTPUTS], again[OP_CASE_MAX_OUTPUTS];
     threads_set_count(1);
-    if (kernel_run(n, k, inputs, first))
+    if (kernel_run_for(chip, n, k, inputs, first))
         return;
     for (size_t t = 0; t < sizeof counts / sizeof *counts; t++) {
         threads_set_count(counts[t]);
-        assert_null(kernel_run(n, k, inputs, again));
+        assert_null(kernel_run_for(chip, n, k, inputs, again));
         for (int i = 0; i < n->output_count; i++) {
             if (memcmp(first[i].data, again[i].data, (size_t)tensor_bytes(&first[i])) != 0)
-                fail_msg("%s, output %d [%s]: %d threads change it", k->name, i,
+                fail_msg("%s for %s, output %d [%s]: %d threads change it", k->name, chip->name, i,
                          shape_format(&first[i].shape).text, counts[t]);
             free(again[i].data);
         }
@@ -48,9 +49,11 @@ static void expect_same_bits_of_node(const node *n, const fill *fills, bool is_d
         operands[i] = operand_create(v->type, &v->shape, how, fills[i], d);
         inputs[i] = operands[i].view;
     }
+    const target *chips[KERNEL_RUN_MOST_TARGETS];
+    int count = kernel_run_targets(chips);
     for (int k = 0; n->op->kernels[k]; k++)
-        if (n->op->kernels[k]->target == TARGET_CPU)
-            expect_same_bits(n, n->op->kernels[k], inputs);
+        for (int i = 0; i < count && n->op->kernels[k]->target == TARGET_CPU; i++)
+            expect_same_bits(chips[i], n, n->op->kernels[k], inputs);
     for (int i = 0; i < n->input_count; i++)
         operand_release(&operands[i]);
 }

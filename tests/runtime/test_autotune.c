@@ -25,7 +25,7 @@
 static const attention_plan_options PROBLEM = {
     .shape = {1, 300, 1, 1, 16}, .extent = STEP_BACKWARD, .is_causal = true, .mode = STEP_COMPILED};
 
-static autotune *open_cpu(void) { return autotune_create(TARGET_CPU, "cpu"); }
+static autotune *open_cpu(void) { return autotune_create(target_this_cpu()); }
 
 static plan *plan_with(const autotune *of, attention_plan_options options) {
     plan *p;

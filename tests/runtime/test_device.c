@@ -69,6 +69,30 @@ static void the_cpu_can_always_be_opened(void **state) {
     device_close(d);
 }
 
+static void the_cpu_can_be_restricted_to_a_target(void **state) {
+    (void)state;
+    device *d;
+    expect_ok(device_open_as("cpu", NULL, &d));
+    assert_ptr_equal(d, device_cpu());
+    static const char *const names[] = {"cpu", "avx2", "avx512", "amx"};
+    for (int i = 0; i < 4; i++) {
+        const target *chip;
+        expect_ok(target_find(names[i], &chip));
+        if (target_check_is_runnable(chip) != DYNO_OK) {
+            expect_failure(device_open_as("cpu", names[i], &d), DYNO_UNSUPPORTED, "cannot be used");
+            assert_null(d);
+            continue;
+        }
+        expect_ok(device_open_as("cpu", names[i], &d));
+        assert_true(device_is_host(d));
+        assert_int_equal(d->target.instruction_sets, chip->instruction_sets);
+        device_close(d);
+    }
+    expect_failure(device_open_as("cpu", "h200", &d), DYNO_INVALID, "not 'h200' on device cpu");
+    expect_failure(device_open_as("cuda", "avx2", &d), DYNO_INVALID, "on device cuda");
+    expect_failure(device_open_as("cpu", "avx3", &d), DYNO_INVALID, "there is no target 'avx3'");
+}
+
 static void the_environment_says_what_auto_is(void **state) {
     (void)state;
     device *d;
@@ -178,6 +202,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names_of_devices_are_parsed_without_opening_them),
         cmocka_unit_test(the_cpu_can_always_be_opened),
+        cmocka_unit_test(the_cpu_can_be_restricted_to_a_target),
         cmocka_unit_test(the_environment_says_what_auto_is),
         cmocka_unit_test(a_pool_asks_for_memory_as_it_fills),
         cmocka_unit_test(storage_is_read_and_written_by_name_and_size),

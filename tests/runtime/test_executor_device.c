@@ -286,6 +286,29 @@ static void a_plan_for_another_backend_is_refused(void **state) {
     plan_destroy(p);
 }
 
+static void a_plan_for_instructions_that_are_not_here_is_refused(void **state) {
+    (void)state;
+    plan *p = small_model_plan(&small_model_fixed, BATCH, CONTEXT, STEP_FORWARD);
+    memory_pool *pool;
+    expect_ok(memory_pool_create(device_cpu(), POOL_BYTES, &pool));
+    storage *s = storage_create(pool);
+    for (isa which = 0; which < ISA_COUNT; which++) {
+        executor *e;
+        p->target = (target){.name = "named", .instruction_sets = 1u << which};
+        if (target_has(target_this_cpu(), which)) {
+            expect_ok(executor_create(p, pool, s, &e));
+        } else {
+            expect_failure(executor_create(p, pool, s, &e), DYNO_UNSUPPORTED, isa_name(which));
+            assert_non_null(strstr(dyno_error_message(), "target named needs"));
+            assert_null(e);
+        }
+        executor_destroy(e);
+    }
+    storage_destroy(s);
+    memory_pool_destroy(pool);
+    plan_destroy(p);
+}
+
 /* Wherever the device has no more, in whichever launch, the next that fits goes on. */
 static void a_device_without_memory_fails_one_cell_and_serves_the_next(void **state) {
     (void)state;
@@ -453,6 +476,7 @@ int main(void) {
         cmocka_unit_test(what_a_broken_device_did_not_copy_is_not_read),
         cmocka_unit_test(a_device_that_breaks_down_is_not_out_of_memory),
         cmocka_unit_test(a_plan_for_another_backend_is_refused),
+        cmocka_unit_test(a_plan_for_instructions_that_are_not_here_is_refused),
         cmocka_unit_test(a_device_without_memory_fails_one_cell_and_serves_the_next),
         cmocka_unit_test(steps_on_a_device_are_timed_and_broken_down),
         cmocka_unit_test(observed_steps_are_replayed_and_told_by_the_devices_own_records),

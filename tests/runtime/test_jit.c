@@ -27,7 +27,7 @@ static int ask(const jit_module *module) {
 static void load_and_ask(const char *source, int wanted, bool should_compile) {
     jit_module *module;
     jit_times times;
-    if (jit_load(source, &module, &times) != DYNO_OK)
+    if (jit_load(source, target_this_cpu(), &module, &times) != DYNO_OK)
         fail_msg("%s", dyno_error_message());
     assert_int_equal(ask(module), wanted);
     assert_null(jit_find(module, "question"));
@@ -89,7 +89,7 @@ static void processes_compiling_at_once_do_not_meet(void **state) {
         children[i] = fork();
         if (children[i] == 0) {
             jit_module *module;
-            bool good = jit_load(SOURCE, &module, NULL) == DYNO_OK;
+            bool good = jit_load(SOURCE, target_this_cpu(), &module, NULL) == DYNO_OK;
             int (*answer)(void);
             if (good)
                 *(void **)&answer = jit_find(module, "answer");
@@ -113,7 +113,7 @@ static void a_cache_that_cannot_be_written_costs_a_compilation(void **state) {
 
 static void source_that_does_not_compile_says_what_the_compiler_said(void **state) {
     jit_module *module;
-    assert_int_equal(jit_load("int answer( {\n", &module, NULL), DYNO_IO);
+    assert_int_equal(jit_load("int answer( {\n", target_this_cpu(), &module, NULL), DYNO_IO);
     assert_null(module);
     assert_non_null(strstr(dyno_error_message(), "error"));
     assert_int_equal(scratch_count(scratch_join(*state, "dyno").text), 0);
@@ -127,7 +127,7 @@ static void without_a_compiler_the_message_says_so(void **state) {
     unsetenv("CC");
     assert_null(jit_compiler());
     jit_module *module;
-    assert_int_equal(jit_load(SOURCE, &module, NULL), DYNO_UNSUPPORTED);
+    assert_int_equal(jit_load(SOURCE, target_this_cpu(), &module, NULL), DYNO_UNSUPPORTED);
     assert_non_null(strstr(dyno_error_message(), "no C compiler"));
     setenv("PATH", path, 1);
     if (cc)

@@ -15,6 +15,7 @@
 #include "base/isa.h"
 #include "base/memory.h"
 #include "base/threads.h"
+#include "ops/levels.h"
 #include "ops/matmul/gemm.h"
 #include "ops/op_list.h"
 #include "support/attention_sample.h"
@@ -269,7 +270,7 @@ static bool run_variant(const sample *s, const kernel *k, const char *variant, b
         assert_true(k->writes_strided);
         size_t bytes = k->workspace_bytes ? k->workspace_bytes(&args) : 0;
         args.workspace = bytes ? memset(memory_allocate(bytes, 1), 0xa5, bytes) : NULL;
-        k->run(&args);
+        level_kernel(k, args.target)->run(&args);
         free(args.workspace);
         assert_non_null(k->variants);
         if (all)

@@ -93,7 +93,7 @@ emulated_plan *emulated_plan_create_kernels(const plan *p) {
     e->p = p;
     if (p->source && target_is_cuda(&p->target))
         e->library = compile(p);
-    else if (p->source && jit_load(p->source, &e->module, NULL) != DYNO_OK)
+    else if (p->source && jit_load(p->source, target_this_cpu(), &e->module, NULL) != DYNO_OK)
         stop("the system's compiler", dyno_error_message());
     return e;
 }

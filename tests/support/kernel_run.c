@@ -4,8 +4,24 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "ops/levels.h"
+
+int kernel_run_targets(const target **out) {
+    static target baseline = {.name = "baseline"};
+    int count = 0;
+    out[count++] = &baseline;
+    for (int i = target_count() - 1; i >= 0; i--)
+        if (!target_is_cuda(target_at(i)) && target_check_is_runnable(target_at(i)) == DYNO_OK)
+            out[count++] = target_at(i);
+    return count;
+}
 
 const char *kernel_run(const node *n, const kernel *k, const tensor *inputs, tensor *outputs) {
+    return kernel_run_for(target_this_cpu(), n, k, inputs, outputs);
+}
+
+const char *kernel_run_for(const target *chip, const node *n, const kernel *k, const tensor *inputs,
+                           tensor *outputs) {
     if (k->target != TARGET_CPU)
         return "runs on a device, not here";
     size_t count = (size_t)n->input_count;
@@ -21,7 +37,7 @@ const char *kernel_run(const node *n, const kernel *k, const tensor *inputs, ten
                         .inputs = given,
                         .outputs = outputs,
                         .attributes = &n->attributes,
-                        .target = target_this_cpu()};
+                        .target = chip};
     const char *why = k->reject ? k->reject(&args) : NULL;
     if (why) {
         free(given);
@@ -41,7 +57,8 @@ const char *kernel_run(const node *n, const kernel *k, const tensor *inputs, ten
             given[taken].data = outputs[i].data;
         }
     }
-    const char *failure = k->run(&args) == DYNO_OK ? NULL : dyno_error_message();
+    const char *failure =
+        level_kernel(k, chip)->run(&args) == DYNO_OK ? NULL : dyno_error_message();
     free(args.workspace);
     free(given);
     return failure;

@@ -16,6 +16,9 @@ typedef struct kernel_sweep {
     const char *(*run)(void *context, const node *n, const kernel *k, const tensor *inputs,
                        tensor *outputs);
     void *context;
+    /* Sums are added up term after term, where roundings of equal terms all go one way: twice as
+     * much may be lost for each. */
+    bool sums_in_sequence;
     int runs[SWEEP_MAX_KERNELS]; /* of the op's kernels, by their place in its list */
 } kernel_sweep;
 
@@ -29,6 +32,7 @@ int kernel_sweep_case(kernel_sweep *sweep, const op_case *c, draw *d, bool is_de
 typedef struct expectation {
     double *value[OP_CASE_MAX_OUTPUTS];
     double *terms[OP_CASE_MAX_OUTPUTS]; /* the magnitudes of what is added up, where that counts */
+    bool sums_in_sequence;
     bool rounds_factors; /* the kernel multiplies low numbers: tensor cores, AMX, dot products */
 } expectation;
 

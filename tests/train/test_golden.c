@@ -15,6 +15,7 @@
 #include "base/memory.h"
 #include "base/threads.h"
 #include "support/golden.h"
+#include "support/kernel_run.h"
 #include "support/scratch.h"
 
 static void expect_ok(dyno_status status, const char *where) {
@@ -32,6 +33,28 @@ static void check_numbers(const golden *c, void *context) {
 static void steps_agree_with_the_float64_model(void **state) {
     (void)state;
     golden_for_each(DYNO_TEST_DIR, check_numbers, NULL);
+}
+
+/* In compiled mode the first case only: every target's kernels are compiled anew. */
+static void check_targets(const golden *c, void *context) {
+    bool *is_first = context;
+    const target *chips[KERNEL_RUN_MOST_TARGETS];
+    int count = kernel_run_targets(chips);
+    for (int i = 0; i < (*is_first ? 2 * count : count); i++) {
+        golden restricted = *c;
+        restricted.options.pipeline.target = chips[i % count];
+        restricted.options.pipeline.mode = i < count ? STEP_EAGER : STEP_COMPILED;
+        answers a = golden_run(&restricted, device_cpu(), NULL);
+        golden_compare(c, &a, i >= count);
+        answers_release(&a);
+    }
+    *is_first = false;
+}
+
+static void steps_planned_for_less_than_this_cpu_has_agree_as_well(void **state) {
+    (void)state;
+    bool is_first = true;
+    golden_for_each(DYNO_TEST_DIR, check_targets, &is_first);
 }
 
 static answers run_on_threads(const golden *c, int count) {
@@ -103,6 +126,7 @@ static void saved_weights_are_loaded_back_to_the_bit(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(steps_agree_with_the_float64_model),
+        cmocka_unit_test(steps_planned_for_less_than_this_cpu_has_agree_as_well),
         cmocka_unit_test(steps_give_the_same_bits_again_and_for_any_number_of_threads),
         cmocka_unit_test(saved_weights_are_loaded_back_to_the_bit),
     };

@@ -175,9 +175,9 @@ static void the_toy_model_has_the_policys_types(void **state) {
     (void)state;
     const dtype low[PRECISION_COUNT] = {DTYPE_F32, DTYPE_BF16, DTYPE_F16, DTYPE_F32};
     precision_study full, study;
-    assert_int_equal(precision_study_run(PRECISION_FP32, &full), DYNO_OK);
+    assert_int_equal(precision_study_run(PRECISION_FP32, device_cpu(), &full), DYNO_OK);
     for (int p = 0; p < PRECISION_COUNT; p++) {
-        if (precision_study_run((precision)p, &study) != DYNO_OK)
+        if (precision_study_run((precision)p, device_cpu(), &study) != DYNO_OK)
             fail_msg("%s", dyno_error_message());
         for (int i = 0; i < STUDY_ITEM_COUNT; i++) {
             bool is_low = i == STUDY_FC1 || i == STUDY_FC1_WEIGHT_MULTIPLIED;

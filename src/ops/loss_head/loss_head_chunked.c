@@ -86,7 +86,8 @@ static gemm_problem logits_problem(const head *h, int64_t first, int64_t rows) {
                           .c = part(h, LOGITS),
                           .c_type = DTYPE_F32,
                           .ldc = h->V,
-                          .alpha = 1};
+                          .alpha = 1,
+                          .target = h->args->target};
 }
 
 /* Elements from one row of dlogits to the next. */
@@ -105,7 +106,8 @@ static gemm_problem dx_problem(const head *h, int64_t first, int64_t rows) {
                           .c = is_later ? part(h, DX) : at(dx, first * h->D),
                           .c_type = is_later ? DTYPE_F32 : dx->type,
                           .ldc = h->D,
-                          .alpha = 1};
+                          .alpha = 1,
+                          .target = h->args->target};
 }
 
 static gemm_problem dw_problem(const head *h, int64_t first, int64_t rows) {
@@ -118,7 +120,8 @@ static gemm_problem dw_problem(const head *h, int64_t first, int64_t rows) {
                           .c_type = h->args->outputs[2].type,
                           .ldc = h->D,
                           .alpha = 1,
-                          .accumulates = first > 0};
+                          .accumulates = first > 0,
+                          .target = h->args->target};
 }
 
 typedef struct rows_context {

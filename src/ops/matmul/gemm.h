@@ -13,6 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/target.h"
 #include "tensor/dtype.h"
 
 typedef struct gemm_operand {
@@ -33,7 +34,8 @@ typedef struct gemm_problem {
     dtype c_type;
     int64_t ldc; /* elements from one row of C to the next */
     float alpha;
-    bool accumulates; /* adds to what C holds */
+    bool accumulates;     /* adds to what C holds */
+    const target *target; /* NULL: this CPU */
 
     /* A batch: 0 and 1 are one product. `locate` says where each one's operands are. */
     int64_t batches;
@@ -53,7 +55,7 @@ typedef enum gemm_method {
 
 const char *gemm_method_name(gemm_method method); /* "AVX-512 BF16" */
 
-/* NULL when this machine can compute it this way; else the reason why not. */
+/* NULL when the target can compute it this way; else the reason why not. */
 const char *gemm_reject(gemm_method method, const gemm_problem *p);
 /* NULL, or the reason why a method that could is passed over: another was measured faster. */
 const char *gemm_pass_over(gemm_method method);

@@ -45,13 +45,14 @@ void gemm_finish_portable(const gemm_target *to, const float *sum, int64_t ld, i
     }
 }
 
-/* Any machine: blocks of 6 rows and two vectors, of the length the compiler was told of. */
+/* Any machine: blocks of 6 rows and 16 columns, two vectors at a time of the length that the level
+ * has. The block is the same at every level, since the plan's workspace follows from it. */
 #if defined(__AVX__)
 enum { PART = 8 };
 #else
 enum { PART = 4 };
 #endif
-enum { ROWS = 6, COLUMNS = 2 * PART };
+enum { ROWS = 6, COLUMNS = 16 };
 typedef float part __attribute__((vector_size(PART * sizeof(float))));
 
 static void pack_lines(const gemm_lines *from, int64_t count, int64_t depth, int width, float *to) {
@@ -80,9 +81,9 @@ static void pack_b(const gemm_lines *from, int64_t count, int64_t depth, void *t
     pack_lines(from, count, depth, COLUMNS, to);
 }
 
-static void multiply(int64_t depth, const void *a, const void *b, const float *start,
-                     int64_t start_ld, float *sum, int64_t sum_ld) {
-    const float *left = a, *right = b;
+static inline void multiply_two_parts(int64_t depth, const float *left, const float *right,
+                                      const float *start, int64_t start_ld, float *sum,
+                                      int64_t sum_ld) {
     part total[ROWS][2] = {{{0}}};
     for (int i = 0; start && i < ROWS; i++) {
         memcpy(&total[i][0], start + i * start_ld, sizeof(part));
@@ -103,6 +104,13 @@ static void multiply(int64_t depth, const void *a, const void *b, const float *s
         memcpy(sum + i * sum_ld, &total[i][0], sizeof(part));
         memcpy(sum + i * sum_ld + PART, &total[i][1], sizeof(part));
     }
+}
+
+static void multiply(int64_t depth, const void *a, const void *b, const float *start,
+                     int64_t start_ld, float *sum, int64_t sum_ld) {
+    for (int at = 0; at < COLUMNS; at += 2 * PART)
+        multiply_two_parts(depth, a, (const float *)b + at, start ? start + at : NULL, start_ld,
+                           sum + at, sum_ld);
 }
 
 const gemm_engine gemm_portable = {.rows = ROWS,

@@ -80,6 +80,8 @@ static sgemm_operand describe(const gemm_operand *o, int64_t rows, int64_t colum
 const char *gemm_onednn_reject(const gemm_problem *p) {
     if (loaded()->why)
         return loaded()->why;
+    if (p->target && p->target->instruction_sets != target_this_cpu()->instruction_sets)
+        return "oneDNN uses the instruction sets of this CPU, not those of the target";
     if (p->a.type != DTYPE_F32 || p->c_type != DTYPE_F32)
         return "computes in f32 only";
     if (!describe(&p->a, p->m, p->k).is_dense || !describe(&p->b, p->k, p->n).is_dense)

@@ -34,7 +34,8 @@ static kernel_args inner_args(const kernel_args *args, const widened *w) {
                          .output_count = 1,
                          .inputs = w->operand,
                          .outputs = &w->operand[C],
-                         .attributes = args->attributes};
+                         .attributes = args->attributes,
+                         .target = args->target};
 }
 
 static size_t workspace_bytes(const kernel_args *args) {

@@ -196,5 +196,6 @@ gemm_problem matmul_gemm_problem(const kernel_args *args) {
                           .alpha = (float)matmul_alpha(args->attributes),
                           .batches = p.batches,
                           .locate = locate,
-                          .locate_context = args};
+                          .locate_context = args,
+                          .target = args->target};
 }

@@ -34,7 +34,7 @@ static dyno_status create(cuda_device *d, products **out) {
         products_destroy(p);
         return status;
     }
-    p->tuned = autotune_create(TARGET_CUDA, d->base.description);
+    p->tuned = autotune_create(&d->base.target);
     *out = p;
     return DYNO_OK;
 }

@@ -12,23 +12,12 @@
 
 #include <math.h>
 
-#include "base/isa.h"
 #include "base/threads.h"
 #include "ops/scalar_math.h"
 
 const char *attention_reject_avx512(const kernel_args *args) {
-#if defined(__x86_64__)
-    static isa_answer answer;
-    static bool is_known;
-    if (!is_known) {
-        answer = isa_check(ISA_AVX512);
-        is_known = true;
-    }
-    return answer.is_usable ? attention_reject_layout(args) : answer.why_not;
-#else
-    (void)args;
-    return "the CPU has no AVX-512";
-#endif
+    const char *why = target_reject(args->target, ISA_AVX512);
+    return why ? why : attention_reject_layout(args);
 }
 
 #if defined(__x86_64__)

@@ -23,7 +23,8 @@ static const char *reject_pairs(const kernel_args *args, gemm_method method) {
                          .k = 1,
                          .a = {.type = DTYPE_BF16},
                          .b = {.type = DTYPE_BF16},
-                         .c_type = DTYPE_F32};
+                         .c_type = DTYPE_F32,
+                         .target = args->target};
     const char *why = gemm_reject(method, &like);
     if (!why)
         why = gemm_pass_over(method);

@@ -1,0 +1,45 @@
+#include "ops/levels.h"
+
+#include "ops/op_list.h"
+
+typedef const op *op_at(int index);
+
+typedef struct level {
+    const char *name;
+    isa needs;
+    op_at *ops; /* op_list_at of src/ops as compiled for the level (CMakeLists.txt) */
+} level;
+
+#if defined(__x86_64__)
+op_at op_list_at_v3, op_list_at_v4;
+static const level LEVELS[] = {{"x86-64-v4", ISA_AVX512, op_list_at_v4},
+                               {"x86-64-v3", ISA_AVX2, op_list_at_v3}};
+enum { LEVEL_COUNT = 2 };
+static const char *const BASELINE = "x86-64";
+#else
+static const level LEVELS[1];
+enum { LEVEL_COUNT = 0 };
+static const char *const BASELINE;
+#endif
+
+/* NULL: the level of every machine. */
+static const level *highest_level(const target *chip) {
+    for (int i = 0; i < LEVEL_COUNT; i++)
+        if (target_has(chip, LEVELS[i].needs))
+            return &LEVELS[i];
+    return NULL;
+}
+
+const char *level_name(const target *chip) {
+    const level *l = highest_level(chip);
+    return l ? l->name : BASELINE;
+}
+
+const kernel *level_kernel(const kernel *k, const target *chip) {
+    const level *l = highest_level(chip);
+    for (int i = 0; l && i < op_list_count(); i++)
+        for (int j = 0; op_list_at(i)->kernels && op_list_at(i)->kernels[j]; j++)
+            if (op_list_at(i)->kernels[j] == k)
+                return l->ops(i)->kernels[j];
+    return k;
+}

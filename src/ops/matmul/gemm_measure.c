@@ -1,0 +1,54 @@
+/* gemm_measure.c - the one choice between engines that is made by measuring.
+ *
+ * Planning and running must agree on it, so a process measures once, whatever the level of the
+ * code that asks. */
+#include "base/clock.h"
+#include "ops/matmul/gemm_engine.h"
+
+#if defined(__x86_64__)
+
+/* Seconds, in effect, for one multiplication of an engine, its strips in L1. */
+static double time_of(const gemm_engine *e, const void *a, const void *b, float *sum) {
+    enum { DEPTH = 256, REPEATS = 4 };
+    int64_t begin = clock_now_ns();
+    for (int i = 0; i < REPEATS; i++)
+        e->multiply(DEPTH, a, b, NULL, 0, sum, e->columns);
+    return (double)(clock_now_ns() - begin) / (e->rows * e->columns);
+}
+
+/* AMD gives dot products of bf16 twice the rate of FMAs, Intel half of it. The two are far apart,
+ * and the best of several short turns is taken: the answer is the same at every start. */
+static bool dots_are_slower(void) {
+    static bool is_known, are_slower;
+    if (!is_known) {
+        _Alignas(64) static const float strips[2][256 * 32]; /* zeros do */
+        _Alignas(64) float sum[32 * 32];
+        double dots = 0, fmas = 0;
+        for (int turn = 0; turn < 20; turn++) {
+            double x = time_of(&gemm_avx512_bf16, strips[0], strips[1], sum);
+            double y = time_of(&gemm_avx512, strips[0], strips[1], sum);
+            dots = turn && dots < x ? dots : x;
+            fmas = turn && fmas < y ? fmas : y;
+        }
+        are_slower = dots > fmas;
+        is_known = true;
+    }
+    return are_slower;
+}
+
+const char *gemm_pass_over(gemm_method method) {
+    const target *here = target_this_cpu();
+    bool can_measure = target_has(here, ISA_AVX512) && target_has(here, ISA_AVX512_BF16);
+    if (method == GEMM_AVX512_BF16 && can_measure && dots_are_slower())
+        return "this CPU multiplies f32 faster than pairs of bf16, as measured";
+    return NULL;
+}
+
+#else
+
+const char *gemm_pass_over(gemm_method method) {
+    (void)method;
+    return NULL;
+}
+
+#endif
