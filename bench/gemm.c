@@ -225,7 +225,7 @@ int main(int argc, char **argv) {
                    our_total / 1e6, flops_total / our_total, library_total / 1e6,
                    flops_total / library_total);
     text out = {0};
-    table_render(t, TABLE_TERMINAL, table_wants_bold(), &out);
+    table_render(t, TABLE_TERMINAL, false, &out);
     fputs(text_string(&out), stdout);
     text_release(&out);
     table_destroy(t);

@@ -1,11 +1,26 @@
 /* dyno.h - the public interface of libdyno: builds, plans, trains and measures
- * decoder-only Transformers.
+ * decoder-only Transformers. The command line is made of these functions; docs/library.md shows
+ * them at work.
  *
- * Functions that can fail return a dyno_status; dyno_error_message() then says what was
- * attempted, the value found, the limit and the way out. Types are opaque. */
+ * Failures. Functions that can fail return a dyno_status; dyno_error_message() then says what was
+ * attempted, the value found, the limit and the way out. A pointer that is NULL is DYNO_INVALID and
+ * named, unless it is said here that it may be NULL. After a failure every `*out` is NULL, unless
+ * something else is said. Functions that cannot fail answer NULL with 0 or NULL.
+ *
+ * Options. Every options struct begins with its size: {.size = sizeof options, ...}. A field that
+ * is 0 or NULL takes its default. A program that was compiled with an older, smaller struct keeps
+ * working: what it does not have takes the default. One that was compiled with a larger struct
+ * works as long as it leaves what this library does not know at 0, and else gets DYNO_UNSUPPORTED.
+ * A size of 0 is DYNO_INVALID. Words ("compiled", "every:4") are those of the command line.
+ *
+ * Texts. A `const char *` belongs to the object it was asked of, or to the library. A text that
+ * comes through a `char **out` belongs to the caller, who frees it with dyno_text_free.
+ *
+ * Threads. An object is for one thread at a time; messages are kept for each thread. */
 #ifndef DYNO_H
 #define DYNO_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -25,68 +40,235 @@ typedef enum dyno_status {
     DYNO_DEVICE_FAILED  /* a GPU or its driver failed; what lies in its memory may be lost */
 } dyno_status;
 
+/* "device failed", for a message. */
+const char *dyno_status_name(dyno_status status);
+
+/* The message of the last failure on this thread; "" after a function that succeeded. */
+const char *dyno_error_message(void);
+
 /* "0.1.0". */
 const char *dyno_version(void);
 
-/* The message of the last failure on this thread; "" if there was none. */
-const char *dyno_error_message(void);
+/* NULL is allowed. */
+void dyno_text_free(char *text);
 
-/* Threads used from now on by everything; 0: every core the process may run on. */
-void dyno_set_threads(int count);
+/* Threads used from now on by everything, up to 4096; 0: every core the process may run on. */
+dyno_status dyno_set_threads(int count);
+
+/* ---- names of what there is; NULL behind the last ---- */
+
+const char *dyno_preset_name(int index);
+const char *dyno_target_name(int index);     /* chips that can be planned for without one */
+const char *dyno_experiment_name(int index); /* see dyno_experiment_run */
+const char *dyno_formats(void);              /* "table|md|csv|json" */
+
+/* How tables are printed. */
+typedef struct dyno_render_options {
+    size_t size;
+    const char *format; /* NULL: what the experiment's settings say, else "table" */
+    bool is_bold;       /* headers, by escape codes of terminals; format table */
+    bool has_plots;     /* also curves and bars; format table */
+} dyno_render_options;
+
+/* A table of "presets", "ops", "kernels" or "targets", or of all where `what` is NULL. `options`
+ * may be NULL. */
+dyno_status dyno_list(const char *what, const dyno_render_options *options, char **out);
 
 /* ---- models: sizes, no weights ---- */
 
+enum { DYNO_MAX_RANK = 6 };
+
+/* What a tensor is called and how large it is; outermost dimension first, rank 0 is one number. */
+typedef struct dyno_tensor {
+    const char *name;
+    int rank;
+    int64_t shape[DYNO_MAX_RANK];
+} dyno_tensor;
+
 typedef struct dyno_model dyno_model;
 
-/* A preset ("small", ... "10B"), or a Hugging Face Llama config.json. On success *out belongs to
- * the caller; on failure it is NULL. */
-dyno_status dyno_model_from_preset(const char *name, dyno_model **out);
-dyno_status dyno_model_from_config(const char *path, dyno_model **out);
+typedef struct dyno_model_options {
+    size_t size;
+    const char *preset; /* "small", ... "10B"; NULL: "small", unless there is a config */
+    const char *config; /* the path of a Hugging Face Llama config.json, in place of a preset */
+    /* What differs. With another d_model or heads, kv_heads and head_dim follow unless given. */
+    int64_t d_model, d_ff, layers, heads, kv_heads, head_dim, vocab;
+} dyno_model_options;
+
+dyno_status dyno_model_create(const dyno_model_options *options, dyno_model **out);
 void dyno_model_destroy(dyno_model *model);
-int64_t dyno_model_parameters(const dyno_model *model);
+const char *dyno_model_name(const dyno_model *model);
 int64_t dyno_model_vocabulary(const dyno_model *model);
+int64_t dyno_model_elements(const dyno_model *model); /* of all parameters together */
+
+/* Parameters by index, in the order of the forward pass, by Hugging Face's names. */
+int dyno_model_parameter_count(const dyno_model *model);
+dyno_status dyno_model_parameter(const dyno_model *model, int index, dyno_tensor *out);
+
+/* Draws the weights and writes them as a Hugging Face directory, one parameter after the other: the
+ * model need not fit the memory. The same seed gives the same weights everywhere. */
+dyno_status dyno_model_save(const dyno_model *model, uint64_t seed, const char *directory);
 
 /* ---- planning: what a step takes, without running it ---- */
 
-typedef enum dyno_pass { DYNO_FORWARD, DYNO_FORWARD_BACKWARD, DYNO_STEP } dyno_pass;
+typedef struct dyno_plan dyno_plan;
+
+typedef struct dyno_plan_options {
+    size_t size;
+    const char *extent;     /* "forward", "forward+backward", "step"; NULL: "step" */
+    int64_t batch, context; /* 0: 4 sequences of 128 tokens */
+    const char *mode;       /* "eager", "compiled"; NULL: "eager" */
+    const char *precision;  /* of products: "fp32", "tf32", "bf16", "fp16"; NULL: "fp32" */
+    const char *attention;  /* of compiled mode: "flash", "naive"; NULL: "flash" */
+    const char *recompute;  /* "none", "mlp:K", "every:K", "full", "nested"; NULL: "none" */
+    const char *gradients;  /* of weights, compiled: "low", "fp32"; NULL: "low" */
+    const char *target;     /* a chip that need not be here, in place of a device */
+    const char *device;     /* "cpu", "cuda", "cuda:N", "auto"; NULL: "auto" */
+} dyno_plan_options;
 
 typedef struct dyno_cost {
+    size_t size; /* set by the caller, as in options */
     int64_t launches;
     double flops;
+    double bytes_read, bytes_written;
     int64_t peak_bytes;     /* most bytes alive at once */
-    int64_t reserved_bytes; /* what the allocator holds for it */
+    int64_t reserved_bytes; /* what the allocator holds for it: what has to fit */
 } dyno_cost;
 
-dyno_status dyno_model_plan(const dyno_model *model, dyno_pass pass, int64_t batch, int64_t context,
-                            dyno_cost *out);
+dyno_status dyno_plan_create(const dyno_model *model, const dyno_plan_options *options,
+                             dyno_plan **out);
+void dyno_plan_destroy(dyno_plan *p);
+dyno_status dyno_plan_cost(const dyno_plan *p, dyno_cost *out);
+/* Whether the step fits. *advice is the cheapest change that makes it fit, as flags of the command
+ * line, and "" where it fits; `advice` may be NULL. */
+dyno_status dyno_plan_fits(const dyno_plan *p, int64_t memory_bytes, bool *fits, char **advice);
+/* Launches and buffers, for people; the kernels generated for it, "" in eager mode. */
+dyno_status dyno_plan_text(const dyno_plan *p, char **out);
+dyno_status dyno_plan_source(const dyno_plan *p, char **out);
 
 /* ---- training ---- */
 
 typedef struct dyno_trainer dyno_trainer;
 
-typedef struct dyno_training {
-    int64_t batch, context;
-    double beta1, beta2, eps, weight_decay; /* AdamW */
-    double clip_norm;                       /* of the gradients; 0: no limit */
-    const char *device; /* "cpu", "cuda", "cuda:N", or "auto": a GPU if there is one; NULL: "cpu" */
-} dyno_training;
+/* All of it counts, zeros too; only what a smaller size leaves out takes its default. */
+typedef struct dyno_adamw {
+    size_t size;
+    double beta1, beta2, eps, weight_decay;
+} dyno_adamw;
 
-/* Batch 4, context 128, betas 0.9 and 0.95, eps 1e-8, weight decay 0.1, no clipping, on the
- * CPU. */
-dyno_training dyno_training_default(void);
+typedef struct dyno_trainer_options {
+    size_t size;
+    int64_t batch, context; /* this and the next five as in dyno_plan_options */
+    const char *mode;
+    const char *precision;
+    const char *attention;
+    const char *recompute;
+    const char *gradients;
+    const char *device;      /* "cpu", "cuda", "cuda:N", "auto"; NULL: "auto" */
+    int64_t memory_bytes;    /* what it may use; 0: what the device has free */
+    const dyno_adamw *adamw; /* NULL: betas 0.9 and 0.95, eps 1e-8, weight decay 0.1 */
+    double clip_norm;        /* limit of the gradients' global norm; 0: no limit */
+    bool keeps_logits;       /* of the last step, for dyno_trainer_read */
+    bool keeps_gradients;    /* likewise, before clipping */
+    const char *target;      /* "avx2": runs on the CPU with this target's instruction sets only */
+} dyno_trainer_options;
 
 /* Freshly drawn weights, or those of a Hugging Face directory. */
 dyno_status dyno_trainer_create(const dyno_model *model, uint64_t seed,
-                                const dyno_training *options, dyno_trainer **out);
-dyno_status dyno_trainer_load(const char *directory, const dyno_training *options,
+                                const dyno_trainer_options *options, dyno_trainer **out);
+dyno_status dyno_trainer_load(const char *directory, const dyno_trainer_options *options,
                               dyno_trainer **out);
-void dyno_trainer_destroy(dyno_trainer *trainer);
+void dyno_trainer_destroy(dyno_trainer *t);
+const dyno_model *dyno_trainer_model(const dyno_trainer *t); /* the trainer's own */
 
-/* One step on batch*context token ids and as many targets; *loss is their mean before it. */
-dyno_status dyno_trainer_step(dyno_trainer *trainer, const int32_t *tokens, const int32_t *targets,
+/* One step of AdamW on batch*context token ids and as many targets; *loss is their mean before it.
+ * In fp16 a step whose gradients overflow changes nothing but the scale of the loss. */
+dyno_status dyno_trainer_step(dyno_trainer *t, const int32_t *tokens, const int32_t *targets,
                               double learning_rate, float *loss);
-/* Writes a Hugging Face directory. */
-dyno_status dyno_trainer_save(const dyno_trainer *trainer, const char *directory);
+/* The same in parts, for a host that has something to do while a GPU computes: the data of the next
+ * step may be given between start and finish. */
+dyno_status dyno_trainer_give(dyno_trainer *t, const int32_t *tokens, const int32_t *targets);
+dyno_status dyno_trainer_start(dyno_trainer *t, double learning_rate);
+dyno_status dyno_trainer_finish(dyno_trainer *t, float *loss);
+
+/* The forward pass alone, which changes no weight: the mean loss and, unless `logits` is NULL,
+ * batch*context*vocabulary logits. Data that was given for a step has to be given again. */
+dyno_status dyno_trainer_evaluate(dyno_trainer *t, const int32_t *tokens, const int32_t *targets,
+                                  float *loss, float *logits);
+
+/* All `count` elements of a parameter, or of the last step "loss" and, where they are kept, "logits"
+ * [batch*context, vocabulary] and "g.NAME", the gradient of parameter NAME (in fp16 that of the
+ * scaled loss). Only parameters can be written. */
+dyno_status dyno_trainer_read(const dyno_trainer *t, const char *name, float *to, int64_t count);
+dyno_status dyno_trainer_write(dyno_trainer *t, const char *name, const float *from, int64_t count);
+/* Writes the weights as a Hugging Face directory. */
+dyno_status dyno_trainer_save(const dyno_trainer *t, const char *directory);
+
+/* ---- files of tokens and of tensors ---- */
+
+/* A raw file of little-endian 16- or 32-bit token ids, as numpy's tofile writes it. */
+typedef struct dyno_tokens dyno_tokens;
+
+dyno_status dyno_tokens_open(const char *path, int token_bytes, dyno_tokens **out);
+void dyno_tokens_close(dyno_tokens *source);
+int64_t dyno_tokens_count(const dyno_tokens *source);
+/* `count` ids from `start` on. Past the end: DYNO_INVALID. An id outside the vocabulary:
+ * DYNO_CORRUPT with its position; `ids` then holds anything. Several threads may read. */
+dyno_status dyno_tokens_read(const dyno_tokens *source, int64_t start, int64_t count,
+                             int64_t vocabulary, int32_t *ids);
+
+/* A safetensors file of f32 tensors. It appears under its name when it is committed, whole, or
+ * never. */
+typedef struct dyno_tensor_file dyno_tensor_file;
+
+dyno_status dyno_tensor_file_create(const char *path, const dyno_tensor *tensors, int count,
+                                    dyno_tensor_file **out);
+/* The next elements, in the order of the tensors, in parts of any size. */
+dyno_status dyno_tensor_file_append(dyno_tensor_file *file, const float *from, int64_t count);
+/* Both take the file, whether they succeed or not; NULL may be abandoned. */
+dyno_status dyno_tensor_file_commit(dyno_tensor_file *file);
+void dyno_tensor_file_abandon(dyno_tensor_file *file);
+
+/* ---- experiments ---- */
+
+/* What an experiment found out: the record of every sample that run.json holds. */
+typedef struct dyno_results dyno_results;
+
+typedef struct dyno_experiment_options {
+    size_t size;
+    const char *name; /* "bench", "attention", "plan", "precision", "doctor" */
+    /* Each "name=value", or "name" for a switch: "context=128,512", "breakdown". With "out=DIR" the
+     * record is also written to DIR/run.json. dyno_experiment_help lists them. */
+    const char *const *settings;
+    int setting_count;
+    /* Or, in place of settings, what a user types after the verb: "--context", "128,512". */
+    const char *const *arguments;
+    int argument_count;
+    void *caller; /* handed to the functions below, each of which may be NULL */
+    /* Work done of the work in all, in a unit of its own; `label` says what is being done. */
+    void (*on_progress)(void *caller, double done, double total, const char *label);
+    /* A sentence for whoever waits, without a full stop. */
+    void (*on_note)(void *caller, const char *note);
+    /* Asked between steps. Once it has said yes, the experiment ends with what it has so far. */
+    bool (*should_stop)(void *caller);
+} dyno_experiment_options;
+
+/* *out is what was found out, also when it was stopped (DYNO_INTERRUPTED) or could not be written;
+ * NULL when there is nothing. */
+dyno_status dyno_experiment_run(const dyno_experiment_options *options, dyno_results **out);
+/* What it does and its settings with defaults and limits: `dyno NAME --help`. */
+dyno_status dyno_experiment_help(const char *name, char **out);
+
+/* A run.json, or the one in a directory. */
+dyno_status dyno_results_read(const char *path, dyno_results **out);
+void dyno_results_destroy(dyno_results *r);
+/* The text of run.json (docs/run-json.md). */
+dyno_status dyno_results_json(const dyno_results *r, char **out);
+/* What the command line prints. `options` may be NULL. */
+dyno_status dyno_results_render(const dyno_results *r, const dyno_render_options *options,
+                                char **out);
+/* Makes the directory if needed and writes DIRECTORY/run.json in one step. */
+dyno_status dyno_results_write(const dyno_results *r, const char *directory);
 
 #ifdef __cplusplus
 }

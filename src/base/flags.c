@@ -53,11 +53,20 @@ static dyno_status parse_integer(const flag_spec *spec, const char *string, int6
     return DYNO_OK;
 }
 
-static dyno_status check_integer(const flag_spec *spec, int64_t value) {
+dyno_status flag_check_integer(const flag_spec *spec, const char *dashes, int64_t value) {
     bool has_limits = spec->minimum != 0 || spec->maximum != 0;
     if (has_limits && (value < spec->minimum || value > spec->maximum))
-        return dyno_fail(DYNO_INVALID, "--%s: %lld is outside %lld to %lld", spec->name,
+        return dyno_fail(DYNO_INVALID, "%s%s: %lld is outside %lld to %lld", dashes, spec->name,
                          (long long)value, (long long)spec->minimum, (long long)spec->maximum);
+    return DYNO_OK;
+}
+
+dyno_status flag_check_real(const flag_spec *spec, const char *dashes, double value) {
+    bool has_limits = spec->real_minimum < 0 || spec->real_minimum > 0 || spec->real_maximum < 0 ||
+                      spec->real_maximum > 0;
+    if (has_limits && !(value >= spec->real_minimum && value <= spec->real_maximum))
+        return dyno_fail(DYNO_INVALID, "%s%s: %g is outside %g to %g", dashes, spec->name, value,
+                         spec->real_minimum, spec->real_maximum);
     return DYNO_OK;
 }
 
@@ -67,13 +76,8 @@ static dyno_status parse_real(const flag_spec *spec, const char *string, double 
     *out = 0;
     if (end == string || *end || isspace((unsigned char)string[0]) || !isfinite(value))
         return dyno_fail(DYNO_INVALID, "--%s: '%s' is not a number", spec->name, string);
-    bool has_limits = spec->real_minimum < 0 || spec->real_minimum > 0 || spec->real_maximum < 0 ||
-                      spec->real_maximum > 0;
-    if (has_limits && (value < spec->real_minimum || value > spec->real_maximum))
-        return dyno_fail(DYNO_INVALID, "--%s: %g is outside %g to %g", spec->name, value,
-                         spec->real_minimum, spec->real_maximum);
     *out = value;
-    return DYNO_OK;
+    return flag_check_real(spec, "--", value);
 }
 
 /* Lists */
@@ -86,7 +90,7 @@ static dyno_status check_room(const flag_spec *spec, const flag_value *value) {
 
 static dyno_status add_integer(const flag_spec *spec, flag_value *value, int64_t item) {
     RETURN_IF_FAILED(check_room(spec, value));
-    RETURN_IF_FAILED(check_integer(spec, item));
+    RETURN_IF_FAILED(flag_check_integer(spec, "--", item));
     MEMORY_GROW(value->integers, value->count, value->capacity);
     value->integers[value->count++] = item;
     return DYNO_OK;
@@ -123,7 +127,7 @@ static dyno_status add_range(const flag_spec *spec, flag_value *value, const cha
     if (is_factor && first < 1)
         return dyno_fail(DYNO_INVALID, "--%s: range '%s' multiplies, so it must start at 1 or more",
                          spec->name, range);
-    RETURN_IF_FAILED(check_integer(spec, last));
+    RETURN_IF_FAILED(flag_check_integer(spec, "--", last));
     for (int64_t item = first; item <= last;) {
         RETURN_IF_FAILED(add_integer(spec, value, item));
         /* Past the largest integer is past `last` too. */
@@ -238,7 +242,7 @@ static dyno_status parse_value(arena *strings, const flag_spec *spec, const char
         return DYNO_OK;
     case FLAG_INTEGER:
         RETURN_IF_FAILED(parse_integer(spec, string, &value->integer));
-        return check_integer(spec, value->integer);
+        return flag_check_integer(spec, "--", value->integer);
     case FLAG_REAL:
         return parse_real(spec, string, &value->real);
     case FLAG_BYTES: {
@@ -308,7 +312,7 @@ static dyno_status parse_flag(flags *given, int argc, char *const *argv, int *at
     return parse_value(given->strings, spec, string ? string : "", value);
 }
 
-static bool asks_for_help(int argc, char *const *argv) {
+bool flags_ask_for_help(int argc, char *const *argv) {
     for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
             return true;
@@ -364,7 +368,7 @@ dyno_status flags_parse(const flags_verb *verb, int argc, char *const *argv, fla
     for (; given->argument_count < argc; given->argument_count++)
         given->arguments[given->argument_count] =
             arena_copy_string(given->strings, argv[given->argument_count]);
-    given->wants_help = asks_for_help(argc, argv);
+    given->wants_help = flags_ask_for_help(argc, argv);
     dyno_status status = DYNO_OK;
     if (!given->wants_help)
         status = parse_arguments(given, argc, argv);

@@ -49,6 +49,11 @@ typedef struct flag_spec {
 
 const char *flag_choices(const flag_spec *spec); /* NULL: it has none */
 
+/* Fails unless the value is inside the limits; also for values that nobody typed, of which messages
+ * show the name with other `dashes` than "--". A NaN is outside. */
+NODISCARD dyno_status flag_check_integer(const flag_spec *spec, const char *dashes, int64_t value);
+NODISCARD dyno_status flag_check_real(const flag_spec *spec, const char *dashes, double value);
+
 typedef struct flags_example {
     const char *command; /* after "dyno " */
     const char *effect;
@@ -83,6 +88,11 @@ NODISCARD dyno_status flags_parse_settings(const flags_verb *verb, int count,
 void flags_destroy(flags *given);
 
 bool flags_wants_help(const flags *given);
+/* Whether --help is among the arguments, of whatever verb. */
+bool flags_ask_for_help(int argc, char *const *argv);
+
+/* Usage, summary, flags with defaults and limits, examples. */
+void flags_append_help(const flags_verb *verb, text *out);
 
 /* Sets a flag as if the user had given it, for what another flag stands for. */
 NODISCARD dyno_status flags_set(flags *given, const char *name, const char *value);

@@ -16,6 +16,28 @@ void status_tell(dyno_status (*told)(dyno_status code, const char *message)) { l
 
 const char *dyno_error_message(void) { return message; }
 
+const char *dyno_status_name(dyno_status status) {
+    static const char *const names[] = {
+        [DYNO_OK] = "ok",
+        [DYNO_INVALID] = "invalid",
+        [DYNO_UNSUPPORTED] = "unsupported",
+        [DYNO_NOT_FOUND] = "not found",
+        [DYNO_CORRUPT] = "corrupt",
+        [DYNO_IO] = "input or output failed",
+        [DYNO_OUT_OF_MEMORY] = "out of memory",
+        [DYNO_INTERRUPTED] = "interrupted",
+        [DYNO_DEVICE_FAILED] = "device failed",
+    };
+    bool is_known = (size_t)status < sizeof names / sizeof *names;
+    return is_known ? names[status] : "unknown status";
+}
+
+dyno_status status_conclude(dyno_status status) {
+    if (status == DYNO_OK)
+        message[0] = '\0';
+    return status;
+}
+
 dyno_status dyno_fail(dyno_status code, const char *format, ...) {
     /* Formatted aside first: an argument may point into `message`. */
     char text[MESSAGE_BYTES];
@@ -37,4 +59,15 @@ dyno_status dyno_fail_within(dyno_status code, const char *format, ...) {
     memcpy(inner, message, sizeof inner);
     inner[MESSAGE_BYTES - sizeof context - 4] = '\0';
     return dyno_fail(code, "%s: %s", context, inner);
+}
+
+dyno_status status_check_pointers(const char *function, const char *names,
+                                  const void *const *pointers, int count) {
+    for (int i = 0; i < count; i++) {
+        size_t length = strcspn(names, ",");
+        if (!pointers[i])
+            return dyno_fail(DYNO_INVALID, "%s: %.*s is NULL", function, (int)length, names);
+        names += length + strspn(names + length, ", ");
+    }
+    return DYNO_OK;
 }

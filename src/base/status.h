@@ -22,6 +22,9 @@ NODISCARD dyno_status dyno_fail(dyno_status code, const char *format, ...) PRINT
  * what the failing call was for. */
 NODISCARD dyno_status dyno_fail_within(dyno_status code, const char *format, ...) PRINTF_LIKE(2, 3);
 
+/* What a public function ends with: after a success there is no message. Returns `status`. */
+NODISCARD dyno_status status_conclude(dyno_status status);
+
 /* From now on every failure in this copy of the code is also forwarded to `told`, which returns the
  * code. The CUDA module has its own copy and forwards to that of the program that loaded it. */
 void status_tell(dyno_status (*told)(dyno_status code, const char *message));
@@ -32,6 +35,14 @@ void status_tell(dyno_status (*told)(dyno_status code, const char *message));
         if (return_if_failed_status != DYNO_OK)                                                    \
             return return_if_failed_status;                                                        \
     } while (0)
+
+/* For public functions: the first of these pointers that is NULL is an error that names it. */
+#define RETURN_IF_NULL(...)                                                                        \
+    RETURN_IF_FAILED(                                                                              \
+        status_check_pointers(__func__, #__VA_ARGS__, (const void *const[]){__VA_ARGS__},          \
+                              (int)(sizeof((const void *const[]){__VA_ARGS__}) / sizeof(void *))))
+NODISCARD dyno_status status_check_pointers(const char *function, const char *names,
+                                            const void *const *pointers, int count);
 
 #ifdef __cplusplus
 }

@@ -1,4 +1,4 @@
-/* cli.h - what the verbs of `dyno` share.
+/* cli.h - what the verbs of `dyno` share. They are made of dyno.h, as any program.
  *
  * A verb is a function: it parses its flags, calls the library, prints to stdout, and returns
  * the exit code: 0 done, 1 failed, 2 misused, 130 interrupted. */
@@ -15,6 +15,8 @@ typedef struct cli_verb {
 } cli_verb;
 
 int cli_experiment(int argc, char **argv); /* of every experiment: argv[0] says which */
+/* Of those that take minutes: they have a progress line, and Ctrl-C keeps what was measured. */
+int cli_long_experiment(int argc, char **argv);
 int cli_list(int argc, char **argv);
 int cli_init(int argc, char **argv);
 int cli_step(int argc, char **argv);
@@ -26,13 +28,13 @@ int cli_report_failure(dyno_status status);
 
 /* Parses the flags and runs the verb, or prints its help where that was asked for; reports what
  * failed and returns the exit code. */
-int cli_run(const flags_verb *verb, int argc, char **argv,
-            dyno_status (*run)(flags *given, void *context), void *context);
+int cli_run(const flags_verb *verb, int argc, char **argv, dyno_status (*run)(flags *given));
 
-/* Usage, summary, flags with defaults and limits, examples. */
-void flags_append_help(const flags_verb *verb, text *out);
+/* Writes to stdout and frees the text; NULL is allowed. Failures are found by main when the verb has
+ * returned. */
+void cli_print(char *out);
 
-/* Writes to stdout. Failures are found by main when the verb has returned. */
-void cli_print(const text *out);
+/* Bold where stdout is a terminal and the user has not set NO_COLOR. */
+dyno_render_options cli_render_options(const char *format);
 
 #endif

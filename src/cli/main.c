@@ -3,7 +3,9 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/isa.h"
 #include "cli/cli.h"
@@ -12,9 +14,9 @@ static const cli_verb VERBS[] = {
     {"doctor", "what this machine has, can do at best, and lacks", cli_experiment},
     {"list", "models, ops and kernels that dyno knows", cli_list},
     {"plan", "memory, FLOPs and launches of a step, without running it", cli_experiment},
-    {"bench", "time forward, backward and whole training steps over a sweep", cli_experiment},
+    {"bench", "time forward, backward and whole training steps over a sweep", cli_long_experiment},
     {"attention", "time attention alone, forward and backward, over lengths and head sizes",
-     cli_experiment},
+     cli_long_experiment},
     {"precision", "what 16 bits do to sums, and which type everything has", cli_experiment},
     {"init", "draw a model's weights and write a Hugging Face directory", cli_init},
     {"step", "run training steps of a Hugging Face model and write what they compute", cli_step},
@@ -38,23 +40,32 @@ int cli_report_failure(dyno_status status) {
 static void print_verb_help(const flags_verb *verb) {
     text help = {0};
     flags_append_help(verb, &help);
-    cli_print(&help);
-    text_release(&help);
+    cli_print(help.data);
 }
 
-int cli_run(const flags_verb *verb, int argc, char **argv,
-            dyno_status (*run)(flags *given, void *context), void *context) {
+int cli_run(const flags_verb *verb, int argc, char **argv, dyno_status (*run)(flags *given)) {
     flags *given;
     dyno_status status = flags_parse(verb, argc, argv, &given);
     if (status == DYNO_OK && flags_wants_help(given))
         print_verb_help(verb);
     else if (status == DYNO_OK)
-        status = run(given, context);
+        status = run(given);
     flags_destroy(given);
     return status == DYNO_OK ? 0 : cli_report_failure(status);
 }
 
-void cli_print(const text *out) { fwrite(text_string(out), 1, out->length, stdout); }
+void cli_print(char *out) {
+    if (out)
+        fputs(out, stdout);
+    dyno_text_free(out);
+}
+
+dyno_render_options cli_render_options(const char *format) {
+    const char *no_color = getenv("NO_COLOR");
+    return (dyno_render_options){.size = sizeof(dyno_render_options),
+                                 .format = format,
+                                 .is_bold = isatty(STDOUT_FILENO) && !(no_color && *no_color)};
+}
 
 static void print_help(FILE *stream) {
     fprintf(stream,

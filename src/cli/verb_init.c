@@ -1,18 +1,14 @@
 /* verb_init.c - `dyno init`: a freshly drawn model as a Hugging Face directory. */
 #include <stdio.h>
-#include <stdlib.h>
 
-#include "base/threads.h"
 #include "base/units.h"
 #include "cli/cli.h"
-#include "experiments/model_options.h"
-#include "formats/hf_directory.h"
+#include "experiments/shared_flags.h"
 
 static const flag_spec FLAGS[] = {
     MODEL_FLAGS,
     {"seed", NULL, FLAG_INTEGER, "0", .help = "of the weights", .minimum = 0, .maximum = INT64_MAX},
-    {"threads", NULL, FLAG_INTEGER, "0", .help = "threads; 0 takes every core there is",
-     .minimum = 0, .maximum = 4096},
+    THREADS_FLAG,
     {"out", "DIR", FLAG_TEXT, NULL, .help = "the directory to write; required"},
 };
 
@@ -32,55 +28,49 @@ static const flags_verb VERB = {
     FLAGS_EXAMPLES(EXAMPLES),
 };
 
-typedef struct draw {
-    uint64_t seed;
-    float *data; /* room for the largest parameter */
-} draw;
-
-static dyno_status draw_parameter(void *context, int index, const model_parameter *parameter,
-                                  const float **data) {
-    (void)index;
-    const draw *d = context;
-    model_parameter_init(parameter, d->seed, d->data);
-    *data = d->data;
+/* 0 stands for a size left open, so one that was asked for is refused here. */
+static dyno_status read_size(const flags *given, const char *flag, const char *field,
+                             int64_t *size) {
+    *size = flags_integer(given, flag);
+    if (flags_is_set(given, flag) && *size == 0)
+        return dyno_fail(DYNO_INVALID, "%s is 0, it must be 1 or more", field);
     return DYNO_OK;
 }
 
-static dyno_status write_model(const flags *given, const model_config *config) {
-    int64_t most = 0;
-    for (int i = 0; i < model_parameter_count(config); i++) {
-        model_parameter p = model_parameter_at(config, i);
-        int64_t elements = shape_elements(&p.shape);
-        most = elements > most ? elements : most;
-    }
-    draw d = {.seed = (uint64_t)flags_integer(given, "seed"),
-              .data = malloc((size_t)most * sizeof(float))};
-    if (!d.data)
-        return dyno_fail(DYNO_OUT_OF_MEMORY, "no memory for the largest parameter, %s",
-                         units_bytes(most * (int64_t)sizeof(float)).text);
-    dyno_status status = hf_directory_write(flags_text(given, "out"), config, draw_parameter, &d);
-    free(d.data);
-    if (status == DYNO_OK)
-        printf("%s: %s parameters written to %s\n", config->name,
-               units_count((double)model_parameter_elements(config)).text,
-               flags_text(given, "out"));
-    return status;
-}
-
-static dyno_status run(flags *given, void *context) {
-    (void)context;
-    threads_set_count((int)flags_integer(given, "threads"));
-    model_config *models = NULL;
+static dyno_status create_model(const flags *given, dyno_model **out) {
+    dyno_model_options o = {.size = sizeof o, .config = flags_text(given, "config")};
     int count;
-    dyno_status status = model_options_resolve(given, &models, &count);
-    if (status == DYNO_OK && count != 1)
-        status = dyno_fail(DYNO_INVALID, "--model names %d models; init writes one", count);
-    if (status == DYNO_OK && !flags_text(given, "out"))
-        status = dyno_fail(DYNO_INVALID, "--out is required; see dyno init --help");
+    const char *const *names = flags_text_list(given, "model", &count);
+    if (o.config && flags_is_set(given, "model"))
+        return dyno_fail(DYNO_INVALID, "--model and --config both name a model; give one of them");
+    if (!o.config)
+        o.preset = names[0];
+    RETURN_IF_FAILED(read_size(given, "d-model", "d_model", &o.d_model));
+    RETURN_IF_FAILED(read_size(given, "d-ff", "d_ff", &o.d_ff));
+    RETURN_IF_FAILED(read_size(given, "layers", "layers", &o.layers));
+    RETURN_IF_FAILED(read_size(given, "heads", "heads", &o.heads));
+    RETURN_IF_FAILED(read_size(given, "kv-heads", "kv_heads", &o.kv_heads));
+    RETURN_IF_FAILED(read_size(given, "head-dim", "head_dim", &o.head_dim));
+    RETURN_IF_FAILED(read_size(given, "vocab", "vocab", &o.vocab));
+    if (count != 1)
+        return dyno_fail(DYNO_INVALID, "--model names %d models; init writes one", count);
+    return dyno_model_create(&o, out);
+}
+
+static dyno_status run(flags *given) {
+    const char *directory = flags_text(given, "out");
+    dyno_model *model;
+    RETURN_IF_FAILED(dyno_set_threads((int)flags_integer(given, "threads")));
+    RETURN_IF_FAILED(create_model(given, &model));
+    dyno_status status =
+        directory ? DYNO_OK : dyno_fail(DYNO_INVALID, "--out is required; see dyno init --help");
     if (status == DYNO_OK)
-        status = write_model(given, &models[0]);
-    free(models);
+        status = dyno_model_save(model, (uint64_t)flags_integer(given, "seed"), directory);
+    if (status == DYNO_OK)
+        printf("%s: %s parameters written to %s\n", dyno_model_name(model),
+               units_count((double)dyno_model_elements(model)).text, directory);
+    dyno_model_destroy(model);
     return status;
 }
 
-int cli_init(int argc, char **argv) { return cli_run(&VERB, argc, argv, run, NULL); }
+int cli_init(int argc, char **argv) { return cli_run(&VERB, argc, argv, run); }

@@ -1,11 +1,9 @@
 /* verb_show.c - `dyno show DIR`: what a run recorded, in any format. */
 #include "cli/cli.h"
-#include "measure/results.h"
-#include "report/view.h"
 
 static const flag_spec FLAGS[] = {
     {"format", NULL, FLAG_CHOICE, "table", .help = "how to print; json is the record itself",
-     .choices = TABLE_FORMAT_CHOICES},
+     .list_choices = dyno_formats},
     {"plot", NULL, FLAG_SWITCH, NULL,
      .help =
          "also draw the curve of the steps of each cell, and breakdowns as bars (format table)"},
@@ -29,19 +27,16 @@ static const flags_verb VERB = {
     FLAGS_EXAMPLES(EXAMPLES),
 };
 
-static dyno_status run(flags *given, void *context) {
-    (void)context;
-    view_options options = {.is_bold = table_wants_bold(),
-                            .has_plots = flags_switch(given, "plot")};
-    results *shown;
-    RETURN_IF_FAILED(table_format_parse(flags_text(given, "format"), &options.format));
-    RETURN_IF_FAILED(results_read(flags_positional(given, 0), &shown));
-    text out = {0};
-    view_render(shown, options, &out);
-    cli_print(&out);
-    text_release(&out);
-    results_destroy(shown);
-    return DYNO_OK;
+static dyno_status run(flags *given) {
+    dyno_render_options how = cli_render_options(flags_text(given, "format"));
+    how.has_plots = flags_switch(given, "plot");
+    dyno_results *shown;
+    char *out;
+    RETURN_IF_FAILED(dyno_results_read(flags_positional(given, 0), &shown));
+    dyno_status status = dyno_results_render(shown, &how, &out);
+    cli_print(out);
+    dyno_results_destroy(shown);
+    return status;
 }
 
-int cli_show(int argc, char **argv) { return cli_run(&VERB, argc, argv, run, NULL); }
+int cli_show(int argc, char **argv) { return cli_run(&VERB, argc, argv, run); }

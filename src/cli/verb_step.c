@@ -3,21 +3,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/arena.h"
 #include "base/checked.h"
 #include "base/memory.h"
-#include "base/threads.h"
 #include "base/units.h"
 #include "cli/cli.h"
 #include "cli/interrupt.h"
 #include "cli/progress.h"
-#include "experiments/model_options.h"
-#include "experiments/step_variant.h"
-#include "experiments/sweep.h"
-#include "formats/hf_directory.h"
-#include "formats/safetensors.h"
-#include "train/split_weights.h"
-#include "train/tokens.h"
-#include "train/trainer.h"
+#include "experiments/shared_flags.h"
 
 static const flag_spec FLAGS[] = {
     {"load", "DIR", FLAG_TEXT, NULL, .help = "a Hugging Face Llama directory; required"},
@@ -27,21 +20,9 @@ static const flag_spec FLAGS[] = {
     {"token-bytes", NULL, FLAG_INTEGER, "2", .help = "2 for uint16, 4 for uint32", .minimum = 2,
      .maximum = 4},
     BATCH_FLAG,
-    {"context", NULL, FLAG_INTEGER, "128", .help = "tokens in a sequence", .minimum = 1,
-     .maximum = 1 << 24},
+    SEQUENCE_FLAG,
     {"steps", NULL, FLAG_INTEGER, "1", .help = "training steps", .minimum = 1, .maximum = 1000000},
-    {"lr", NULL, FLAG_REAL, "1e-3", .help = "learning rate", .real_minimum = 0,
-     .real_maximum = 1e6},
-    {"beta1", NULL, FLAG_REAL, "0.9", .help = "AdamW's decay of the first moment",
-     .real_minimum = 0, .real_maximum = 0.9999},
-    {"beta2", NULL, FLAG_REAL, "0.95", .help = "AdamW's decay of the second moment",
-     .real_minimum = 0, .real_maximum = 0.9999},
-    {"eps", NULL, FLAG_REAL, "1e-8", .help = "AdamW's epsilon", .real_minimum = 0,
-     .real_maximum = 1},
-    {"weight-decay", NULL, FLAG_REAL, "0.1", .help = "AdamW's weight decay, on every parameter",
-     .real_minimum = 0, .real_maximum = 1e6},
-    {"clip", NULL, FLAG_REAL, "0", .help = "limit of the gradients' global norm; 0: no limit",
-     .real_minimum = 0, .real_maximum = 1e30},
+    OPTIMIZER_FLAGS,
     {"dump", "LIST", FLAG_CHOICE_LIST, "loss",
      .help = "what to write: logits and gradients (before clipping) of the first step, the loss of "
              "each, weights after the last",
@@ -49,8 +30,7 @@ static const flag_spec FLAGS[] = {
     {"out", "FILE", FLAG_TEXT, NULL, .help = "the safetensors file for what --dump lists"},
     {"save", "DIR", FLAG_TEXT, NULL,
      .help = "also writes the trained model as a Hugging Face directory"},
-    {"threads", NULL, FLAG_INTEGER, "0", .help = "threads; 0 takes every core there is",
-     .minimum = 0, .maximum = 4096},
+    THREADS_FLAG,
     STEP_FLAGS,
     DEVICE_FLAG("auto"),
     TARGET_FLAG,
@@ -86,11 +66,9 @@ typedef struct dump_choice {
 /* Everything that is open while the verb runs. */
 typedef struct step_job {
     const flags *given;
-    hf_directory *directory;
-    tokens *source;
-    device *device;
-    trainer *model;
-    safetensors_writer *writer;
+    dyno_tokens *source;
+    dyno_trainer *trainer;
+    dyno_tensor_file *file;
     dump_choice dump;
     int64_t batch, context, steps;
 } step_job;
@@ -115,13 +93,13 @@ static dyno_status check_token_count(const step_job *job) {
         !checked_multiply(rows, job->steps, &needed) || !checked_add(needed, 1, &needed))
         return dyno_fail(DYNO_INVALID, "batch %lld x context %lld x steps %lld overflows",
                          (long long)job->batch, (long long)job->context, (long long)job->steps);
-    if (needed > tokens_count(job->source))
+    if (needed > dyno_tokens_count(job->source))
         return dyno_fail(
             DYNO_INVALID,
             "'%s' holds %lld tokens; %lld steps of batch %lld x context %lld need %lld "
             "(one more for the last target); use fewer steps, or --token-bytes if the "
             "ids are wider",
-            flags_text(job->given, "tokens"), (long long)tokens_count(job->source),
+            flags_text(job->given, "tokens"), (long long)dyno_tokens_count(job->source),
             (long long)job->steps, (long long)job->batch, (long long)job->context,
             (long long)needed);
     return DYNO_OK;
@@ -141,129 +119,129 @@ static dyno_status open_inputs(step_job *job) {
     job->steps = flags_integer(given, "steps");
     if (flags_text(given, "out"))
         job->dump = parse_dump(given);
-    RETURN_IF_FAILED(tokens_open(flags_text(given, "tokens"), (int)token_bytes, &job->source));
-    RETURN_IF_FAILED(check_token_count(job));
-    return hf_directory_open(flags_text(given, "load"), &job->directory);
+    RETURN_IF_FAILED(dyno_tokens_open(flags_text(given, "tokens"), (int)token_bytes, &job->source));
+    return check_token_count(job);
+}
+
+/* The one word of a flag whose table takes lists, for verbs that run a grid. */
+static dyno_status read_word(const flags *given, const char *name, const char **out) {
+    int count;
+    *out = flags_text_list(given, name, &count)[0];
+    if (count != 1)
+        return dyno_fail(DYNO_INVALID, "--%s names %d ways to run the step; give one of them", name,
+                         count);
+    return DYNO_OK;
 }
 
 static dyno_status load_model(step_job *job) {
     const flags *given = job->given;
-    step_variant variant;
-    RETURN_IF_FAILED(step_variant_resolve(given, &variant));
-    RETURN_IF_FAILED(
-        device_open_as(flags_text(given, "device"), flags_text(given, "target"), &job->device));
-    step_options options = {
-        .config = *hf_directory_config(job->directory),
-        .batch = job->batch,
-        .context = job->context,
-        .keep_logits = job->dump.logits,
-        .pipeline = {.extent = STEP_FULL,
-                     .target = &job->device->target,
-                     .keep_gradients = job->dump.gradients,
-                     .optimizer = {.adamw = {.beta1 = flags_real(given, "beta1"),
-                                             .beta2 = flags_real(given, "beta2"),
-                                             .eps = flags_real(given, "eps"),
-                                             .weight_decay = flags_real(given, "weight-decay")},
-                                   .clip_norm = flags_real(given, "clip")}}};
-    step_variant_apply(&variant, &options.pipeline);
-    int64_t limit = flags_is_set(given, "memory")
-                        ? flags_bytes(given, "memory")
-                        : job->device->functions->available_bytes(job->device);
-    RETURN_IF_FAILED(trainer_create(job->device, &options, limit, &job->model));
-    return weights_load(trainer_storage(job->model), job->directory);
+    dyno_adamw adamw = {.size = sizeof adamw,
+                        .beta1 = flags_real(given, "beta1"),
+                        .beta2 = flags_real(given, "beta2"),
+                        .eps = flags_real(given, "eps"),
+                        .weight_decay = flags_real(given, "weight-decay")};
+    dyno_trainer_options options = {.size = sizeof options,
+                                    .batch = job->batch,
+                                    .context = job->context,
+                                    .gradients = flags_text(given, "gradients"),
+                                    .device = flags_text(given, "device"),
+                                    .target = flags_text(given, "target"),
+                                    .memory_bytes = flags_bytes(given, "memory"),
+                                    .adamw = &adamw,
+                                    .clip_norm = flags_real(given, "clip"),
+                                    .keeps_logits = job->dump.logits,
+                                    .keeps_gradients = job->dump.gradients};
+    RETURN_IF_FAILED(read_word(given, "mode", &options.mode));
+    RETURN_IF_FAILED(read_word(given, "precision", &options.precision));
+    RETURN_IF_FAILED(read_word(given, "attention", &options.attention));
+    RETURN_IF_FAILED(read_word(given, "recompute", &options.recompute));
+    return dyno_trainer_load(flags_text(given, "load"), &options, &job->trainer);
 }
 
-/* Of the model's i-th parameter. */
-static const plan_name *gradient_at(const step_job *job, int i) {
-    const plan *p = trainer_plan(job->model);
-    return &p->names[p->parameters[i].gradient];
-}
-
-/* Declares everything in the order in which it will be known. */
-static dyno_status open_output(step_job *job) {
-    const model_config *config = hf_directory_config(job->directory);
-    int parameters = model_parameter_count(config), count = 0;
-    size_t most = 1 + (size_t)job->steps + 2 * (size_t)parameters;
-    safetensors_tensor *list = memory_allocate(most, sizeof *list);
-    arena *names = arena_create();
-    shape scalar = SHAPE_SCALAR;
+/* Everything in the order in which it will be known; the caller frees *out. */
+static dyno_status list_outputs(const step_job *job, arena *names, dyno_tensor **out, int *count) {
+    const dyno_model *model = dyno_trainer_model(job->trainer);
+    int parameters = dyno_model_parameter_count(model), made = 0;
+    dyno_tensor *list =
+        memory_allocate(1 + (size_t)job->steps + 2 * (size_t)parameters, sizeof *list);
+    *out = list;
     if (job->dump.logits)
-        list[count++] = (safetensors_tensor){"logits", DTYPE_F32,
-                                             SHAPE(job->batch, job->context, config->vocab)};
-    for (int i = 0; job->dump.gradients && i < parameters; i++) {
-        const plan_name *gradient = gradient_at(job, i);
-        list[count++] =
-            (safetensors_tensor){gradient->name, DTYPE_F32, gradient->operand.layout.shape};
+        list[made++] =
+            (dyno_tensor){"logits", 3, {job->batch, job->context, dyno_model_vocabulary(model)}};
+    for (int i = 0; job->dump.gradients && i < parameters; i++, made++) {
+        RETURN_IF_FAILED(dyno_model_parameter(model, i, &list[made]));
+        list[made].name = arena_format(names, "g.%s", list[made].name);
     }
     for (int64_t k = 0; job->dump.loss && k < job->steps; k++)
-        list[count++] =
-            (safetensors_tensor){arena_format(names, "loss.%lld", (long long)k), DTYPE_F32, scalar};
-    for (int i = 0; job->dump.weights && i < parameters; i++) {
-        model_parameter p = model_parameter_at(config, i);
-        list[count++] =
-            (safetensors_tensor){arena_format(names, "w.%s", p.name), DTYPE_F32, p.shape};
+        list[made++].name = arena_format(names, "loss.%lld", (long long)k);
+    for (int i = 0; job->dump.weights && i < parameters; i++, made++) {
+        RETURN_IF_FAILED(dyno_model_parameter(model, i, &list[made]));
+        list[made].name = arena_format(names, "w.%s", list[made].name);
     }
-    dyno_status status =
-        safetensors_writer_create(flags_text(job->given, "out"), list, count, NULL, &job->writer);
+    *count = made;
+    return DYNO_OK;
+}
+
+static dyno_status open_output(step_job *job) {
+    arena *names = arena_create();
+    dyno_tensor *list;
+    int count;
+    dyno_status status = list_outputs(job, names, &list, &count);
+    if (status == DYNO_OK)
+        status = dyno_tensor_file_create(flags_text(job->given, "out"), list, count, &job->file);
     arena_destroy(names);
     free(list);
     return status;
 }
 
-static dyno_status append_tensor(step_job *job, const char *name) {
-    tensor t = trainer_find(job->model, name);
-    int64_t bytes = tensor_bytes(&t);
-    if (device_is_host(job->device))
-        return safetensors_writer_append(job->writer, t.data, (size_t)bytes);
-    void *copy = malloc((size_t)bytes);
+static dyno_status append_tensor(step_job *job, const char *name, int64_t count) {
+    float *copy = malloc((size_t)count * sizeof *copy);
     if (!copy)
         return dyno_fail(DYNO_OUT_OF_MEMORY, "the host has no %s for a copy of '%s'",
-                         units_bytes(bytes).text, name);
-    dyno_status status = trainer_read(job->model, name, copy, bytes);
+                         units_bytes(count * (int64_t)sizeof *copy).text, name);
+    dyno_status status = dyno_trainer_read(job->trainer, name, copy, count);
     if (status == DYNO_OK)
-        status = safetensors_writer_append(job->writer, copy, (size_t)bytes);
+        status = dyno_tensor_file_append(job->file, copy, count);
     free(copy);
     return status;
 }
 
-static dyno_status append_gradients(step_job *job) {
-    for (int i = 0; i < trainer_plan(job->model)->parameter_count; i++)
-        RETURN_IF_FAILED(append_tensor(job, gradient_at(job, i)->name));
+/* Of every parameter, what is called `prefix` and its name. */
+static dyno_status append_parameters(step_job *job, const char *prefix) {
+    const dyno_model *model = dyno_trainer_model(job->trainer);
+    for (int i = 0; i < dyno_model_parameter_count(model); i++) {
+        dyno_tensor p;
+        char name[128];
+        int64_t count = 1;
+        RETURN_IF_FAILED(dyno_model_parameter(model, i, &p));
+        for (int j = 0; j < p.rank; j++)
+            count *= p.shape[j];
+        snprintf(name, sizeof name, "%s%s", prefix, p.name);
+        RETURN_IF_FAILED(append_tensor(job, name, count));
+    }
     return DYNO_OK;
 }
 
-static dyno_status append_weights(step_job *job) {
-    const model_config *config = hf_directory_config(job->directory);
-    dyno_status status = DYNO_OK;
-    for (int i = 0; i < model_parameter_count(config) && status == DYNO_OK; i++) {
-        model_parameter p = model_parameter_at(config, i);
-        size_t count = (size_t)shape_elements(&p.shape);
-        float *values = memory_allocate(count, sizeof *values);
-        status = weight_read(trainer_storage(job->model), &p, values);
-        if (status == DYNO_OK)
-            status = safetensors_writer_append(job->writer, values, count * sizeof *values);
-        free(values);
-    }
-    return status;
+static int64_t vocabulary(const step_job *job) {
+    return dyno_model_vocabulary(dyno_trainer_model(job->trainer));
 }
 
 static dyno_status read_step(const step_job *job, int64_t k, int32_t *ids) {
     int64_t rows = job->batch * job->context;
-    return tokens_read(job->source, k * rows, rows + 1, hf_directory_config(job->directory)->vocab,
-                       ids);
+    return dyno_tokens_read(job->source, k * rows, rows + 1, vocabulary(job), ids);
 }
 
 /* Step k, whose ids were given. Those of the next are read and given while it runs. */
 static dyno_status run_step(step_job *job, int64_t k, int32_t *ids, float *loss) {
-    RETURN_IF_FAILED(trainer_start(job->model, flags_real(job->given, "lr")));
+    RETURN_IF_FAILED(dyno_trainer_start(job->trainer, flags_real(job->given, "lr")));
     if (k + 1 < job->steps) {
         RETURN_IF_FAILED(read_step(job, k + 1, ids));
-        RETURN_IF_FAILED(trainer_give(job->model, ids, ids + 1));
+        RETURN_IF_FAILED(dyno_trainer_give(job->trainer, ids, ids + 1));
     }
-    RETURN_IF_FAILED(trainer_finish(job->model, loss));
+    RETURN_IF_FAILED(dyno_trainer_finish(job->trainer, loss));
     if (k == 0 && job->dump.logits)
-        RETURN_IF_FAILED(append_tensor(job, "logits"));
-    return k == 0 && job->dump.gradients ? append_gradients(job) : DYNO_OK;
+        RETURN_IF_FAILED(append_tensor(job, "logits", job->batch * job->context * vocabulary(job)));
+    return k == 0 && job->dump.gradients ? append_parameters(job, "g.") : DYNO_OK;
 }
 
 static dyno_status run_steps(step_job *job, float *losses) {
@@ -274,7 +252,7 @@ static dyno_status run_steps(step_job *job, float *losses) {
     progress *line = progress_create((double)job->steps);
     dyno_status status = read_step(job, 0, ids);
     if (status == DYNO_OK)
-        status = trainer_give(job->model, ids, ids + 1);
+        status = dyno_trainer_give(job->trainer, ids, ids + 1);
     for (int64_t k = 0; k < job->steps && status == DYNO_OK; k++) {
         if (interrupt_requested()) {
             status = dyno_fail(DYNO_INTERRUPTED,
@@ -299,18 +277,16 @@ static dyno_status run_job(step_job *job) {
     float *losses = memory_allocate((size_t)job->steps, sizeof *losses);
     dyno_status status = run_steps(job, losses);
     if (status == DYNO_OK && job->dump.loss)
-        status =
-            safetensors_writer_append(job->writer, losses, (size_t)job->steps * sizeof *losses);
+        status = dyno_tensor_file_append(job->file, losses, job->steps);
     if (status == DYNO_OK && job->dump.weights)
-        status = append_weights(job);
+        status = append_parameters(job, "");
     const char *directory = flags_text(job->given, "save");
     if (status == DYNO_OK && directory)
-        status = weights_save(trainer_storage(job->model), hf_directory_config(job->directory),
-                              directory);
-    if (status == DYNO_OK && job->writer) {
-        safetensors_writer *writer = job->writer;
-        job->writer = NULL;
-        status = safetensors_writer_commit(writer);
+        status = dyno_trainer_save(job->trainer, directory);
+    if (status == DYNO_OK && job->file) {
+        dyno_tensor_file *file = job->file;
+        job->file = NULL;
+        status = dyno_tensor_file_commit(file);
     }
     if (status == DYNO_OK)
         for (int64_t k = 0; k < job->steps; k++)
@@ -319,18 +295,15 @@ static dyno_status run_job(step_job *job) {
     return status;
 }
 
-static dyno_status run(flags *given, void *context) {
-    (void)context;
-    threads_set_count((int)flags_integer(given, "threads"));
+static dyno_status run(flags *given) {
+    RETURN_IF_FAILED(dyno_set_threads((int)flags_integer(given, "threads")));
     interrupt_install();
     step_job job = {.given = given};
     dyno_status status = run_job(&job);
-    safetensors_writer_abandon(job.writer);
-    trainer_destroy(job.model);
-    device_close(job.device);
-    hf_directory_close(job.directory);
-    tokens_close(job.source);
+    dyno_tensor_file_abandon(job.file);
+    dyno_trainer_destroy(job.trainer);
+    dyno_tokens_close(job.source);
     return status;
 }
 
-int cli_step(int argc, char **argv) { return cli_run(&VERB, argc, argv, run, NULL); }
+int cli_step(int argc, char **argv) { return cli_run(&VERB, argc, argv, run); }

@@ -235,4 +235,5 @@ static dyno_status run(flags *given, const experiment_context *context, experime
     return status;
 }
 
-const experiment experiment_attention = {.settings = &VERB, .is_long = true, .run = run};
+const experiment experiment_attention = {
+    .settings = &VERB, .out_help = "keeps every sample in DIR/run.json", .run = run};

@@ -326,4 +326,5 @@ static dyno_status run(flags *given, const experiment_context *context, experime
     return status;
 }
 
-const experiment experiment_bench = {.settings = &VERB, .is_long = true, .run = run};
+const experiment experiment_bench = {
+    .settings = &VERB, .out_help = "keeps every sample in DIR/run.json", .run = run};

@@ -4,15 +4,22 @@
 #include <stdio.h>
 #include <string.h>
 
-static const experiment *const EXPERIMENTS[] = {&experiment_doctor, &experiment_plan,
-                                                &experiment_bench, &experiment_attention,
-                                                &experiment_precision};
+#include "base/file.h"
+
+static const experiment *const EXPERIMENTS[] = {&experiment_doctor,    &experiment_plan,
+                                                &experiment_bench,     &experiment_attention,
+                                                &experiment_precision, NULL};
+enum { EXPERIMENT_COUNT = sizeof EXPERIMENTS / sizeof *EXPERIMENTS - 1 };
+
+const experiment *experiment_at(int index) {
+    return EXPERIMENTS[index >= 0 && index < EXPERIMENT_COUNT ? index : EXPERIMENT_COUNT];
+}
 
 const experiment *experiment_find(const char *name) {
-    for (size_t i = 0; i < sizeof EXPERIMENTS / sizeof *EXPERIMENTS; i++)
-        if (strcmp(EXPERIMENTS[i]->settings->name, name) == 0)
-            return EXPERIMENTS[i];
-    return NULL;
+    int i = 0;
+    while (EXPERIMENTS[i] && strcmp(EXPERIMENTS[i]->settings->name, name) != 0)
+        i++;
+    return EXPERIMENTS[i];
 }
 
 void experiment_output_release(experiment_output *out) {
@@ -34,6 +41,8 @@ dyno_status experiment_run(const experiment *e, flags *given, const experiment_c
 }
 
 dyno_status experiment_start(const experiment_context *context) {
+    if (context->directory)
+        RETURN_IF_FAILED(file_make_output_directory(context->directory));
     return context->on_start ? context->on_start(context->caller) : DYNO_OK;
 }
 

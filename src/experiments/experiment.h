@@ -1,9 +1,8 @@
 /* experiment.h - what dyno can be asked to find out: settings in, a record out.
  *
- * The command line and the library run experiments alike: they parse settings with the
- * experiment's table (base/flags.h), call experiment_run and get the record. An experiment prints
- * nothing, writes no file of its own and takes no signals; what it has to say while it runs, and
- * whether it shall go on, are the caller's functions. */
+ * Settings are parsed with the experiment's table (base/flags.h), to which src/api adds what all
+ * have in common. An experiment prints nothing, writes no file of its own and takes no signals; what
+ * it has to say while it runs, and whether it shall go on, are the caller's functions. */
 #ifndef EXPERIMENTS_EXPERIMENT_H
 #define EXPERIMENTS_EXPERIMENT_H
 
@@ -23,6 +22,7 @@ typedef struct experiment_context {
     void (*on_note)(void *caller, const char *note);
     /* Asked between steps. Once it has said yes, the experiment ends with what it has so far. */
     bool (*should_stop)(void *caller);
+    const char *directory; /* made before the work begins; NULL: none */
 } experiment_context;
 
 typedef struct experiment_output {
@@ -35,7 +35,7 @@ void experiment_output_release(experiment_output *out);
 
 typedef struct experiment {
     const flags_verb *settings;
-    bool is_long; /* minutes are usual: it is worth stopping in between, and keeping the rest */
+    const char *out_help; /* of --out, the directory for run.json; NULL: it is not for keeping */
     /* The run is there and has its arguments. `given` may be completed (flags_set). */
     dyno_status (*run)(flags *given, const experiment_context *context, experiment_output *out);
 } experiment;
@@ -43,7 +43,8 @@ typedef struct experiment {
 extern const experiment experiment_bench, experiment_attention, experiment_plan,
     experiment_precision, experiment_doctor;
 
-/* NULL when there is none of that name. */
+/* NULL behind the last, and when there is none of that name. */
+const experiment *experiment_at(int index);
 const experiment *experiment_find(const char *name);
 
 /* `given` was parsed with the experiment's table, or one that contains it. On DYNO_OK, and on

@@ -6,34 +6,35 @@
 #include "base/memory.h"
 #include "formats/config_json.h"
 
-/* Flags that change a preset, and the field each one sets. */
-static void apply_shape_flags(const flags *given, model_config *config) {
-    struct {
-        const char *flag;
-        int64_t *field;
-    } shapes[] = {
-        {"d-model", &config->d_model},   {"d-ff", &config->d_ff},
-        {"layers", &config->layers},     {"heads", &config->heads},
-        {"kv-heads", &config->kv_heads}, {"head-dim", &config->head_dim},
-        {"vocab", &config->vocab},
-    };
-    bool changes_heads = flags_is_set(given, "d-model") || flags_is_set(given, "heads");
+void model_options_change(model_config *config, const int64_t sizes[MODEL_SIZE_COUNT]) {
+    int64_t *const fields[MODEL_SIZE_COUNT] = {
+        [D_MODEL] = &config->d_model,   [D_FF] = &config->d_ff,
+        [LAYERS] = &config->layers,     [HEADS] = &config->heads,
+        [KV_HEADS] = &config->kv_heads, [HEAD_DIM] = &config->head_dim,
+        [VOCAB] = &config->vocab};
     bool changes_any = false;
-    if (changes_heads && !flags_is_set(given, "kv-heads"))
-        config->kv_heads = 0; /* derived below */
-    if (changes_heads && !flags_is_set(given, "head-dim"))
-        config->head_dim = 0;
-    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
-        if (flags_is_set(given, shapes[i].flag)) {
-            *shapes[i].field = flags_integer(given, shapes[i].flag);
+    if (sizes[D_MODEL] != MODEL_SIZE_OPEN || sizes[HEADS] != MODEL_SIZE_OPEN)
+        config->kv_heads = config->head_dim = 0; /* derived below, or set */
+    for (int i = 0; i < MODEL_SIZE_COUNT; i++)
+        if (sizes[i] != MODEL_SIZE_OPEN) {
+            *fields[i] = sizes[i];
             changes_any = true;
         }
     /* A size of 0 was asked for, not left open: model_config_check shall say so. */
-    if (!(flags_is_set(given, "kv-heads") && config->kv_heads == 0) &&
-        !(flags_is_set(given, "head-dim") && config->head_dim == 0))
+    if (sizes[KV_HEADS] != 0 && sizes[HEAD_DIM] != 0)
         model_config_derive(config);
     if (changes_any)
         snprintf(config->name, sizeof config->name, "custom");
+}
+
+static void apply_shape_flags(const flags *given, model_config *config) {
+    static const char *const names[MODEL_SIZE_COUNT] = {
+        [D_MODEL] = "d-model",   [D_FF] = "d-ff",         [LAYERS] = "layers", [HEADS] = "heads",
+        [KV_HEADS] = "kv-heads", [HEAD_DIM] = "head-dim", [VOCAB] = "vocab"};
+    int64_t sizes[MODEL_SIZE_COUNT];
+    for (int i = 0; i < MODEL_SIZE_COUNT; i++)
+        sizes[i] = flags_is_set(given, names[i]) ? flags_integer(given, names[i]) : MODEL_SIZE_OPEN;
+    model_options_change(config, sizes);
 }
 
 dyno_status model_options_resolve(const flags *given, model_config **out, int *count) {

@@ -1,30 +1,17 @@
-/* model_options.h - the flags by which models are chosen. */
+/* model_options.h - what the flags by which models are chosen stand for. */
 #ifndef EXPERIMENTS_MODEL_OPTIONS_H
 #define EXPERIMENTS_MODEL_OPTIONS_H
 
-#include "base/flags.h"
+#include "experiments/shared_flags.h"
 #include "model/config.h"
 
-/* To be put into a flag table. */
-#define MODEL_FLAGS                                                                                \
-    {"model", "NAMES", FLAG_TEXT_LIST, "small", .help = "presets, see `dyno list presets`"},       \
-        {"config", "FILE", FLAG_TEXT, NULL,                                                        \
-         .help = "a Hugging Face Llama config.json instead of a preset"},                          \
-        {"d-model", NULL, FLAG_INTEGER, NULL,                                                      \
-         .help = "changes the preset's width; likewise the next six"},                             \
-        {"d-ff", NULL, FLAG_INTEGER, NULL, .help = "width of the feed-forward layer"},             \
-        {"layers", NULL, FLAG_INTEGER, NULL, .help = "number of blocks"},                          \
-        {"heads", NULL, FLAG_INTEGER, NULL, .help = "query heads"},                                \
-        {"kv-heads", NULL, FLAG_INTEGER, NULL, .help = "key/value heads (default: as many)"},      \
-        {"head-dim", NULL, FLAG_INTEGER, NULL, .help = "head size (default: d-model / heads)"}, {  \
-        "vocab", NULL, FLAG_INTEGER, NULL, .help = "vocabulary size"                               \
-    }
+/* Sizes that a preset or a configuration may be changed in. */
+enum model_size { D_MODEL, D_FF, LAYERS, HEADS, KV_HEADS, HEAD_DIM, VOCAB, MODEL_SIZE_COUNT };
+#define MODEL_SIZE_OPEN INT64_MIN /* as it is; 0 is a size that was asked for */
 
-#define BATCH_FLAG                                                                                 \
-    {                                                                                              \
-        "batch", NULL, FLAG_INTEGER, "4", .help = "sequences in a step", .minimum = 1,             \
-                                          .maximum = 1 << 20                                       \
-    }
+/* Where d_model or heads change, kv_heads and head_dim follow unless they are given. The name
+ * becomes "custom" when anything is given. */
+void model_options_change(model_config *config, const int64_t sizes[MODEL_SIZE_COUNT]);
 
 /* The models asked for, checked; the caller frees *out. */
 NODISCARD dyno_status model_options_resolve(const flags *given, model_config **out, int *count);

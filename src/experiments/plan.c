@@ -193,4 +193,5 @@ static dyno_status run(flags *given, const experiment_context *context, experime
     return status;
 }
 
-const experiment experiment_plan = {.settings = &VERB, .run = run};
+const experiment experiment_plan = {
+    .settings = &VERB, .out_help = "keeps it all in DIR/run.json", .run = run};

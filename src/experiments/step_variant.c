@@ -5,14 +5,20 @@
 #include "base/memory.h"
 #include "measure/keys.h"
 
-static dyno_status parse_variant(const char *const words[5], step_variant *out) {
-    RETURN_IF_FAILED(step_mode_parse(words[0], &out->mode));
-    RETURN_IF_FAILED(precision_parse(words[1], &out->precision));
-    RETURN_IF_FAILED(recompute_parse(words[2], &out->recompute));
-    RETURN_IF_FAILED(attention_way_parse(words[3], &out->attention));
+dyno_status step_variant_parse(const char *mode, const char *math, const char *attention,
+                               const char *recompute, const char *gradients, step_variant *out) {
+    *out = (step_variant){0}; /* the first of each is its default */
+    if (mode)
+        RETURN_IF_FAILED(step_mode_parse(mode, &out->mode));
+    if (math)
+        RETURN_IF_FAILED(precision_parse(math, &out->precision));
+    if (recompute)
+        RETURN_IF_FAILED(recompute_parse(recompute, &out->recompute));
+    if (attention)
+        RETURN_IF_FAILED(attention_way_parse(attention, &out->attention));
     if (out->mode == STEP_EAGER)
         out->attention = ATTENTION_NAIVE;
-    return gradients_parse(words[4], &out->gradients);
+    return gradients ? gradients_parse(gradients, &out->gradients) : DYNO_OK;
 }
 
 /* Eager mode has one way to compute attention, whatever is listed. */
@@ -30,8 +36,8 @@ dyno_status step_variants_resolve(const flags *given, step_variant **out, int *c
     for (int64_t i = 0; i < most && status == DYNO_OK; i++) {
         int64_t w = i % ways, r = i / ways % recomputes, p = i / ways / recomputes % precisions;
         int64_t m = i / ways / recomputes / precisions;
-        status = parse_variant((const char *[]){mode[m], type[p], recompute[r], way[w], gradients},
-                               &variants[made]);
+        status =
+            step_variant_parse(mode[m], type[p], way[w], recompute[r], gradients, &variants[made]);
         made += variants[made].mode != STEP_EAGER || w == 0;
     }
     if (status != DYNO_OK) {
@@ -40,20 +46,6 @@ dyno_status step_variants_resolve(const flags *given, step_variant **out, int *c
     }
     *out = variants;
     *count = made;
-    return DYNO_OK;
-}
-
-dyno_status step_variant_resolve(const flags *given, step_variant *out) {
-    step_variant *variants;
-    int count;
-    RETURN_IF_FAILED(step_variants_resolve(given, &variants, &count));
-    *out = variants[0];
-    free(variants);
-    if (count != 1)
-        return dyno_fail(DYNO_INVALID,
-                         "--mode, --precision, --attention and --recompute name %d ways to run "
-                         "the step; give one of each",
-                         count);
     return DYNO_OK;
 }
 

@@ -3,8 +3,8 @@
 #ifndef EXPERIMENTS_SWEEP_H
 #define EXPERIMENTS_SWEEP_H
 
-#include "compiler/passes/precision.h"
 #include "experiments/experiment.h"
+#include "experiments/shared_flags.h"
 #include "measure/contention.h"
 #include "measure/machine.h"
 #include "measure/timing.h"
@@ -13,29 +13,9 @@
 #include "runtime/cuda/module.h"
 #include "runtime/memory_pool.h"
 
-/* "cpu" or "auto" where the user leaves it open. */
-#define DEVICE_FLAG(fallback)                                                                      \
-    {                                                                                              \
-        "device", "NAME", FLAG_TEXT, fallback,                                                     \
-            .help = "cpu, cuda, cuda:N, or auto: $DYNO_DEVICE, else a GPU if there is one"         \
-    }
-
-#define TARGET_FLAG                                                                                \
-    {                                                                                              \
-        "target", "NAME", FLAG_TEXT, NULL,                                                         \
-            .help = "runs on the CPU with the instruction sets of this target only: avx2, avx512"  \
-    }
-
 /* To be put into an experiment's flag table. */
 #define SWEEP_FLAGS                                                                                \
-    DEVICE_FLAG("auto"), TARGET_FLAG, {"threads",                                                  \
-                                       NULL,                                                       \
-                                       FLAG_INTEGER,                                               \
-                                       "0",                                                        \
-                                       .help = "threads; 0 takes every core there is",             \
-                                       .minimum = 0,                                               \
-                                       .maximum = 4096},                                           \
-    {                                                                                              \
+    DEVICE_FLAG("auto"), TARGET_FLAG, THREADS_FLAG, {                                              \
         "memory", "SIZE", FLAG_BYTES, NULL,                                                        \
             .help = "what a cell may use; default: what the device has free"                       \
     }

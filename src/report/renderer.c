@@ -1,9 +1,6 @@
-#define _POSIX_C_SOURCE 200809L
 #include "report/renderer.h"
 
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define FORMAT_ROW(constant, name, render, is_full) {name, render, is_full},
 static const struct {
@@ -22,11 +19,6 @@ dyno_status table_format_parse(const char *name, table_format *out) {
 }
 
 bool table_format_is_full(table_format format) { return RENDERERS[format].is_full; }
-
-bool table_wants_bold(void) {
-    const char *no_color = getenv("NO_COLOR");
-    return isatty(STDOUT_FILENO) && !(no_color && *no_color);
-}
 
 void document_render(const report_document *document, table_format format, render_options options,
                      text *out) {

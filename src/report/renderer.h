@@ -32,12 +32,9 @@ NODISCARD dyno_status table_format_parse(const char *name, table_format *out);
 bool table_format_is_full(table_format format);
 
 typedef struct render_options {
-    bool is_bold;   /* in a terminal, headers are: table_wants_bold() when printing to stdout */
+    bool is_bold;   /* headers are, by escape codes of terminals */
     bool has_plots; /* a terminal draws curves and bars, too */
 } render_options;
-
-/* True when stdout is a terminal and the user has not set NO_COLOR. */
-bool table_wants_bold(void);
 
 typedef struct report_document report_document;
 typedef void render_function(const report_document *document, render_options options, text *out);

@@ -13,18 +13,31 @@ struct trainer {
     memory_pool *pool;
     storage *shared;
     executor *e;
+    device *d;
+    step_options options;
+    plan *forward; /* of evaluation; NULL until there is any */
+    executor *evaluation;
     int64_t steps_done, step_number; /* the latter of the step under way */
     loss_scale scale;                /* used where the plan has the input "loss_scale" */
 };
 
-static dyno_status take_memory(trainer *t, device *d, int64_t memory_limit) {
+static dyno_status make_plan(const trainer *t, const step_options *options, plan **out) {
+    autotune *kept = autotune_create(&t->d->target);
+    step_options tuned = *options;
+    tuned.pipeline.kernels.tuning = autotune_kernels(kept);
+    dyno_status status = step_plan_create(&tuned, out);
+    autotune_destroy(kept);
+    return status;
+}
+
+static dyno_status take_memory(trainer *t, int64_t memory_limit) {
     memory_account account = memory_account_plan(t->p);
     if (account.reserved_bytes > memory_limit)
         return dyno_fail(
             DYNO_OUT_OF_MEMORY,
             "'%s' needs %s for this step, there are %s; use a smaller batch or context", t->p->name,
             units_bytes(account.reserved_bytes).text, units_bytes(memory_limit).text);
-    RETURN_IF_FAILED(memory_pool_create(d, memory_limit, &t->pool));
+    RETURN_IF_FAILED(memory_pool_create(t->d, memory_limit, &t->pool));
     t->shared = storage_create(t->pool);
     return executor_create(t->p, t->pool, t->shared, &t->e);
 }
@@ -33,14 +46,10 @@ dyno_status trainer_create(device *d, const step_options *options, int64_t memor
                            trainer **out) {
     *out = NULL;
     trainer *t = memory_allocate(1, sizeof *t);
-    t->scale = loss_scale_create();
-    autotune *kept = autotune_create(&d->target);
-    step_options tuned = *options;
-    tuned.pipeline.kernels.tuning = autotune_kernels(kept);
-    dyno_status status = step_plan_create(&tuned, &t->p);
-    autotune_destroy(kept);
+    *t = (trainer){.d = d, .options = *options, .scale = loss_scale_create()};
+    dyno_status status = make_plan(t, options, &t->p);
     if (status == DYNO_OK)
-        status = take_memory(t, d, memory_limit);
+        status = take_memory(t, memory_limit);
     if (status != DYNO_OK) {
         trainer_destroy(t);
         return status;
@@ -52,9 +61,11 @@ dyno_status trainer_create(device *d, const step_options *options, int64_t memor
 void trainer_destroy(trainer *t) {
     if (!t)
         return;
+    executor_destroy(t->evaluation);
     executor_destroy(t->e);
     storage_destroy(t->shared);
     memory_pool_destroy(t->pool);
+    plan_destroy(t->forward);
     plan_destroy(t->p);
     free(t);
 }
@@ -72,22 +83,22 @@ const loss_scale *trainer_loss_scale(const trainer *t) {
 const plan *trainer_plan(const trainer *t) { return t->p; }
 
 /* Nothing where the plan has no such input: a forward has no learning rate. */
-static dyno_status set_input(trainer *t, const char *name, const void *data) {
-    tensor input = executor_find(t->e, name);
-    return input.data ? executor_write(t->e, name, data, tensor_bytes(&input)) : DYNO_OK;
+static dyno_status set_input(executor *e, const char *name, const void *data) {
+    tensor input = executor_find(e, name);
+    return input.data ? executor_write(e, name, data, tensor_bytes(&input)) : DYNO_OK;
 }
 
 dyno_status trainer_give(trainer *t, const int32_t *tokens, const int32_t *targets) {
-    RETURN_IF_FAILED(set_input(t, "tokens", tokens));
-    return set_input(t, "targets", targets);
+    RETURN_IF_FAILED(set_input(t->e, "tokens", tokens));
+    return set_input(t->e, "targets", targets);
 }
 
 dyno_status trainer_start(trainer *t, double learning_rate) {
     t->step_number = t->steps_done + 1;
     float scale = has_name(t, "gradient_scale") ? t->scale.factor : 1;
-    RETURN_IF_FAILED(set_input(t, "learning_rate", &learning_rate));
-    RETURN_IF_FAILED(set_input(t, "step", &t->step_number));
-    RETURN_IF_FAILED(set_input(t, "loss_scale", &scale));
+    RETURN_IF_FAILED(set_input(t->e, "learning_rate", &learning_rate));
+    RETURN_IF_FAILED(set_input(t->e, "step", &t->step_number));
+    RETURN_IF_FAILED(set_input(t->e, "loss_scale", &scale));
     return executor_start(t->e, NULL);
 }
 
@@ -111,6 +122,39 @@ dyno_status trainer_step(trainer *t, const int32_t *tokens, const int32_t *targe
     RETURN_IF_FAILED(trainer_give(t, tokens, targets));
     RETURN_IF_FAILED(trainer_start(t, learning_rate));
     return trainer_finish(t, loss);
+}
+
+/* The step's plan and this one keep the weights alike, because the same passes decide about that. */
+static dyno_status prepare_evaluation(trainer *t, bool has_logits) {
+    if (t->forward && (!has_logits || plan_find_name(t->forward, "logits")))
+        return DYNO_OK;
+    executor_destroy(t->evaluation);
+    plan_destroy(t->forward);
+    t->evaluation = NULL;
+    t->forward = NULL;
+    step_options options = t->options;
+    options.pipeline.extent = STEP_FORWARD;
+    options.keep_logits = has_logits;
+    plan *forward;
+    RETURN_IF_FAILED(make_plan(t, &options, &forward));
+    dyno_status status = executor_create(forward, t->pool, t->shared, &t->evaluation);
+    if (status == DYNO_OK)
+        t->forward = forward;
+    else
+        plan_destroy(forward);
+    return status;
+}
+
+dyno_status trainer_evaluate(trainer *t, const int32_t *tokens, const int32_t *targets, float *loss,
+                             float *logits) {
+    RETURN_IF_FAILED(prepare_evaluation(t, logits != NULL));
+    RETURN_IF_FAILED(set_input(t->evaluation, "tokens", tokens));
+    RETURN_IF_FAILED(set_input(t->evaluation, "targets", targets));
+    RETURN_IF_FAILED(executor_run(t->evaluation, NULL, NULL));
+    tensor made = executor_find(t->evaluation, "logits");
+    if (logits)
+        RETURN_IF_FAILED(executor_read(t->evaluation, "logits", logits, tensor_bytes(&made)));
+    return executor_read(t->evaluation, "loss", loss, sizeof *loss);
 }
 
 tensor trainer_find(const trainer *t, const char *name) { return executor_find(t->e, name); }

@@ -34,6 +34,11 @@ NODISCARD dyno_status trainer_give(trainer *t, const int32_t *tokens, const int3
 NODISCARD dyno_status trainer_start(trainer *t, double learning_rate);
 NODISCARD dyno_status trainer_finish(trainer *t, float *loss);
 
+/* The forward pass alone, by a plan of its own that is made the first time and shares the weights.
+ * `logits` may be NULL. Replaces the data that was given; no step is under way. */
+NODISCARD dyno_status trainer_evaluate(trainer *t, const int32_t *tokens, const int32_t *targets,
+                                       float *loss, float *logits);
+
 /* The state of loss scaling; NULL where the loss is not scaled. */
 const loss_scale *trainer_loss_scale(const trainer *t);
 

@@ -10,8 +10,6 @@
 
 #include <cmocka.h>
 
-#include "cli/cli.h" /* flags_append_help */
-
 static const flag_spec FLAGS[] = {
     {"quick", NULL, FLAG_SWITCH, NULL, .help = "be quick"},
     {"out", "DIR", FLAG_TEXT, NULL, .help = "where to write"},

@@ -303,6 +303,29 @@ static int64_t step_number(trainer *t) {
     return number;
 }
 
+/* Evaluation has a plan of its own, which is replayed between the steps and shares their weights. */
+static void evaluation_leaves_training_alone(void **state) {
+    device *d = device_bench_open(state);
+    static const int32_t ids[13] = {3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 19, 0};
+    for (int way = 0; way < 2 * STEP_MODE_COUNT; way++) {
+        step_options options = small_model_step(&small_model_fixed, 2, 6, STEP_FULL);
+        options.pipeline.mode = (step_mode)(way % STEP_MODE_COUNT);
+        options.pipeline.precision = way / STEP_MODE_COUNT ? PRECISION_BF16 : PRECISION_FP32;
+        trainer *alone = make_trainer(d, &options), *watched = make_trainer(d, &options);
+        float *logits = memory_allocate((size_t)(12 * small_model_fixed.vocab), sizeof *logits);
+        for (int step = 0; step < device_bench_rounds(4, 2); step++) {
+            float seen;
+            expect_ok(trainer_evaluate(watched, ids, ids + 1, &seen, step % 2 ? logits : NULL));
+            float loss = take_step(alone, ids, 1e-2);
+            assert_true(take_step(watched, ids, 1e-2) == loss);
+            assert_true(fabsf(seen - loss) <= 2e-2f);
+        }
+        free(logits);
+        trainer_destroy(alone);
+        trainer_destroy(watched);
+    }
+}
+
 /* A norm's weight so large that its gradient does not fit into fp16 after scaling; put right, the
  * model learns on. */
 static void an_overflow_in_fp16_skips_the_step_and_training_recovers(void **state) {
@@ -424,6 +447,7 @@ int main(void) {
         cmocka_unit_test(losses_of_several_steps_are_those_of_the_cpu),
         cmocka_unit_test(steps_give_the_same_bits_again),
         cmocka_unit_test(recompute_changes_no_bit),
+        cmocka_unit_test(evaluation_leaves_training_alone),
         cmocka_unit_test(an_overflow_in_fp16_skips_the_step_and_training_recovers),
         cmocka_unit_test(three_hundred_steps_of_bf16_stay_within_a_percent_of_the_cpu),
     };

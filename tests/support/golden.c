@@ -18,9 +18,9 @@
 
 #include "base/json.h"
 #include "base/memory.h"
+#include "dyno.h"
 #include "formats/safetensors.h"
 #include "support/numbers.h"
-#include "train/tokens.h"
 
 enum { MAX_CASES = 32 };
 
@@ -71,13 +71,13 @@ static golden golden_open(const char *name) {
                                    .clip_norm = setting(root, "clip")}}};
     json_decref(root);
     snprintf(file, sizeof file, "%s/tokens.bin", c.path);
-    tokens *source;
-    expect_ok(tokens_open(file, 2, &source), file);
+    dyno_tokens *source;
+    expect_ok(dyno_tokens_open(file, 2, &source), file);
     int64_t count = c.steps * c.options.batch * c.options.context + 1;
-    assert_int_equal(tokens_count(source), count);
+    assert_int_equal(dyno_tokens_count(source), count);
     c.ids = memory_allocate((size_t)count, sizeof *c.ids);
-    expect_ok(tokens_read(source, 0, count, c.options.config.vocab, c.ids), file);
-    tokens_close(source);
+    expect_ok(dyno_tokens_read(source, 0, count, c.options.config.vocab, c.ids), file);
+    dyno_tokens_close(source);
     return c;
 }
 

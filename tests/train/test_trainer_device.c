@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -79,6 +80,38 @@ static void training_goes_the_same_way_on_every_device(void **state) {
     }
 }
 
+/* The plan of evaluation finds the weights where the step's left them, whichever way it keeps them;
+ * training goes on as if nobody had looked. */
+static void evaluation_leaves_training_alone(void **state) {
+    (void)state;
+    static const precision maths[] = {PRECISION_FP32, PRECISION_BF16, PRECISION_FP16};
+    for (int way = 0; way < 3 * STEP_MODE_COUNT; way++) {
+        step_mode mode = (step_mode)(way % STEP_MODE_COUNT);
+        precision math = maths[way / STEP_MODE_COUNT];
+        fake_device *f = fake_device_create(POOL_BYTES, true);
+        trainer *a = make_trainer(device_cpu(), mode, math);
+        trainer *b = make_trainer(fake_device_base(f), mode, math);
+        int32_t ids[ROWS + 1];
+        float x, y, seen, again;
+        float *logits = memory_allocate((size_t)(ROWS * small_model_fixed.vocab), sizeof *logits);
+        for (int i = 0; i <= ROWS; i++)
+            ids[i] = i * 7 % (int)small_model_fixed.vocab;
+        for (int step = 0; step < 4; step++) {
+            expect_ok(trainer_evaluate(b, ids, ids + 1, &seen, step % 2 ? logits : NULL));
+            expect_ok(trainer_evaluate(b, ids, ids + 1, &again, step % 2 ? logits : NULL));
+            expect_ok(trainer_step(a, ids, ids + 1, 1e-2, &x));
+            expect_ok(trainer_step(b, ids, ids + 1, 1e-2, &y));
+            assert_true(x == y && seen == again);
+            assert_true(fabsf(seen - x) <= (math == PRECISION_FP32 ? 1e-5f : 2e-2f));
+        }
+        expect_same_weights(a, b);
+        free(logits);
+        trainer_destroy(a);
+        trainer_destroy(b);
+        device_close(fake_device_base(f));
+    }
+}
+
 static void weights_go_to_a_device_and_come_back(void **state) {
     (void)state;
     scratch made = scratch_create();
@@ -108,6 +141,7 @@ static void weights_go_to_a_device_and_come_back(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(training_goes_the_same_way_on_every_device),
+        cmocka_unit_test(evaluation_leaves_training_alone),
         cmocka_unit_test(weights_go_to_a_device_and_come_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -4,7 +4,7 @@
  * commands that work as they stand. */
 #include <string.h>
 
-#include "cli/cli.h"
+#include "base/flags.h"
 
 enum { LINE = 96, FLAG_COLUMN = 2, NARROWEST_HELP = 40 };
 

@@ -1,0 +1,198 @@
+/* experiment.c - experiments and their records.
+ *
+ * To an experiment's own settings come two that all have: where the record is kept and how it is
+ * printed. They are settings so that a command line and a program say them alike. */
+#include "experiments/experiment.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/options.h"
+#include "base/file.h"
+#include "base/memory.h"
+#include "measure/results_json.h"
+
+struct dyno_results {
+    experiment_output output;
+    table_format format; /* that the settings ask for */
+};
+
+const char *dyno_experiment_name(int index) {
+    const experiment *e = experiment_at(index);
+    return e ? e->settings->name : NULL;
+}
+
+static dyno_status find(const char *name, const experiment **out) {
+    *out = experiment_find(name);
+    if (*out)
+        return DYNO_OK;
+    text names = {0};
+    for (int i = 0; experiment_at(i); i++)
+        text_format(&names, "%s%s", i ? ", " : "", experiment_at(i)->settings->name);
+    dyno_status status = dyno_fail(DYNO_INVALID, "there is no experiment '%s'; there are %s",
+                                   text_quote(name).text, text_string(&names));
+    text_release(&names);
+    return status;
+}
+
+/* The experiment's table with what all have; the caller frees its flags. */
+static flags_verb complete_table(const experiment *e) {
+    flags_verb verb = *e->settings;
+    flag_spec *table = memory_allocate((size_t)verb.flag_count + 2, sizeof *table);
+    memcpy(table, verb.flags, (size_t)verb.flag_count * sizeof *table);
+    if (e->out_help)
+        table[verb.flag_count++] = (flag_spec){"out", "DIR", FLAG_TEXT, NULL, .help = e->out_help};
+    table[verb.flag_count++] = (flag_spec){"format",
+                                           NULL,
+                                           FLAG_CHOICE,
+                                           "table",
+                                           .help = "how to print",
+                                           .choices = TABLE_FORMAT_CHOICES};
+    verb.flags = table;
+    return verb;
+}
+
+dyno_status dyno_experiment_help(const char *name, char **out) {
+    RETURN_IF_NULL(out);
+    *out = NULL;
+    RETURN_IF_NULL(name);
+    const experiment *e;
+    RETURN_IF_FAILED(find(name, &e));
+    flags_verb verb = complete_table(e);
+    text help = {0};
+    flags_append_help(&verb, &help);
+    free((flag_spec *)verb.flags);
+    *out = options_take_text(&help);
+    return status_conclude(DYNO_OK);
+}
+
+static dyno_status check_list(const char *what, const char *const *list, int count) {
+    if (count < 0 || (count && !list))
+        return dyno_fail(DYNO_INVALID, "dyno_experiment_options: there are %d %s at %p", count,
+                         what, (const void *)list);
+    for (int i = 0; i < count; i++)
+        if (!list[i])
+            return dyno_fail(DYNO_INVALID, "dyno_experiment_options: %s[%d] is NULL", what, i);
+    return DYNO_OK;
+}
+
+static dyno_status parse_arguments(const flags_verb *verb, const dyno_experiment_options *o,
+                                   flags **given) {
+    char **argv = memory_allocate((size_t)o->argument_count + 1, sizeof *argv);
+    argv[0] = (char *)verb->name;
+    for (int i = 0; i < o->argument_count; i++)
+        argv[1 + i] = (char *)o->arguments[i];
+    dyno_status status = flags_parse(verb, o->argument_count + 1, argv, given);
+    if (status == DYNO_OK && flags_wants_help(*given)) {
+        status =
+            dyno_fail(DYNO_INVALID, "--help is no setting; dyno_experiment_help gives the help");
+        flags_destroy(*given);
+        *given = NULL;
+    }
+    free(argv);
+    return status;
+}
+
+static dyno_status parse(const flags_verb *verb, const dyno_experiment_options *o, flags **given) {
+    RETURN_IF_FAILED(check_list("settings", o->settings, o->setting_count));
+    RETURN_IF_FAILED(check_list("arguments", o->arguments, o->argument_count));
+    if (o->setting_count && o->argument_count)
+        return dyno_fail(DYNO_INVALID, "dyno_experiment_options: give settings or arguments, not "
+                                       "both");
+    if (o->argument_count)
+        return parse_arguments(verb, o, given);
+    return flags_parse_settings(verb, o->setting_count, o->settings, given);
+}
+
+/* What there is, it shows and keeps also after an interruption. */
+static dyno_status run(const experiment *e, flags *given, const dyno_experiment_options *o,
+                       dyno_results **out) {
+    experiment_context told = {.caller = o->caller,
+                               .on_progress = o->on_progress,
+                               .on_note = o->on_note,
+                               .should_stop = o->should_stop,
+                               .directory = e->out_help ? flags_text(given, "out") : NULL};
+    experiment_output output;
+    table_format format;
+    RETURN_IF_FAILED(table_format_parse(flags_text(given, "format"), &format));
+    dyno_status status = experiment_run(e, given, &told, &output);
+    if (status != DYNO_OK && status != DYNO_INTERRUPTED)
+        return status;
+    *out = memory_allocate(1, sizeof **out);
+    **out = (dyno_results){.output = output, .format = format};
+    if (told.directory) {
+        dyno_status written = results_write(output.run, told.directory);
+        status = written == DYNO_OK ? status : written;
+    }
+    return status;
+}
+
+dyno_status dyno_experiment_run(const dyno_experiment_options *options, dyno_results **out) {
+    RETURN_IF_NULL(out);
+    *out = NULL;
+    RETURN_IF_NULL(options);
+    dyno_experiment_options known = {0};
+    const experiment *e;
+    RETURN_IF_FAILED(options_take("dyno_experiment_options", options, &known, sizeof known));
+    const char *name = known.name;
+    RETURN_IF_NULL(name);
+    RETURN_IF_FAILED(find(name, &e));
+    flags_verb verb = complete_table(e);
+    flags *given = NULL;
+    dyno_status status = parse(&verb, &known, &given);
+    if (status == DYNO_OK)
+        status = run(e, given, &known, out);
+    flags_destroy(given);
+    free((flag_spec *)verb.flags);
+    return status_conclude(status);
+}
+
+dyno_status dyno_results_read(const char *path, dyno_results **out) {
+    RETURN_IF_NULL(out);
+    *out = NULL;
+    RETURN_IF_NULL(path);
+    results *read;
+    RETURN_IF_FAILED(results_read(path, &read));
+    *out = memory_allocate(1, sizeof **out);
+    (*out)->output.run = read;
+    return status_conclude(DYNO_OK);
+}
+
+void dyno_results_destroy(dyno_results *r) {
+    if (!r)
+        return;
+    experiment_output_release(&r->output);
+    free(r);
+}
+
+dyno_status dyno_results_json(const dyno_results *r, char **out) {
+    RETURN_IF_NULL(out);
+    *out = NULL;
+    RETURN_IF_NULL(r);
+    text json = {0};
+    results_append_json(r->output.run, &json);
+    *out = options_take_text(&json);
+    return status_conclude(DYNO_OK);
+}
+
+dyno_status dyno_results_render(const dyno_results *r, const dyno_render_options *options,
+                                char **out) {
+    RETURN_IF_NULL(out);
+    *out = NULL;
+    RETURN_IF_NULL(r);
+    view_options how;
+    text shown = {0};
+    RETURN_IF_FAILED(options_take_render(options, r->format, &how));
+    if (r->output.is_listing)
+        text_append(&shown, text_string(&r->output.listing));
+    else
+        view_render(r->output.run, how, &shown);
+    *out = options_take_text(&shown);
+    return status_conclude(DYNO_OK);
+}
+
+dyno_status dyno_results_write(const dyno_results *r, const char *directory) {
+    RETURN_IF_NULL(r, directory);
+    RETURN_IF_FAILED(file_make_output_directory(directory));
+    return status_conclude(results_write(r->output.run, directory));
+}

@@ -1,0 +1,228 @@
+/* trainer.c - a trainer with the device it runs on. Kernels trust token ids and sizes; this is where
+ * somebody else's come in. */
+#include "train/trainer.h"
+
+#include <stdlib.h>
+
+#include "api/model.h"
+#include "api/options.h"
+#include "base/memory.h"
+#include "experiments/step_variant.h"
+#include "train/split_weights.h"
+
+struct dyno_trainer {
+    dyno_model *model;
+    int64_t rows; /* batch x context */
+    device *d;
+    trainer *inner;
+    bool is_running; /* between start and finish */
+};
+
+/* ---- from options to a trainer ---- */
+
+static dyno_status take_adamw(const dyno_adamw *given, adamw_options *out) {
+    dyno_adamw a = {.beta1 = out->beta1,
+                    .beta2 = out->beta2,
+                    .eps = out->eps,
+                    .weight_decay = out->weight_decay};
+    RETURN_IF_FAILED(options_take("dyno_adamw", given, &a, sizeof a));
+    RETURN_IF_FAILED(options_check_real("beta1", a.beta1));
+    RETURN_IF_FAILED(options_check_real("beta2", a.beta2));
+    RETURN_IF_FAILED(options_check_real("eps", a.eps));
+    RETURN_IF_FAILED(options_check_real("weight-decay", a.weight_decay));
+    out->beta1 = a.beta1;
+    out->beta2 = a.beta2;
+    out->eps = a.eps;
+    out->weight_decay = a.weight_decay;
+    return DYNO_OK;
+}
+
+static dyno_status set_options(const dyno_trainer_options *o, step_options *out) {
+    step_variant variant;
+    out->batch = o->batch ? o->batch : 4;
+    out->context = o->context ? o->context : 128;
+    out->keep_logits = o->keeps_logits;
+    RETURN_IF_FAILED(options_check_integer("batch", out->batch));
+    RETURN_IF_FAILED(options_check_integer("context", out->context));
+    out->pipeline = (pipeline_options){.extent = STEP_FULL,
+                                       .keep_gradients = o->keeps_gradients,
+                                       .optimizer = step_default_optimizer()};
+    if (o->adamw)
+        RETURN_IF_FAILED(take_adamw(o->adamw, &out->pipeline.optimizer.adamw));
+    RETURN_IF_FAILED(options_check_real("clip", o->clip_norm));
+    out->pipeline.optimizer.clip_norm = o->clip_norm;
+    RETURN_IF_FAILED(step_variant_parse(o->mode, o->precision, o->attention, o->recompute,
+                                        o->gradients, &variant));
+    step_variant_apply(&variant, &out->pipeline);
+    return DYNO_OK;
+}
+
+static dyno_status open_trainer(const dyno_trainer_options *o, dyno_trainer *t) {
+    step_options options = {.config = t->model->config};
+    RETURN_IF_FAILED(set_options(o, &options));
+    if (o->memory_bytes < 0)
+        return dyno_fail(DYNO_INVALID, "memory_bytes is %lld, it must be 0 or more",
+                         (long long)o->memory_bytes);
+    RETURN_IF_FAILED(device_open_as(o->device ? o->device : "auto", o->target, &t->d));
+    options.pipeline.target = &t->d->target;
+    t->rows = options.batch * options.context;
+    return trainer_create(
+        t->d, &options, o->memory_bytes ? o->memory_bytes : t->d->functions->available_bytes(t->d),
+        &t->inner);
+}
+
+/* Weights are read from `source`, or drawn where it is NULL. */
+static dyno_status create(const model_config *config, const hf_directory *source, uint64_t seed,
+                          const dyno_trainer_options *options, dyno_trainer **out) {
+    dyno_trainer_options known = {0};
+    RETURN_IF_FAILED(options_take("dyno_trainer_options", options, &known, sizeof known));
+    dyno_trainer *t = memory_allocate(1, sizeof *t);
+    t->model = api_model_create(config);
+    dyno_status status = open_trainer(&known, t);
+    if (status == DYNO_OK)
+        status = source ? weights_load(trainer_storage(t->inner), source)
+                        : weights_init(trainer_storage(t->inner), config, seed);
+    if (status == DYNO_OK)
+        *out = t;
+    else
+        dyno_trainer_destroy(t);
+    return status;
+}
+
+dyno_status dyno_trainer_create(const dyno_model *model, uint64_t seed,
+                                const dyno_trainer_options *options, dyno_trainer **out) {
+    RETURN_IF_NULL(out);
+    *out = NULL;
+    RETURN_IF_NULL(model, options);
+    return status_conclude(create(&model->config, NULL, seed, options, out));
+}
+
+dyno_status dyno_trainer_load(const char *directory, const dyno_trainer_options *options,
+                              dyno_trainer **out) {
+    RETURN_IF_NULL(out);
+    *out = NULL;
+    RETURN_IF_NULL(directory, options);
+    hf_directory *source;
+    RETURN_IF_FAILED(hf_directory_open(directory, &source));
+    dyno_status status = create(hf_directory_config(source), source, 0, options, out);
+    hf_directory_close(source);
+    return status_conclude(status);
+}
+
+void dyno_trainer_destroy(dyno_trainer *t) {
+    if (!t)
+        return;
+    trainer_destroy(t->inner);
+    device_close(t->d);
+    dyno_model_destroy(t->model);
+    free(t);
+}
+
+const dyno_model *dyno_trainer_model(const dyno_trainer *t) { return t ? t->model : NULL; }
+
+/* ---- steps ---- */
+
+static dyno_status check_ids(const dyno_trainer *t, const char *what, const int32_t *ids) {
+    int64_t vocab = t->model->config.vocab;
+    for (int64_t i = 0; i < t->rows; i++)
+        if (ids[i] < 0 || ids[i] >= vocab)
+            return dyno_fail(DYNO_INVALID, "%s[%lld] is %d, outside the vocabulary of %lld", what,
+                             (long long)i, ids[i], (long long)vocab);
+    return DYNO_OK;
+}
+
+static dyno_status check_running(const dyno_trainer *t, bool wanted) {
+    if (t->is_running == wanted)
+        return DYNO_OK;
+    return dyno_fail(DYNO_INVALID, wanted ? "no step was started; call dyno_trainer_start first"
+                                          : "a step is under way; call dyno_trainer_finish first");
+}
+
+dyno_status dyno_trainer_give(dyno_trainer *t, const int32_t *tokens, const int32_t *targets) {
+    RETURN_IF_NULL(t, tokens, targets);
+    RETURN_IF_FAILED(check_ids(t, "tokens", tokens));
+    RETURN_IF_FAILED(check_ids(t, "targets", targets));
+    return status_conclude(trainer_give(t->inner, tokens, targets));
+}
+
+dyno_status dyno_trainer_start(dyno_trainer *t, double learning_rate) {
+    RETURN_IF_NULL(t);
+    RETURN_IF_FAILED(check_running(t, false));
+    RETURN_IF_FAILED(options_check_real("lr", learning_rate));
+    dyno_status status = trainer_start(t->inner, learning_rate);
+    t->is_running = status == DYNO_OK;
+    return status_conclude(status);
+}
+
+dyno_status dyno_trainer_finish(dyno_trainer *t, float *loss) {
+    RETURN_IF_NULL(t, loss);
+    RETURN_IF_FAILED(check_running(t, true));
+    t->is_running = false;
+    return status_conclude(trainer_finish(t->inner, loss));
+}
+
+dyno_status dyno_trainer_step(dyno_trainer *t, const int32_t *tokens, const int32_t *targets,
+                              double learning_rate, float *loss) {
+    RETURN_IF_NULL(t, loss);
+    RETURN_IF_FAILED(check_running(t, false));
+    RETURN_IF_FAILED(dyno_trainer_give(t, tokens, targets));
+    RETURN_IF_FAILED(dyno_trainer_start(t, learning_rate));
+    return dyno_trainer_finish(t, loss);
+}
+
+dyno_status dyno_trainer_evaluate(dyno_trainer *t, const int32_t *tokens, const int32_t *targets,
+                                  float *loss, float *logits) {
+    RETURN_IF_NULL(t, tokens, targets, loss);
+    RETURN_IF_FAILED(check_running(t, false));
+    RETURN_IF_FAILED(check_ids(t, "tokens", tokens));
+    RETURN_IF_FAILED(check_ids(t, "targets", targets));
+    return status_conclude(trainer_evaluate(t->inner, tokens, targets, loss, logits));
+}
+
+/* ---- numbers by name ---- */
+
+/* Fails unless there is something of that name and size. *parameter has a name when it is one. */
+static dyno_status find(const dyno_trainer *t, const char *name, int64_t count,
+                        model_parameter *parameter) {
+    *parameter = (model_parameter){0};
+    RETURN_IF_FAILED(check_running(t, false));
+    tensor made = trainer_find(t->inner, name);
+    const dyno_tensor *of_model = api_model_find(t->model, name);
+    if (of_model)
+        *parameter = model_parameter_at(&t->model->config, (int)(of_model - t->model->parameters));
+    else if (!made.data || made.type != DTYPE_F32)
+        return dyno_fail(DYNO_NOT_FOUND,
+                         "the trainer has no '%s': it is neither a parameter nor an output of the "
+                         "last step that is kept; see keeps_logits and keeps_gradients",
+                         text_quote(name).text);
+    int64_t elements = shape_elements(of_model ? &parameter->shape : &made.shape);
+    if (count != elements)
+        return dyno_fail(DYNO_INVALID, "'%s' has %lld elements, %lld are asked for", name,
+                         (long long)elements, (long long)count);
+    return DYNO_OK;
+}
+
+dyno_status dyno_trainer_read(const dyno_trainer *t, const char *name, float *to, int64_t count) {
+    model_parameter parameter;
+    RETURN_IF_NULL(t, name, to);
+    RETURN_IF_FAILED(find(t, name, count, &parameter));
+    return status_conclude(parameter.name[0]
+                               ? weight_read(trainer_storage(t->inner), &parameter, to)
+                               : trainer_read(t->inner, name, to, count * (int64_t)sizeof *to));
+}
+
+dyno_status dyno_trainer_write(dyno_trainer *t, const char *name, const float *from,
+                               int64_t count) {
+    model_parameter parameter;
+    RETURN_IF_NULL(t, name, from);
+    RETURN_IF_FAILED(find(t, name, count, &parameter));
+    if (!parameter.name[0])
+        return dyno_fail(DYNO_INVALID, "'%s' is an output; only parameters can be written", name);
+    return status_conclude(weight_write(trainer_storage(t->inner), &parameter, from));
+}
+
+dyno_status dyno_trainer_save(const dyno_trainer *t, const char *directory) {
+    RETURN_IF_NULL(t, directory);
+    RETURN_IF_FAILED(check_running(t, false));
+    return status_conclude(weights_save(trainer_storage(t->inner), &t->model->config, directory));
+}

@@ -1,0 +1,127 @@
+/* shared_flags.h - flags of several verbs, to be put into their tables; the library holds what
+ * programs give it to the same limits. */
+#ifndef EXPERIMENTS_SHARED_FLAGS_H
+#define EXPERIMENTS_SHARED_FLAGS_H
+
+#include "base/flags.h"
+#include "compiler/pipeline.h"
+
+#define MODEL_FLAGS                                                                                \
+    {"model", "NAMES", FLAG_TEXT_LIST, "small", .help = "presets, see `dyno list presets`"},       \
+        {"config", "FILE", FLAG_TEXT, NULL,                                                        \
+         .help = "a Hugging Face Llama config.json instead of a preset"},                          \
+        {"d-model", NULL, FLAG_INTEGER, NULL,                                                      \
+         .help = "changes the preset's width; likewise the next six"},                             \
+        {"d-ff", NULL, FLAG_INTEGER, NULL, .help = "width of the feed-forward layer"},             \
+        {"layers", NULL, FLAG_INTEGER, NULL, .help = "number of blocks"},                          \
+        {"heads", NULL, FLAG_INTEGER, NULL, .help = "query heads"},                                \
+        {"kv-heads", NULL, FLAG_INTEGER, NULL, .help = "key/value heads (default: as many)"},      \
+        {"head-dim", NULL, FLAG_INTEGER, NULL, .help = "head size (default: d-model / heads)"}, {  \
+        "vocab", NULL, FLAG_INTEGER, NULL, .help = "vocabulary size"                               \
+    }
+
+#define BATCH_FLAG                                                                                 \
+    {                                                                                              \
+        "batch", NULL, FLAG_INTEGER, "4", .help = "sequences in a step", .minimum = 1,             \
+                                          .maximum = 1 << 20                                       \
+    }
+
+#define THREADS_FLAG                                                                               \
+    {                                                                                              \
+        "threads", NULL, FLAG_INTEGER, "0", .help = "threads; 0 takes every core there is",        \
+                                            .minimum = 0, .maximum = 4096                          \
+    }
+
+/* "cpu" or "auto" where the user leaves it open. */
+#define DEVICE_FLAG(fallback)                                                                      \
+    {                                                                                              \
+        "device", "NAME", FLAG_TEXT, fallback,                                                     \
+            .help = "cpu, cuda, cuda:N, or auto: $DYNO_DEVICE, else a GPU if there is one"         \
+    }
+
+#define TARGET_FLAG                                                                                \
+    {                                                                                              \
+        "target", "NAME", FLAG_TEXT, NULL,                                                         \
+            .help = "runs on the CPU with the instruction sets of this target only: avx2, avx512"  \
+    }
+
+#define STEP_FLAGS                                                                                 \
+    {"mode",                                                                                       \
+     "LIST",                                                                                       \
+     FLAG_CHOICE_LIST,                                                                             \
+     "eager",                                                                                      \
+     .help = "eager: a launch for each op; compiled: fused kernels, memory planned beforehand",    \
+     .choices = STEP_MODE_CHOICES},                                                                \
+        {"precision",                                                                              \
+         "LIST",                                                                                   \
+         FLAG_CHOICE_LIST,                                                                         \
+         "fp32",                                                                                   \
+         .help = "of matrix products; norms, softmax, loss and weights stay fp32",                 \
+         .choices = PRECISION_CHOICES},                                                            \
+        {"attention",                                                                              \
+         "LIST",                                                                                   \
+         FLAG_CHOICE_LIST,                                                                         \
+         "flash",                                                                                  \
+         .help = "of compiled mode; flash: the scores never exist together; naive: they do",       \
+         .choices = ATTENTION_WAY_CHOICES},                                                        \
+        {"gradients",                                                                              \
+         "TYPE",                                                                                   \
+         FLAG_CHOICE,                                                                              \
+         "low",                                                                                    \
+         .help = "of weights, compiled in low precision: low, as the products give them, or fp32", \
+         .choices = GRADIENTS_CHOICES},                                                            \
+    {                                                                                              \
+        "recompute", "LIST", FLAG_TEXT_LIST, "none",                                               \
+            .help = "what the backward runs again to save memory: none, mlp:K (gate and up of "    \
+                    "every K-th block), every:K (segments of K blocks), full, nested"              \
+    }
+
+#define SEQUENCE_FLAG                                                                              \
+    {                                                                                              \
+        "context", NULL, FLAG_INTEGER, "128", .help = "tokens in a sequence", .minimum = 1,        \
+                                              .maximum = 1 << 24                                   \
+    }
+
+/* AdamW's. */
+#define OPTIMIZER_FLAGS                                                                            \
+    {"lr",                                                                                         \
+     NULL,                                                                                         \
+     FLAG_REAL,                                                                                    \
+     "1e-3",                                                                                       \
+     .help = "learning rate",                                                                      \
+     .real_minimum = 0,                                                                            \
+     .real_maximum = 1e6},                                                                         \
+        {"beta1",                                                                                  \
+         NULL,                                                                                     \
+         FLAG_REAL,                                                                                \
+         "0.9",                                                                                    \
+         .help = "AdamW's decay of the first moment",                                              \
+         .real_minimum = 0,                                                                        \
+         .real_maximum = 0.9999},                                                                  \
+        {"beta2",                                                                                  \
+         NULL,                                                                                     \
+         FLAG_REAL,                                                                                \
+         "0.95",                                                                                   \
+         .help = "AdamW's decay of the second moment",                                             \
+         .real_minimum = 0,                                                                        \
+         .real_maximum = 0.9999},                                                                  \
+        {"eps",                                                                                    \
+         NULL,                                                                                     \
+         FLAG_REAL,                                                                                \
+         "1e-8",                                                                                   \
+         .help = "AdamW's epsilon",                                                                \
+         .real_minimum = 0,                                                                        \
+         .real_maximum = 1},                                                                       \
+        {"weight-decay",                                                                           \
+         NULL,                                                                                     \
+         FLAG_REAL,                                                                                \
+         "0.1",                                                                                    \
+         .help = "AdamW's weight decay, on every parameter",                                       \
+         .real_minimum = 0,                                                                        \
+         .real_maximum = 1e6},                                                                     \
+    {                                                                                              \
+        "clip", NULL, FLAG_REAL, "0", .help = "limit of the gradients' global norm; 0: no limit",  \
+                                      .real_minimum = 0, .real_maximum = 1e30                      \
+    }
+
+#endif

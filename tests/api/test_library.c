@@ -1,0 +1,891 @@
+/* test_library.c - the library as a stranger sees it: dyno.h and nothing else. */
+#define _GNU_SOURCE
+#include <dyno.h>
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "support/own_cache.h"
+#include "support/scratch.h"
+
+enum { BATCH = 2, CONTEXT = 8, ROWS = BATCH * CONTEXT, VOCABULARY = 50 };
+static const char EMBEDDING[] = "model.embed_tokens.weight";
+enum { EMBEDDING_SIZE = VOCABULARY * 32 };
+
+#define OK(call)                                                                                   \
+    do {                                                                                           \
+        dyno_status ok_status = (call);                                                            \
+        if (ok_status != DYNO_OK)                                                                  \
+            fail_msg("%s: %s: %s", #call, dyno_status_name(ok_status), dyno_error_message());      \
+        assert_string_equal(dyno_error_message(), "");                                             \
+    } while (0)
+
+/* The call fails so, and says this. */
+#define FAILS(status, part, call)                                                                  \
+    do {                                                                                           \
+        assert_int_equal(call, status);                                                            \
+        if (!strstr(dyno_error_message(), part))                                                   \
+            fail_msg("%s: '%s' says nothing of '%s'", #call, dyno_error_message(), part);          \
+    } while (0)
+
+static dyno_model *small_model(void) {
+    dyno_model_options o = {
+        .size = sizeof o, .d_model = 32, .d_ff = 64, .layers = 2, .heads = 2, .vocab = VOCABULARY};
+    dyno_model *model;
+    OK(dyno_model_create(&o, &model));
+    return model;
+}
+
+static dyno_trainer_options small_steps(void) {
+    return (dyno_trainer_options){
+        .size = sizeof(dyno_trainer_options), .batch = BATCH, .context = CONTEXT, .device = "cpu"};
+}
+
+static void fill_ids(int32_t ids[ROWS + 1]) {
+    for (int i = 0; i <= ROWS; i++)
+        ids[i] = (i * 7 + 3) % VOCABULARY;
+}
+
+static dyno_trainer *small_trainer(const dyno_trainer_options *options) {
+    dyno_model *model = small_model();
+    dyno_trainer *trainer;
+    OK(dyno_trainer_create(model, 7, options, &trainer));
+    dyno_model_destroy(model); /* the trainer has its own */
+    return trainer;
+}
+
+static void names_end_with_null(void **state) {
+    (void)state;
+    assert_string_equal(dyno_preset_name(0), "small");
+    assert_string_equal(dyno_experiment_name(0), "doctor");
+    assert_non_null(dyno_target_name(0));
+    const char *(*const lists[])(int) = {dyno_preset_name, dyno_target_name, dyno_experiment_name};
+    for (int i = 0; i < 3; i++) {
+        int count = 0;
+        while (lists[i](count))
+            count++;
+        assert_in_range(count, 4, 100);
+        assert_null(lists[i](-1));
+        assert_null(lists[i](1 << 30));
+    }
+    assert_string_equal(dyno_formats(), "table|md|csv|json");
+    assert_string_equal(dyno_status_name(DYNO_DEVICE_FAILED), "device failed");
+    assert_string_equal(dyno_status_name((dyno_status)99), "unknown status");
+    assert_string_equal(dyno_status_name((dyno_status)-1), "unknown status");
+}
+
+static void lists_are_tables_in_any_format(void **state) {
+    (void)state;
+    dyno_render_options how = {.size = sizeof how, .format = "csv"};
+    char *out;
+    OK(dyno_list("presets", &how, &out));
+    assert_ptr_equal(strstr(out, "name,d_model"), out);
+    dyno_text_free(out);
+    OK(dyno_list(NULL, NULL, &out));
+    assert_non_null(strstr(out, "h200"));
+    dyno_text_free(out);
+    FAILS(DYNO_INVALID, "did you mean 'kernels'", dyno_list("kernals", NULL, &out));
+    assert_null(out);
+    how.format = "html";
+    FAILS(DYNO_INVALID, "html", dyno_list(NULL, &how, &out));
+}
+
+static void models_have_parameters_by_name(void **state) {
+    (void)state;
+    dyno_model *model = small_model();
+    dyno_tensor t;
+    int64_t elements = 0;
+    for (int i = 0; i < dyno_model_parameter_count(model); i++) {
+        int64_t count = 1;
+        OK(dyno_model_parameter(model, i, &t));
+        for (int j = 0; j < t.rank; j++)
+            count *= t.shape[j];
+        elements += count;
+    }
+    assert_int_equal(elements, dyno_model_elements(model));
+    OK(dyno_model_parameter(model, 0, &t));
+    assert_string_equal(t.name, EMBEDDING);
+    assert_int_equal(t.rank, 2);
+    assert_int_equal(t.shape[0], VOCABULARY);
+    assert_int_equal(t.shape[1], 32);
+    assert_string_equal(dyno_model_name(model), "custom");
+    assert_int_equal(dyno_model_vocabulary(model), VOCABULARY);
+    FAILS(DYNO_INVALID, "no parameter -1", dyno_model_parameter(model, -1, &t));
+    FAILS(DYNO_INVALID, "the model has", dyno_model_parameter(model, 1000, &t));
+    dyno_model_destroy(model);
+}
+
+static void models_are_refused_as_the_command_line_refuses_them(void **state) {
+    (void)state;
+    dyno_model *model;
+    dyno_model_options o = {.size = sizeof o, .preset = "smal"};
+    FAILS(DYNO_INVALID, "did you mean 'small'", dyno_model_create(&o, &model));
+    assert_null(model);
+    o = (dyno_model_options){.size = sizeof o, .heads = 7};
+    FAILS(DYNO_INVALID, "must divide", dyno_model_create(&o, &model));
+    o = (dyno_model_options){.size = sizeof o, .layers = -3};
+    FAILS(DYNO_INVALID, "layers is -3", dyno_model_create(&o, &model));
+    o = (dyno_model_options){.size = sizeof o, .preset = "small", .config = "x/config.json"};
+    FAILS(DYNO_INVALID, "give one of them", dyno_model_create(&o, &model));
+    o.preset = NULL;
+    FAILS(DYNO_NOT_FOUND, "x/config.json", dyno_model_create(&o, &model));
+}
+
+static void a_plan_knows_what_a_step_takes(void **state) {
+    (void)state;
+    dyno_model *model = small_model();
+    dyno_plan_options o = {.size = sizeof o, .batch = BATCH, .context = CONTEXT, .device = "cpu"};
+    static const char *const extents[] = {"forward", "forward+backward", "step"};
+    dyno_cost last = {0};
+    dyno_plan *plan;
+    for (int i = 0; i < 3; i++) {
+        dyno_cost cost = {.size = sizeof cost};
+        o.extent = extents[i];
+        OK(dyno_plan_create(model, &o, &plan));
+        OK(dyno_plan_cost(plan, &cost));
+        assert_true(cost.launches > last.launches && cost.flops > last.flops);
+        assert_true(cost.reserved_bytes >= cost.peak_bytes && cost.peak_bytes > last.peak_bytes);
+        last = cost;
+        dyno_plan_destroy(plan);
+    }
+    char *shown;
+    o = (dyno_plan_options){.size = sizeof o,
+                            .mode = "compiled",
+                            .precision = "bf16",
+                            .attention = "naive",
+                            .recompute = "every:1",
+                            .gradients = "fp32",
+                            .target = "h100"};
+    OK(dyno_plan_create(model, &o, &plan));
+    OK(dyno_plan_text(plan, &shown));
+    assert_non_null(strstr(shown, EMBEDDING));
+    dyno_text_free(shown);
+    OK(dyno_plan_source(plan, &shown));
+    assert_non_null(strstr(shown, "__global__"));
+    dyno_text_free(shown);
+    dyno_plan_destroy(plan);
+    dyno_model_destroy(model);
+}
+
+static void a_plan_that_does_not_fit_comes_with_advice(void **state) {
+    (void)state;
+    dyno_model *model = small_model();
+    dyno_plan_options o = {.size = sizeof o, .device = "cpu"};
+    dyno_cost cost = {.size = sizeof cost};
+    dyno_plan *plan;
+    char *advice;
+    bool fits;
+    OK(dyno_plan_create(model, &o, &plan));
+    OK(dyno_plan_cost(plan, &cost));
+    OK(dyno_plan_fits(plan, cost.reserved_bytes, &fits, &advice));
+    assert_true(fits);
+    assert_string_equal(advice, "");
+    dyno_text_free(advice);
+    OK(dyno_plan_fits(plan, cost.reserved_bytes - 1, &fits, &advice));
+    assert_false(fits);
+    assert_non_null(strstr(advice, "--"));
+    dyno_text_free(advice);
+    OK(dyno_plan_fits(plan, 1, &fits, NULL));
+    assert_false(fits);
+    FAILS(DYNO_INVALID, "memory_bytes is 0", dyno_plan_fits(plan, 0, &fits, &advice));
+    dyno_plan_destroy(plan);
+    dyno_model_destroy(model);
+}
+
+static void words_are_refused_as_the_command_line_refuses_them(void **state) {
+    (void)state;
+    dyno_model *model = small_model();
+    dyno_plan *plan;
+#define REFUSED(part, ...)                                                                         \
+    do {                                                                                           \
+        dyno_plan_options o = {.size = sizeof o, __VA_ARGS__};                                     \
+        FAILS(DYNO_INVALID, part, dyno_plan_create(model, &o, &plan));                             \
+        assert_null(plan);                                                                         \
+    } while (0)
+    REFUSED("there is no mode 'fast'", .mode = "fast");
+    REFUSED("'fp64'", .precision = "fp64");
+    REFUSED("'every:0'", .recompute = "every:0");
+    REFUSED("'quick'", .attention = "quick");
+    REFUSED("'half'", .gradients = "half");
+    REFUSED("'all'", .extent = "all");
+    REFUSED("'z80'", .target = "z80");
+    REFUSED("'tpu'", .device = "tpu");
+    REFUSED("give one of them", .device = "cpu", .target = "h100");
+    REFUSED("batch: -1 is outside 1 to", .batch = -1);
+    REFUSED("context: 16777217 is outside", .context = (1 << 24) + 1);
+    dyno_model_destroy(model);
+}
+
+static void training_lowers_the_loss(void **state) {
+    (void)state;
+    dyno_trainer_options o = small_steps();
+    dyno_trainer *trainer = small_trainer(&o);
+    int32_t ids[ROWS + 1];
+    float first, loss, before, after;
+    fill_ids(ids);
+    OK(dyno_trainer_evaluate(trainer, ids, ids + 1, &before, NULL));
+    OK(dyno_trainer_step(trainer, ids, ids + 1, 1e-2, &first));
+    assert_true(before == first);
+    for (int i = 0; i < 20; i++)
+        OK(dyno_trainer_step(trainer, ids, ids + 1, 1e-2, &loss));
+    OK(dyno_trainer_evaluate(trainer, ids, ids + 1, &after, NULL));
+    assert_true(after <= loss && loss < first / 2);
+    dyno_trainer_destroy(trainer);
+}
+
+/* The loss is the mean of -log softmax(logits)[target]. */
+static double loss_of(const float *logits, const int32_t *targets) {
+    double sum = 0;
+    for (int i = 0; i < ROWS; i++) {
+        const float *row = logits + i * VOCABULARY;
+        double total = 0;
+        for (int j = 0; j < VOCABULARY; j++)
+            total += exp((double)row[j]);
+        sum += log(total) - (double)row[targets[i]];
+    }
+    return sum / ROWS;
+}
+
+/* In every way to run a step: evaluation has a plan of its own that finds the weights where the
+ * step's left them, and training goes on as if it had not been. */
+static void evaluation_changes_nothing(void **state) {
+    (void)state;
+    static const char *const modes[] = {"eager", "compiled"};
+    static const char *const precisions[] = {"fp32", "bf16", "fp16"};
+    for (int i = 0; i < 6; i++) {
+        dyno_trainer_options o = small_steps();
+        o.mode = modes[i / 3];
+        o.precision = precisions[i % 3];
+        dyno_trainer *alone = small_trainer(&o), *watched = small_trainer(&o);
+        int32_t ids[ROWS + 1];
+        float *logits = malloc(sizeof(float[ROWS * VOCABULARY])), loss, other, seen, again;
+        double limit = i % 3 ? 2e-2 : 1e-5;
+        fill_ids(ids);
+        for (int k = 0; k < 4; k++) {
+            OK(dyno_trainer_evaluate(watched, ids, ids + 1, &seen, NULL));
+            OK(dyno_trainer_evaluate(watched, ids, ids + 1, &again, logits));
+            OK(dyno_trainer_step(alone, ids, ids + 1, 1e-2, &loss));
+            OK(dyno_trainer_step(watched, ids, ids + 1, 1e-2, &other));
+            assert_true(loss == other);
+            assert_true(fabsf(seen - loss) <= (float)limit && fabsf(again - loss) <= (float)limit);
+            assert_true(fabs(loss_of(logits, ids + 1) - (double)loss) <= limit);
+        }
+        free(logits);
+        dyno_trainer_destroy(alone);
+        dyno_trainer_destroy(watched);
+    }
+}
+
+static void weights_are_read_and_written_by_name(void **state) {
+    (void)state;
+    static const char *const precisions[] = {"fp32", "bf16", "fp16"};
+    for (int i = 0; i < 3; i++) {
+        dyno_trainer_options o = small_steps();
+        o.mode = "compiled";
+        o.precision = precisions[i];
+        dyno_trainer *trainer = small_trainer(&o);
+        float written[EMBEDDING_SIZE], read[EMBEDDING_SIZE], loss, changed;
+        int32_t ids[ROWS + 1];
+        fill_ids(ids);
+        OK(dyno_trainer_evaluate(trainer, ids, ids + 1, &loss, NULL));
+        OK(dyno_trainer_read(trainer, EMBEDDING, written, EMBEDDING_SIZE));
+        for (int j = 0; j < EMBEDDING_SIZE; j++)
+            written[j] = written[j] / 3 + 0.001f * (float)j;
+        OK(dyno_trainer_write(trainer, EMBEDDING, written, EMBEDDING_SIZE));
+        OK(dyno_trainer_read(trainer, EMBEDDING, read, EMBEDDING_SIZE));
+        assert_memory_equal(read, written, sizeof read);
+        OK(dyno_trainer_evaluate(trainer, ids, ids + 1, &changed, NULL));
+        assert_true(changed != loss);
+        dyno_trainer_destroy(trainer);
+    }
+}
+
+static void what_a_step_computed_can_be_read(void **state) {
+    (void)state;
+    dyno_trainer_options o = small_steps();
+    o.keeps_logits = o.keeps_gradients = true;
+    dyno_trainer *trainer = small_trainer(&o);
+    static float logits[ROWS * VOCABULARY], gradient[EMBEDDING_SIZE];
+    float loss, kept, largest = 0;
+    int32_t ids[ROWS + 1];
+    fill_ids(ids);
+    OK(dyno_trainer_step(trainer, ids, ids + 1, 1e-3, &loss));
+    OK(dyno_trainer_read(trainer, "loss", &kept, 1));
+    assert_true(kept == loss);
+    OK(dyno_trainer_read(trainer, "logits", logits, ROWS * VOCABULARY));
+    assert_true(fabs(loss_of(logits, ids + 1) - (double)loss) < 1e-5);
+    OK(dyno_trainer_read(trainer, "g.model.embed_tokens.weight", gradient, EMBEDDING_SIZE));
+    for (int i = 0; i < EMBEDDING_SIZE; i++)
+        largest = fmaxf(largest, fabsf(gradient[i]));
+    assert_true(largest > 0);
+    FAILS(DYNO_INVALID, "800 elements, 3 are", dyno_trainer_read(trainer, "logits", logits, 3));
+    FAILS(DYNO_INVALID, "only parameters", dyno_trainer_write(trainer, "loss", &kept, 1));
+    FAILS(DYNO_NOT_FOUND, "'nothing'", dyno_trainer_read(trainer, "nothing", logits, 1));
+    FAILS(DYNO_NOT_FOUND, "'tokens'", dyno_trainer_read(trainer, "tokens", logits, ROWS));
+    dyno_trainer_destroy(trainer);
+
+    o.keeps_logits = o.keeps_gradients = false;
+    trainer = small_trainer(&o);
+    OK(dyno_trainer_step(trainer, ids, ids + 1, 1e-3, &loss));
+    FAILS(DYNO_NOT_FOUND, "keeps_logits", dyno_trainer_read(trainer, "logits", logits, 1));
+    dyno_trainer_destroy(trainer);
+}
+
+static void a_saved_model_is_loaded_as_it_was(void **state) {
+    (void)state;
+    scratch made = scratch_create();
+    char directory[300], config[320];
+    dyno_trainer_options o = small_steps();
+    dyno_trainer *trainer = small_trainer(&o), *loaded;
+    int32_t ids[ROWS + 1];
+    float loss, again;
+    fill_ids(ids);
+    snprintf(directory, sizeof directory, "%s/model", made.path);
+    snprintf(config, sizeof config, "%s/config.json", directory);
+    OK(dyno_trainer_step(trainer, ids, ids + 1, 1e-2, &loss));
+    OK(dyno_trainer_save(trainer, directory));
+    OK(dyno_trainer_load(directory, &o, &loaded));
+    OK(dyno_trainer_evaluate(trainer, ids, ids + 1, &loss, NULL));
+    OK(dyno_trainer_evaluate(loaded, ids, ids + 1, &again, NULL));
+    assert_true(loss == again);
+    assert_int_equal(dyno_model_vocabulary(dyno_trainer_model(loaded)), VOCABULARY);
+    dyno_trainer_destroy(loaded);
+    dyno_trainer_destroy(trainer);
+
+    /* Drawn weights are the same, in a file and in a trainer. */
+    dyno_model_options from = {.size = sizeof from, .config = config};
+    dyno_model *model;
+    OK(dyno_model_create(&from, &model));
+    OK(dyno_model_save(model, 7, directory));
+    OK(dyno_trainer_load(directory, &o, &loaded));
+    trainer = small_trainer(&o);
+    OK(dyno_trainer_evaluate(trainer, ids, ids + 1, &loss, NULL));
+    OK(dyno_trainer_evaluate(loaded, ids, ids + 1, &again, NULL));
+    assert_true(loss == again);
+    dyno_trainer_destroy(trainer);
+    dyno_trainer_destroy(loaded);
+    dyno_model_destroy(model);
+    FAILS(DYNO_NOT_FOUND, "nowhere", dyno_trainer_load("/nowhere", &o, &loaded));
+    assert_null(loaded);
+    scratch_remove(&made);
+}
+
+static void training_is_refused_as_the_command_line_refuses_it(void **state) {
+    (void)state;
+    dyno_model *model = small_model();
+    dyno_trainer *trainer;
+    const dyno_adamw usual = {
+        .size = sizeof usual, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1};
+    dyno_adamw adamw;
+    dyno_trainer_options o = small_steps();
+    o.adamw = &adamw;
+#define REFUSED_ADAMW(part, field, number)                                                         \
+    do {                                                                                           \
+        adamw = usual;                                                                             \
+        adamw.field = number;                                                                      \
+        FAILS(DYNO_INVALID, part, dyno_trainer_create(model, 0, &o, &trainer));                    \
+        assert_null(trainer);                                                                      \
+    } while (0)
+    REFUSED_ADAMW("beta1: 2 is outside 0 to", beta1, 2);
+    REFUSED_ADAMW("beta2: nan is outside", beta2, (double)NAN);
+    REFUSED_ADAMW("eps: -1 is outside", eps, -1);
+    REFUSED_ADAMW("weight-decay: inf is outside", weight_decay, (double)INFINITY);
+    adamw = usual;
+    o.clip_norm = -1;
+    FAILS(DYNO_INVALID, "clip: -1", dyno_trainer_create(model, 0, &o, &trainer));
+    o = small_steps();
+    o.memory_bytes = -5;
+    FAILS(DYNO_INVALID, "memory_bytes is -5", dyno_trainer_create(model, 0, &o, &trainer));
+    o.memory_bytes = 10000;
+    FAILS(DYNO_OUT_OF_MEMORY, "smaller batch", dyno_trainer_create(model, 0, &o, &trainer));
+    o = small_steps();
+    o.device = "abacus";
+    FAILS(DYNO_INVALID, "abacus", dyno_trainer_create(model, 0, &o, &trainer));
+    dyno_model_destroy(model);
+
+    o = small_steps();
+    trainer = small_trainer(&o);
+    int32_t ids[ROWS + 1];
+    float loss;
+    fill_ids(ids);
+    FAILS(DYNO_INVALID, "lr: nan", dyno_trainer_step(trainer, ids, ids + 1, (double)NAN, &loss));
+    FAILS(DYNO_INVALID, "lr: -1", dyno_trainer_start(trainer, -1));
+    FAILS(DYNO_INVALID, "no step was started", dyno_trainer_finish(trainer, &loss));
+    ids[5] = VOCABULARY;
+    FAILS(DYNO_INVALID, "tokens[5] is 50", dyno_trainer_step(trainer, ids, ids + 1, 1, &loss));
+    FAILS(DYNO_INVALID, "targets[4] is 50",
+          dyno_trainer_evaluate(trainer, (int32_t[ROWS]){0}, ids + 1, &loss, NULL));
+    ids[5] = -1;
+    FAILS(DYNO_INVALID, "tokens[5] is -1", dyno_trainer_give(trainer, ids, ids + 1));
+    dyno_trainer_destroy(trainer);
+    FAILS(DYNO_INVALID, "threads: -1 is outside 0 to 4096", dyno_set_threads(-1));
+    FAILS(DYNO_INVALID, "threads: 5000", dyno_set_threads(5000));
+}
+
+static void a_step_can_be_taken_in_parts(void **state) {
+    (void)state;
+    dyno_trainer_options o = small_steps();
+    dyno_trainer *whole = small_trainer(&o), *parts = small_trainer(&o);
+    int32_t ids[ROWS + 1];
+    float loss, other;
+    fill_ids(ids);
+    OK(dyno_trainer_give(parts, ids, ids + 1));
+    for (int k = 0; k < 3; k++) {
+        OK(dyno_trainer_step(whole, ids, ids + 1, 1e-2, &loss));
+        OK(dyno_trainer_start(parts, 1e-2));
+        FAILS(DYNO_INVALID, "under way", dyno_trainer_start(parts, 1e-2));
+        FAILS(DYNO_INVALID, "under way", dyno_trainer_read(parts, "loss", &other, 1));
+        FAILS(DYNO_INVALID, "under way", dyno_trainer_evaluate(parts, ids, ids + 1, &other, NULL));
+        OK(dyno_trainer_give(parts, ids, ids + 1));
+        OK(dyno_trainer_finish(parts, &other));
+        assert_true(loss == other);
+    }
+    dyno_trainer_destroy(whole);
+    dyno_trainer_destroy(parts);
+}
+
+static void tokens_are_read_and_checked(void **state) {
+    (void)state;
+    scratch made = scratch_create();
+    char path[300];
+    snprintf(path, sizeof path, "%s/tokens.bin", made.path);
+    FILE *file = fopen(path, "wb");
+    const unsigned char bytes[] = {1, 0, 2, 0, 3, 1};
+    assert_int_equal(fwrite(bytes, 1, sizeof bytes, file), sizeof bytes);
+    fclose(file);
+    dyno_tokens *tokens;
+    int32_t ids[3];
+    OK(dyno_tokens_open(path, 2, &tokens));
+    assert_int_equal(dyno_tokens_count(tokens), 3);
+    OK(dyno_tokens_read(tokens, 1, 2, 1000, ids));
+    assert_int_equal(ids[0], 2);
+    assert_int_equal(ids[1], 259);
+    FAILS(DYNO_CORRUPT, "token 2 is 259", dyno_tokens_read(tokens, 0, 3, 259, ids));
+    FAILS(DYNO_INVALID, "too short", dyno_tokens_read(tokens, 0, 4, 1000, ids));
+    FAILS(DYNO_INVALID, "vocabulary is 0", dyno_tokens_read(tokens, 0, 3, 0, ids));
+    dyno_tokens_close(tokens);
+    FAILS(DYNO_INVALID, "3 bytes a token", dyno_tokens_open(path, 3, &tokens));
+    scratch_remove(&made);
+}
+
+static void tensor_files_appear_whole_or_never(void **state) {
+    (void)state;
+    scratch made = scratch_create();
+    char path[300];
+    snprintf(path, sizeof path, "%s/a.safetensors", made.path);
+    const dyno_tensor tensors[] = {{"a", 2, {2, 2}}, {.name = "b"}};
+    const float values[] = {1, 2, 3, 4, 5};
+    dyno_tensor_file *file;
+    OK(dyno_tensor_file_create(path, tensors, 2, &file));
+    OK(dyno_tensor_file_append(file, values, 2));
+    dyno_tensor_file_abandon(file);
+    assert_null(fopen(path, "rb"));
+    OK(dyno_tensor_file_create(path, tensors, 2, &file));
+    OK(dyno_tensor_file_append(file, values, 5));
+    OK(dyno_tensor_file_commit(file));
+    FILE *written = fopen(path, "rb");
+    float last;
+    assert_non_null(written);
+    assert_int_equal(fseek(written, -(long)sizeof last, SEEK_END), 0);
+    assert_int_equal(fread(&last, sizeof last, 1, written), 1);
+    assert_true(last == 5);
+    fclose(written);
+    FAILS(DYNO_INVALID, "the rank is 7",
+          dyno_tensor_file_create(path, &(dyno_tensor){"a", 7, {1}}, 1, &file));
+    FAILS(DYNO_INVALID, "is no shape",
+          dyno_tensor_file_create(path, &(dyno_tensor){"a", 1, {-1}}, 1, &file));
+    assert_null(file);
+    scratch_remove(&made);
+}
+
+/* ---- experiments ---- */
+
+typedef struct listener {
+    int reports, stop_at; /* 0: never */
+    char label[96], note[256];
+} listener;
+
+static void on_progress(void *caller, double done, double total, const char *label) {
+    listener *l = caller;
+    assert_true(done <= total);
+    l->reports++;
+    snprintf(l->label, sizeof l->label, "%s", label);
+}
+
+static void on_note(void *caller, const char *note) {
+    listener *l = caller;
+    snprintf(l->note, sizeof l->note, "%s", note);
+}
+
+static bool should_stop(void *caller) {
+    const listener *l = caller;
+    return l->stop_at && l->reports >= l->stop_at;
+}
+
+static const char *const BENCH[] = {"d-model=32",   "d-ff=64",   "layers=1",
+                                    "heads=2",      "vocab=50",  "device=cpu",
+                                    "context=8,16", "pass=step", "steps=2"};
+#define SETTINGS(list) .settings = list, .setting_count = sizeof list / sizeof *list
+
+static void a_bench_gives_its_record_and_its_table(void **state) {
+    (void)state;
+    scratch made = scratch_create();
+    listener l = {0};
+    dyno_experiment_options o = {.size = sizeof o,
+                                 .name = "bench",
+                                 SETTINGS(BENCH),
+                                 .caller = &l,
+                                 .on_progress = on_progress,
+                                 .on_note = on_note,
+                                 .should_stop = should_stop};
+    dyno_render_options how = {.size = sizeof how, .format = "csv"};
+    dyno_results *results, *again;
+    char *json, *json_again, *shown;
+    OK(dyno_experiment_run(&o, &results));
+    assert_int_equal(l.reports, 1 + 2 * (1 + 2));
+    assert_string_equal(l.label, "custom, context 16, step, eager fp32");
+    OK(dyno_results_json(results, &json));
+    assert_non_null(strstr(json, "\"--context=8,16\""));
+    assert_non_null(strstr(json, "\"complete\": true"));
+    OK(dyno_results_render(results, NULL, &shown));
+    assert_non_null(strstr(shown, "tokens/s"));
+    dyno_text_free(shown);
+    OK(dyno_results_render(results, &how, &shown));
+    assert_ptr_equal(strstr(shown, "model,"), shown);
+    dyno_text_free(shown);
+    how.format = "pdf";
+    FAILS(DYNO_INVALID, "pdf", dyno_results_render(results, &how, &shown));
+    OK(dyno_results_write(results, made.path));
+    OK(dyno_results_read(made.path, &again));
+    OK(dyno_results_json(again, &json_again));
+    assert_string_equal(json, json_again);
+    dyno_text_free(json);
+    dyno_text_free(json_again);
+    dyno_results_destroy(again);
+    dyno_results_destroy(results);
+    FAILS(DYNO_NOT_FOUND, "nothing", dyno_results_read("nothing", &results));
+    scratch_remove(&made);
+}
+
+static void a_stopped_experiment_keeps_what_it_has(void **state) {
+    (void)state;
+    scratch made = scratch_create();
+    char out[300];
+    snprintf(out, sizeof out, "out=%s/run", made.path);
+    const char *settings[sizeof BENCH / sizeof *BENCH + 1];
+    memcpy(settings, BENCH, sizeof BENCH);
+    settings[sizeof BENCH / sizeof *BENCH] = out;
+    listener l = {.stop_at = 1 + 3 + 1};
+    dyno_experiment_options o = {.size = sizeof o,
+                                 .name = "bench",
+                                 SETTINGS(settings),
+                                 .caller = &l,
+                                 .on_progress = on_progress,
+                                 .should_stop = should_stop};
+    dyno_results *results, *kept;
+    char *json;
+    FAILS(DYNO_INTERRUPTED, "interrupted", dyno_experiment_run(&o, &results));
+    assert_non_null(results);
+    OK(dyno_results_read(out + strlen("out="), &kept));
+    OK(dyno_results_json(kept, &json));
+    assert_non_null(strstr(json, "\"complete\": false"));
+    dyno_text_free(json);
+    dyno_results_destroy(kept);
+    dyno_results_destroy(results);
+    scratch_remove(&made);
+}
+
+static void experiments_take_a_users_arguments(void **state) {
+    (void)state;
+    static const char *const arguments[] = {"--layers", "1", "--format", "md", "--device", "cpu"};
+    static const char *const source[] = {"--mode=compiled", "--source", "--layers=1",
+                                         "--device=cpu"};
+    static const char *const help[] = {"--help"};
+    dyno_experiment_options o = {
+        .size = sizeof o, .name = "plan", .arguments = arguments, .argument_count = 6};
+    dyno_results *results;
+    char *shown;
+    OK(dyno_experiment_run(&o, &results));
+    OK(dyno_results_render(results, NULL, &shown)); /* in the format of the arguments */
+    assert_non_null(strstr(shown, "| model |"));
+    dyno_text_free(shown);
+    dyno_results_destroy(results);
+    o.arguments = source;
+    o.argument_count = 4;
+    OK(dyno_experiment_run(&o, &results));
+    OK(dyno_results_render(results, NULL, &shown)); /* the listing is what there is to see */
+    assert_non_null(strstr(shown, "void "));
+    dyno_text_free(shown);
+    dyno_results_destroy(results);
+    o.arguments = help;
+    o.argument_count = 1;
+    FAILS(DYNO_INVALID, "dyno_experiment_help", dyno_experiment_run(&o, &results));
+    o.settings = BENCH;
+    o.setting_count = 1;
+    FAILS(DYNO_INVALID, "not both", dyno_experiment_run(&o, &results));
+    OK(dyno_experiment_help("plan", &shown));
+    assert_non_null(strstr(shown, "--memory SIZE"));
+    assert_non_null(strstr(shown, "--out DIR"));
+    dyno_text_free(shown);
+    FAILS(DYNO_INVALID, "there is no experiment 'step'", dyno_experiment_help("step", &shown));
+    assert_null(shown);
+}
+
+static void bad_settings_are_refused(void **state) {
+    (void)state;
+    dyno_results *results;
+#define REFUSED_SETTING(part, experiment, setting)                                                 \
+    do {                                                                                           \
+        const char *const list[] = {setting};                                                      \
+        dyno_experiment_options o = {.size = sizeof o, .name = experiment, SETTINGS(list)};        \
+        FAILS(DYNO_INVALID, part, dyno_experiment_run(&o, &results));                              \
+        assert_null(results);                                                                      \
+    } while (0)
+    REFUSED_SETTING("--context", "bench", "context=0");
+    REFUSED_SETTING("--contxt", "bench", "contxt=8");
+    REFUSED_SETTING("--format", "plan", "format=html");
+    REFUSED_SETTING("--out", "doctor", "out=x");
+    REFUSED_SETTING("there is no experiment 'dance'", "dance", "a=1");
+    REFUSED_SETTING("settings[0] is NULL", "bench", NULL);
+    dyno_experiment_options o = {.size = sizeof o, .name = "bench", .setting_count = 2};
+    FAILS(DYNO_INVALID, "2 settings", dyno_experiment_run(&o, &results));
+    o.setting_count = -1;
+    FAILS(DYNO_INVALID, "-1 settings", dyno_experiment_run(&o, &results));
+    const char *const out[] = {"out=/proc/none", "layers=1", "device=cpu"};
+    o = (dyno_experiment_options){.size = sizeof o, .name = "plan", SETTINGS(out)};
+    FAILS(DYNO_IO, "/proc/none", dyno_experiment_run(&o, &results));
+    assert_null(results);
+}
+
+/* ---- programs of other times ---- */
+
+static void old_programs_keep_working(void **state) {
+    (void)state;
+    /* As the struct was when it ended with d_ff. */
+    struct {
+        size_t size;
+        const char *preset, *config;
+        int64_t d_model, d_ff;
+        int64_t garbage;
+    } old = {offsetof(dyno_model_options, layers), NULL, NULL, 0, 1000, -77};
+    dyno_model *model;
+    dyno_tensor t;
+    OK(dyno_model_create((const dyno_model_options *)&old, &model));
+    int i = 0;
+    do
+        OK(dyno_model_parameter(model, i++, &t));
+    while (strcmp(t.name, "model.layers.0.mlp.gate_proj.weight") != 0);
+    assert_int_equal(t.shape[0], 1000);
+    assert_int_equal(dyno_model_vocabulary(model), 10000);
+
+    struct {
+        size_t size;
+        int64_t launches;
+        double garbage;
+    } old_cost = {offsetof(dyno_cost, flops), 0, 42};
+    dyno_plan_options o = {.size = offsetof(dyno_plan_options, mode), .mode = "not looked at"};
+    dyno_plan *plan;
+    OK(dyno_plan_create(model, &o, &plan));
+    OK(dyno_plan_cost(plan, (dyno_cost *)&old_cost));
+    assert_true(old_cost.launches > 0 && old_cost.garbage == 42);
+    dyno_plan_destroy(plan);
+    dyno_model_destroy(model);
+
+    dyno_adamw adamw = {.size = offsetof(dyno_adamw, eps), .beta1 = 0.5, .eps = -1};
+    dyno_trainer_options steps = small_steps();
+    steps.adamw = &adamw;
+    dyno_trainer_destroy(small_trainer(&steps));
+}
+
+static void newer_programs_work_if_they_ask_for_nothing_new(void **state) {
+    (void)state;
+    struct {
+        dyno_model_options known;
+        int64_t unknown;
+    } newer = {{.size = sizeof newer}, 0};
+    struct {
+        dyno_cost known;
+        double unknown;
+    } newer_cost = {{.size = sizeof newer_cost}, 42};
+    dyno_plan_options o = {.size = sizeof o, .device = "cpu"};
+    dyno_model *model;
+    dyno_plan *plan;
+    OK(dyno_model_create(&newer.known, &model));
+    OK(dyno_plan_create(model, &o, &plan));
+    OK(dyno_plan_cost(plan, &newer_cost.known));
+    assert_true(newer_cost.known.flops > 0 && newer_cost.unknown == 0);
+    dyno_plan_destroy(plan);
+    dyno_model_destroy(model);
+    newer.unknown = 1;
+    FAILS(DYNO_UNSUPPORTED, "a newer library", dyno_model_create(&newer.known, &model));
+    assert_null(model);
+}
+
+static void a_size_that_was_forgotten_is_an_error(void **state) {
+    (void)state;
+    dyno_model *model = small_model(), *none;
+    dyno_plan *plan;
+    dyno_trainer *trainer;
+    dyno_results *results;
+    dyno_cost cost = {0};
+    char *out;
+    FAILS(DYNO_INVALID, "dyno_model_options: size is 0",
+          dyno_model_create(&(dyno_model_options){0}, &none));
+    FAILS(DYNO_INVALID, "size is 0", dyno_plan_create(model, &(dyno_plan_options){0}, &plan));
+    FAILS(DYNO_INVALID, "size is 0",
+          dyno_trainer_create(model, 0, &(dyno_trainer_options){0}, &trainer));
+    FAILS(DYNO_INVALID, "size is 0", dyno_experiment_run(&(dyno_experiment_options){0}, &results));
+    FAILS(DYNO_INVALID, "size is 0", dyno_list(NULL, &(dyno_render_options){0}, &out));
+    OK(dyno_plan_create(model, &(dyno_plan_options){.size = sizeof(dyno_plan_options)}, &plan));
+    FAILS(DYNO_INVALID, "dyno_cost: size is 0", dyno_plan_cost(plan, &cost));
+    dyno_plan_destroy(plan);
+    dyno_model_destroy(model);
+}
+
+static void null_is_named(void **state) {
+    (void)state;
+    dyno_model *model = small_model(), *other_model;
+    dyno_trainer_options steps = small_steps();
+    dyno_trainer *t = small_trainer(&steps), *other;
+    dyno_model_options sizes = {.size = sizeof sizes};
+    dyno_plan_options planned = {.size = sizeof planned, .device = "cpu"};
+    dyno_experiment_options experiment = {.size = sizeof experiment};
+    dyno_plan *plan, *other_plan;
+    dyno_cost cost = {.size = sizeof cost};
+    dyno_results *results;
+    dyno_tokens *tokens;
+    dyno_tensor_file *file;
+    dyno_tensor tensor;
+    int32_t ids[ROWS + 1];
+    float number;
+    bool fits;
+    char *out;
+    fill_ids(ids);
+    OK(dyno_plan_create(model, &planned, &plan));
+#define NAMED(name, call) FAILS(DYNO_INVALID, name " is NULL", call)
+    NAMED("out", dyno_list(NULL, NULL, NULL));
+    NAMED("options", dyno_model_create(NULL, &other_model));
+    NAMED("out", dyno_model_create(&sizes, NULL));
+    NAMED("model", dyno_model_parameter(NULL, 0, &tensor));
+    NAMED("out", dyno_model_parameter(model, 0, NULL));
+    NAMED("model", dyno_model_save(NULL, 0, "x"));
+    NAMED("directory", dyno_model_save(model, 0, NULL));
+    NAMED("model", dyno_plan_create(NULL, &planned, &other_plan));
+    NAMED("options", dyno_plan_create(model, NULL, &other_plan));
+    NAMED("out", dyno_plan_create(model, &planned, NULL));
+    NAMED("p", dyno_plan_cost(NULL, &cost));
+    NAMED("out", dyno_plan_cost(plan, NULL));
+    NAMED("p", dyno_plan_fits(NULL, 1, &fits, &out));
+    NAMED("fits", dyno_plan_fits(plan, 1, NULL, &out));
+    NAMED("p", dyno_plan_text(NULL, &out));
+    NAMED("out", dyno_plan_text(plan, NULL));
+    NAMED("p", dyno_plan_source(NULL, &out));
+    NAMED("out", dyno_plan_source(plan, NULL));
+    NAMED("model", dyno_trainer_create(NULL, 0, &steps, &other));
+    NAMED("options", dyno_trainer_create(model, 0, NULL, &other));
+    NAMED("out", dyno_trainer_create(model, 0, &steps, NULL));
+    NAMED("directory", dyno_trainer_load(NULL, &steps, &other));
+    NAMED("options", dyno_trainer_load("x", NULL, &other));
+    NAMED("out", dyno_trainer_load("x", &steps, NULL));
+    NAMED("t", dyno_trainer_step(NULL, ids, ids, 0, &number));
+    NAMED("tokens", dyno_trainer_step(t, NULL, ids, 0, &number));
+    NAMED("targets", dyno_trainer_step(t, ids, NULL, 0, &number));
+    NAMED("loss", dyno_trainer_step(t, ids, ids, 0, NULL));
+    NAMED("t", dyno_trainer_give(NULL, ids, ids));
+    NAMED("tokens", dyno_trainer_give(t, NULL, ids));
+    NAMED("targets", dyno_trainer_give(t, ids, NULL));
+    NAMED("t", dyno_trainer_start(NULL, 0));
+    NAMED("t", dyno_trainer_finish(NULL, &number));
+    NAMED("loss", dyno_trainer_finish(t, NULL));
+    NAMED("t", dyno_trainer_evaluate(NULL, ids, ids, &number, NULL));
+    NAMED("tokens", dyno_trainer_evaluate(t, NULL, ids, &number, NULL));
+    NAMED("targets", dyno_trainer_evaluate(t, ids, NULL, &number, NULL));
+    NAMED("loss", dyno_trainer_evaluate(t, ids, ids, NULL, NULL));
+    NAMED("t", dyno_trainer_read(NULL, "loss", &number, 1));
+    NAMED("name", dyno_trainer_read(t, NULL, &number, 1));
+    NAMED("to", dyno_trainer_read(t, "loss", NULL, 1));
+    NAMED("t", dyno_trainer_write(NULL, "loss", &number, 1));
+    NAMED("name", dyno_trainer_write(t, NULL, &number, 1));
+    NAMED("from", dyno_trainer_write(t, "loss", NULL, 1));
+    NAMED("t", dyno_trainer_save(NULL, "x"));
+    NAMED("directory", dyno_trainer_save(t, NULL));
+    NAMED("path", dyno_tokens_open(NULL, 2, &tokens));
+    NAMED("out", dyno_tokens_open("x", 2, NULL));
+    NAMED("source", dyno_tokens_read(NULL, 0, 1, 10, ids));
+    NAMED("path", dyno_tensor_file_create(NULL, &tensor, 1, &file));
+    NAMED("tensors", dyno_tensor_file_create("x", NULL, 1, &file));
+    NAMED("out", dyno_tensor_file_create("x", &tensor, 1, NULL));
+    NAMED("name", dyno_tensor_file_create("x", &(dyno_tensor){0}, 1, &file));
+    NAMED("file", dyno_tensor_file_append(NULL, &number, 1));
+    NAMED("file", dyno_tensor_file_commit(NULL));
+    NAMED("options", dyno_experiment_run(NULL, &results));
+    NAMED("name", dyno_experiment_run(&experiment, &results));
+    NAMED("out", dyno_experiment_run(&experiment, NULL));
+    NAMED("name", dyno_experiment_help(NULL, &out));
+    NAMED("out", dyno_experiment_help("bench", NULL));
+    NAMED("path", dyno_results_read(NULL, &results));
+    NAMED("out", dyno_results_read("x", NULL));
+    NAMED("r", dyno_results_json(NULL, &out));
+    NAMED("r", dyno_results_render(NULL, NULL, &out));
+    NAMED("r", dyno_results_write(NULL, "x"));
+    assert_null(dyno_model_name(NULL));
+    assert_null(dyno_trainer_model(NULL));
+    assert_int_equal(dyno_model_vocabulary(NULL), 0);
+    assert_int_equal(dyno_model_elements(NULL), 0);
+    assert_int_equal(dyno_model_parameter_count(NULL), 0);
+    assert_int_equal(dyno_tokens_count(NULL), 0);
+    dyno_model_destroy(NULL);
+    dyno_plan_destroy(NULL);
+    dyno_trainer_destroy(NULL);
+    dyno_results_destroy(NULL);
+    dyno_tokens_close(NULL);
+    dyno_tensor_file_abandon(NULL);
+    dyno_text_free(NULL);
+    dyno_plan_destroy(plan);
+    dyno_trainer_destroy(t);
+    dyno_model_destroy(model);
+}
+
+static void a_success_leaves_no_message(void **state) {
+    (void)state;
+    FAILS(DYNO_INVALID, "threads", dyno_set_threads(-1));
+    OK(dyno_set_threads(0));
+    assert_string_equal(dyno_error_message(), "");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(names_end_with_null),
+        cmocka_unit_test(lists_are_tables_in_any_format),
+        cmocka_unit_test(models_have_parameters_by_name),
+        cmocka_unit_test(models_are_refused_as_the_command_line_refuses_them),
+        cmocka_unit_test(a_plan_knows_what_a_step_takes),
+        cmocka_unit_test(a_plan_that_does_not_fit_comes_with_advice),
+        cmocka_unit_test(words_are_refused_as_the_command_line_refuses_them),
+        cmocka_unit_test(training_lowers_the_loss),
+        cmocka_unit_test(evaluation_changes_nothing),
+        cmocka_unit_test(weights_are_read_and_written_by_name),
+        cmocka_unit_test(what_a_step_computed_can_be_read),
+        cmocka_unit_test(a_saved_model_is_loaded_as_it_was),
+        cmocka_unit_test(training_is_refused_as_the_command_line_refuses_it),
+        cmocka_unit_test(a_step_can_be_taken_in_parts),
+        cmocka_unit_test(tokens_are_read_and_checked),
+        cmocka_unit_test(tensor_files_appear_whole_or_never),
+        cmocka_unit_test(a_bench_gives_its_record_and_its_table),
+        cmocka_unit_test(a_stopped_experiment_keeps_what_it_has),
+        cmocka_unit_test(experiments_take_a_users_arguments),
+        cmocka_unit_test(bad_settings_are_refused),
+        cmocka_unit_test(old_programs_keep_working),
+        cmocka_unit_test(newer_programs_work_if_they_ask_for_nothing_new),
+        cmocka_unit_test(a_size_that_was_forgotten_is_an_error),
+        cmocka_unit_test(null_is_named),
+        cmocka_unit_test(a_success_leaves_no_message),
+    };
+    return cmocka_run_group_tests(tests, own_cache_set_up, own_cache_tear_down);
+}
