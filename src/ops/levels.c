@@ -1,5 +1,7 @@
 #include "ops/levels.h"
 
+#include <string.h>
+
 #include "ops/op_list.h"
 
 typedef const op *op_at(int index);
@@ -35,11 +37,13 @@ const char *level_name(const target *chip) {
     return l ? l->name : BASELINE;
 }
 
+/* Kernels are told apart by name: a level that lacks one leaves it to that for every machine. */
 const kernel *level_kernel(const kernel *k, const target *chip) {
     const level *l = highest_level(chip);
-    for (int i = 0; l && i < op_list_count(); i++)
-        for (int j = 0; op_list_at(i)->kernels && op_list_at(i)->kernels[j]; j++)
-            if (op_list_at(i)->kernels[j] == k)
-                return l->ops(i)->kernels[j];
+    const op *at;
+    for (int i = 0; l && (at = l->ops(i)); i++)
+        for (int j = 0; at->kernels && at->kernels[j]; j++)
+            if (strcmp(at->kernels[j]->name, k->name) == 0)
+                return at->kernels[j];
     return k;
 }

@@ -30,11 +30,16 @@ static const char *run_here(void *context, const node *n, const kernel *k, const
     return kernel_run_for(context, n, k, inputs, outputs);
 }
 
+static bool may_use_onednn(const target *chip) {
+    const char *why;
+    return target_is_this_cpu(chip) && matmul_onednn_version(&why);
+}
+
 static kernel_sweep sweep_for(const target *chip) {
     return (kernel_sweep){.target = TARGET_CPU,
                           .run = run_here,
                           .context = (void *)chip,
-                          .sums_in_sequence = !target_is_this_cpu(chip)};
+                          .sums_in_sequence = !may_use_onednn(chip)};
 }
 
 static void every_op_has_a_case(void **state) {
@@ -47,9 +52,7 @@ static void every_op_has_a_case(void **state) {
 /* oneDNN may not be installed, and the target may lack what a kernel is written for or be slow at
  * it; every other kernel must have found work. */
 static bool may_be_absent(const kernel *k, const target *chip) {
-    const char *why;
-    bool may_use_onednn = target_is_this_cpu(chip) && matmul_onednn_version(&why);
-    return (k == &matmul_onednn && !may_use_onednn) || k == &matmul_bf16_amx ||
+    return (k == &matmul_onednn && !may_use_onednn(chip)) || k == &matmul_bf16_amx ||
            k == &matmul_bf16_dot || k == &matmul_bf16_fma || k == &attention_avx512 ||
            k == &attention_gradient_avx512 || k == &attention_bf16_amx ||
            k == &attention_gradient_bf16_amx || k == &attention_bf16_dot ||

@@ -264,8 +264,7 @@ __device__ __forceinline__ void consume(const attention_call &call, const row_su
             differentiate_values<TYPE, DIM>(call, item, &me);
         else
             differentiate_keys<TYPE, DIM>(call, item, &me);
-        __syncwarp();
-        leave(&me, at::ITEM_EMPTY + me.items % ITEM_PLACES);
+        leave_each(&me, at::ITEM_EMPTY + me.items % ITEM_PLACES);
     }
 }
 
