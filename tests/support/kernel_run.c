@@ -1,5 +1,6 @@
 #include "support/kernel_run.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,8 +8,11 @@
 #include "ops/levels.h"
 
 int kernel_run_targets(const target **out) {
-    static target baseline = {.name = "baseline"};
+    static target baseline;
     int count = 0;
+    baseline = *target_this_cpu();
+    baseline.instruction_sets = 0;
+    snprintf(baseline.name, sizeof baseline.name, "baseline");
     out[count++] = &baseline;
     for (int i = target_count() - 1; i >= 0; i--)
         if (!target_is_cuda(target_at(i)) && target_check_is_runnable(target_at(i)) == DYNO_OK)
