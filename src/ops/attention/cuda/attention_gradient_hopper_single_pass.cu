@@ -259,7 +259,8 @@ __device__ __forceinline__ void consume_items(const attention_call &call, const 
         if (item->kind == NO_MORE)
             return;
         differentiate<TYPE, DIM>(call, sums, item, &me);
-        leave_each(&me, at::ITEM_EMPTY + me.items % ITEM_PLACES);
+        __syncwarp();
+        leave(&me, at::ITEM_EMPTY + me.items % ITEM_PLACES);
     }
 }
 

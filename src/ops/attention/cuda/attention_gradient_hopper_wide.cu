@@ -264,7 +264,8 @@ __device__ __forceinline__ void consume(const attention_call &call, const row_su
             differentiate_values<TYPE, DIM>(call, item, &me);
         else
             differentiate_keys<TYPE, DIM>(call, item, &me);
-        leave_each(&me, at::ITEM_EMPTY + me.items % ITEM_PLACES);
+        __syncwarp();
+        leave(&me, at::ITEM_EMPTY + me.items % ITEM_PLACES);
     }
 }
 

@@ -62,7 +62,7 @@ template <int DIM> struct single_pass_storage {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
 /* Who arrives: one thread; one lane of each warp of a consumer; every lane of both; one of each
- * warp of both; every lane of both, the copying thread and those that add. */
+ * warp of both; these, the copying thread and those that add. */
 template <int DIM>
 __device__ __forceinline__ int count_arrivals(const single_pass_storage<DIM> *, int barrier) {
     typedef single_pass_storage<DIM> at;
@@ -70,7 +70,7 @@ __device__ __forceinline__ int count_arrivals(const single_pass_storage<DIM> *, 
            : barrier < at::STEP_EMPTY ? 4
            : barrier < at::K_EMPTY    ? CONSUMERS * WARPGROUP
            : barrier < at::ITEM_EMPTY ? CONSUMERS * 4
-                                      : CONSUMERS * WARPGROUP + 1 + at::DQ_STAGES;
+                                      : CONSUMERS * 4 + 1 + at::DQ_STAGES;
 }
 
 /* The rows of queries of an item's next step: up to the first that see its keys, then those of the

@@ -39,8 +39,8 @@ template <int DIM> struct two_pass_storage {
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
-/* How many arrive. One lane of each warp that computes; every lane for steps and for items, which
- * each has read; the copying thread reads items, too. */
+/* How many arrive. One lane of each warp that computes; every lane for steps, of which each has
+ * read sums; the copying thread reads items, too. */
 template <int DIM>
 __device__ __forceinline__ int count_arrivals(const two_pass_storage<DIM> *, int barrier) {
     typedef two_pass_storage<DIM> at;
@@ -48,7 +48,7 @@ __device__ __forceinline__ int count_arrivals(const two_pass_storage<DIM> *, int
     bool is_of_steps = barrier >= at::STEP_EMPTY && barrier < at::ITEM_FULL;
     return is_of_steps                 ? CONSUMERS * WARPGROUP
            : is_of_tiles               ? CONSUMERS * 4
-           : barrier >= at::ITEM_EMPTY ? CONSUMERS * WARPGROUP + 1
+           : barrier >= at::ITEM_EMPTY ? CONSUMERS * 4 + 1
                                        : 1;
 }
 

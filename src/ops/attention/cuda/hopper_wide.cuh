@@ -93,7 +93,7 @@ __device__ __forceinline__ int count_arrivals(const wide_keys_storage<DIM> *, in
     return barrier < at::K_EMPTY      ? 1
            : barrier < at::Q_EMPTY    ? WARPGROUP
            : barrier < at::ITEM_EMPTY ? WARPGROUP + 4
-                                      : CONSUMERS * WARPGROUP + 1;
+                                      : CONSUMERS * 4 + 1;
 }
 template <int DIM>
 __device__ __forceinline__ int count_arrivals(const wide_queries_storage<DIM> *, int barrier) {
@@ -102,7 +102,7 @@ __device__ __forceinline__ int count_arrivals(const wide_queries_storage<DIM> *,
            : barrier < at::DO_EMPTY   ? WARPGROUP
            : barrier < at::K_EMPTY    ? 4
            : barrier < at::ITEM_EMPTY ? CONSUMERS * 4
-                                      : CONSUMERS * WARPGROUP + 1;
+                                      : CONSUMERS * 4 + 1;
 }
 template <int DIM>
 __device__ __forceinline__ void copy_for_keys(const attention_call &call, const row_sums &sums,
