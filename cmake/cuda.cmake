@@ -127,4 +127,5 @@ endif()
 target_link_options(dyno_cuda PRIVATE -static-libgcc -static-libstdc++
   LINKER:--version-script=${CMAKE_SOURCE_DIR}/cmake/libdyno_cuda.map
   LINKER:--exclude-libs,ALL LINKER:-z,${CUDA_MODULE_UNDEFINED})
-target_link_libraries(dyno_cuda PRIVATE ${CMAKE_DL_LIBS} m)
+# CMake adds the runtime by itself only where it compiles CUDA sources.
+target_link_libraries(dyno_cuda PRIVATE CUDA::cudart_static ${CMAKE_DL_LIBS} m)
