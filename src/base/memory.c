@@ -32,3 +32,5 @@ char *memory_copy_string(const char *text) {
     size_t bytes = strlen(text) + 1;
     return memcpy(memory_allocate(bytes, 1), text, bytes);
 }
+
+void *memory_try_allocate(size_t bytes) { return malloc(bytes ? bytes : 1); }

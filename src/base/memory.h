@@ -13,6 +13,9 @@ void *memory_allocate(size_t count, size_t size);
 void *memory_resize(void *block, size_t count, size_t size);
 char *memory_copy_string(const char *text);
 
+/* For what a user's sizes decide: files, tensors. Not zeroed; NULL when the system refuses. */
+void *memory_try_allocate(size_t bytes);
+
 /* Makes room for one more element in a growing array: doubles when full. */
 #define MEMORY_GROW(array, count, capacity)                                                        \
     do {                                                                                           \
