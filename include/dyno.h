@@ -43,7 +43,8 @@ typedef enum dyno_status {
 /* "device failed", for a message. */
 const char *dyno_status_name(dyno_status status);
 
-/* The message of the last failure on this thread; "" after a function that succeeded. */
+/* The message of the last failure on this thread; "" after a function that succeeded. Functions
+ * that return no status leave it as it is. */
 const char *dyno_error_message(void);
 
 /* "0.1.0". */
