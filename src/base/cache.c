@@ -34,13 +34,15 @@ static bool find_home(text *out) {
 
 /* What fails here fails again when the directory is opened, which says why. */
 static void make_directories(const char *path) {
-    char *partial = memory_copy_string(path);
-    for (char *end = partial + 1; (end = strchr(end, '/')); *end++ = '/') {
-        *end = '\0';
-        mkdir(partial, 0700);
+    text partial = {0};
+    for (size_t length = 1; length <= strlen(path); length++) {
+        if (path[length] != '/' && path[length] != '\0')
+            continue;
+        partial.length = 0;
+        text_append_bytes(&partial, path, length);
+        mkdir(partial.data, 0700);
     }
-    mkdir(partial, 0700);
-    free(partial);
+    text_release(&partial);
 }
 
 static void append_error(text *reason, int error) { text_append(reason, strerror(error)); }

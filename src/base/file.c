@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,7 +31,7 @@ dyno_status file_read_all(const char *path, int64_t limit, char **data, size_t *
                          (long long)status.st_size, (long long)limit);
     }
     size_t bytes = (size_t)status.st_size;
-    char *block = malloc(bytes + 1);
+    char *block = memory_try_allocate(bytes + 1);
     if (!block) {
         fclose(file);
         return dyno_fail(DYNO_OUT_OF_MEMORY, "reading '%s': no %zu bytes of memory", path, bytes);
@@ -50,7 +51,36 @@ dyno_status file_read_all(const char *path, int64_t limit, char **data, size_t *
 struct file_writer {
     FILE *file;
     char *path, *temporary;
+    file_writer *next; /* of those that have a temporary file */
 };
+
+static pthread_mutex_t writers_lock = PTHREAD_MUTEX_INITIALIZER;
+static file_writer *writers;
+
+static void remember(file_writer *writer) {
+    pthread_mutex_lock(&writers_lock);
+    writer->next = writers;
+    writers = writer;
+    pthread_mutex_unlock(&writers_lock);
+}
+
+static void forget(const file_writer *writer) {
+    pthread_mutex_lock(&writers_lock);
+    for (file_writer **at = &writers; *at; at = &(*at)->next)
+        if (*at == writer) {
+            *at = writer->next;
+            break;
+        }
+    pthread_mutex_unlock(&writers_lock);
+}
+
+void file_remove_unfinished(void) {
+    pthread_mutex_lock(&writers_lock);
+    for (const file_writer *writer = writers; writer; writer = writer->next)
+        unlink(writer->temporary);
+    writers = NULL;
+    pthread_mutex_unlock(&writers_lock);
+}
 
 dyno_status file_writer_create(const char *path, file_writer **out) {
     *out = NULL;
@@ -74,6 +104,7 @@ dyno_status file_writer_create(const char *path, file_writer **out) {
             umask(mask);
             fchmod(descriptor, 0666 & ~mask); /* mkstemp makes it private; the result is not */
             writer->file = fdopen(descriptor, "wb");
+            remember(writer);
         } else {
             writer->temporary[0] = '\0';
         }
@@ -114,10 +145,12 @@ dyno_status file_writer_commit(file_writer *writer) {
         error = errno;
     }
     dyno_status status = DYNO_OK;
-    if (good) {
+    if (good && writer->temporary) {
+        forget(writer);
         free(writer->temporary);
         writer->temporary = NULL;
-    } else {
+    }
+    if (!good) {
         status = dyno_fail(DYNO_IO, "writing '%s': %s; nothing was written", writer->path,
                            strerror(error));
     }
@@ -130,8 +163,10 @@ void file_writer_abandon(file_writer *writer) {
         return;
     if (writer->file)
         fclose(writer->file);
-    if (writer->temporary && writer->temporary[0])
+    if (writer->temporary && writer->temporary[0]) {
+        forget(writer);
         unlink(writer->temporary);
+    }
     free(writer->temporary);
     free(writer->path);
     free(writer);

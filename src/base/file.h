@@ -34,4 +34,7 @@ NODISCARD dyno_status file_write_all(const char *path, const void *bytes, size_t
  * hours of measuring are not lost to a typing error. */
 NODISCARD dyno_status file_make_output_directory(const char *path);
 
+/* For a process that ends at once, from any thread: removes the temporaries of every writer. */
+void file_remove_unfinished(void);
+
 #endif

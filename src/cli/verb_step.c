@@ -195,7 +195,7 @@ static dyno_status open_output(step_job *job) {
 }
 
 static dyno_status append_tensor(step_job *job, const char *name, int64_t count) {
-    float *copy = malloc((size_t)count * sizeof *copy);
+    float *copy = memory_try_allocate((size_t)count * sizeof *copy);
     if (!copy)
         return dyno_fail(DYNO_OUT_OF_MEMORY, "the host has no %s for a copy of '%s'",
                          units_bytes(count * (int64_t)sizeof *copy).text, name);
@@ -246,7 +246,7 @@ static dyno_status run_step(step_job *job, int64_t k, int32_t *ids, float *loss)
 
 static dyno_status run_steps(step_job *job, float *losses) {
     int64_t rows = job->batch * job->context;
-    int32_t *ids = malloc((size_t)(rows + 1) * sizeof *ids);
+    int32_t *ids = memory_try_allocate((size_t)(rows + 1) * sizeof *ids);
     if (!ids)
         return dyno_fail(DYNO_OUT_OF_MEMORY, "no memory for %lld token ids", (long long)rows);
     progress *line = progress_create((double)job->steps);

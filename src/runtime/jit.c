@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -205,7 +206,8 @@ static dyno_status compile(const char *compiler, const char *architecture, const
 static dyno_status make_work_directory(text *out) {
     const char *temporary = getenv("TMPDIR");
     text reason = {0};
-    if (!temporary || !*temporary || !trust_directory(temporary, &reason))
+    bool is_usable = temporary && *temporary && strlen(temporary) < PATH_MAX / 2;
+    if (!is_usable || !trust_directory(temporary, &reason))
         temporary = "/tmp";
     text_release(&reason);
     text_format(out, "%s/dyno-build-XXXXXX", temporary);
@@ -217,32 +219,45 @@ static dyno_status make_work_directory(text *out) {
                      temporary, strerror(errno));
 }
 
-/* *object belongs to the caller (free). */
+static dyno_status write_source(const char *path, const char *source) {
+    int file = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    bool is_good = file >= 0 && write_fully(file, source, strlen(source));
+    int error = errno;
+    if (file >= 0 && close(file) != 0 && is_good) {
+        error = errno;
+        is_good = false;
+    }
+    return is_good ? DYNO_OK : dyno_fail(DYNO_IO, "writing '%s': %s", path, strerror(error));
+}
+
+/* *object belongs to the caller (free). Nothing in here ends the process for want of memory, so that
+ * the directory is removed whatever happens. */
+static dyno_status build_in(const char *work, const char *compiler, const char *architecture,
+                            const char *source, char **object, size_t *size) {
+    enum { MOST_BYTES = 1 << 30 };
+    char source_path[PATH_MAX], object_path[PATH_MAX], log_path[PATH_MAX];
+    snprintf(source_path, sizeof source_path, "%s/kernels.c", work);
+    snprintf(object_path, sizeof object_path, "%s/kernels.so", work);
+    snprintf(log_path, sizeof log_path, "%s/log", work);
+    dyno_status status = write_source(source_path, source);
+    if (status == DYNO_OK)
+        status = compile(compiler, architecture, source_path, object_path, log_path);
+    if (status == DYNO_OK)
+        status = file_read_all(object_path, MOST_BYTES, object, size);
+    unlink(source_path);
+    unlink(object_path);
+    unlink(log_path);
+    rmdir(work);
+    return status;
+}
+
 static dyno_status build(const char *compiler, const char *architecture, const char *source,
                          char **object, size_t *size) {
-    enum { MOST_BYTES = 1 << 30 };
-    text work = {0}, source_path = {0}, object_path = {0}, log_path = {0};
+    text work = {0};
     dyno_status status = make_work_directory(&work);
-    if (status != DYNO_OK) {
-        text_release(&work);
-        return status;
-    }
-    text_format(&source_path, "%s/kernels.c", work.data);
-    text_format(&object_path, "%s/kernels.so", work.data);
-    text_format(&log_path, "%s/log", work.data);
-    status = file_write_all(source_path.data, source, strlen(source));
     if (status == DYNO_OK)
-        status = compile(compiler, architecture, source_path.data, object_path.data, log_path.data);
-    if (status == DYNO_OK)
-        status = file_read_all(object_path.data, MOST_BYTES, object, size);
-    unlink(source_path.data);
-    unlink(object_path.data);
-    unlink(log_path.data);
-    rmdir(work.data);
+        status = build_in(work.data, compiler, architecture, source, object, size);
     text_release(&work);
-    text_release(&source_path);
-    text_release(&object_path);
-    text_release(&log_path);
     return status;
 }
 
