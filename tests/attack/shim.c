@@ -159,8 +159,10 @@ int fflush(FILE *file) {
         return NEXT(fflush)(file);
     return fails("fflush") ? EOF : NEXT(fflush)(file);
 }
+/* A stream that was only read loses nothing. */
 int fclose(FILE *file) {
-    bool is_failing = fails("fclose");
+    int flags = fcntl(fileno(file), F_GETFL);
+    bool is_failing = flags >= 0 && (flags & O_ACCMODE) != O_RDONLY && fails("fclose");
     int error = errno, result = NEXT(fclose)(file);
     if (is_failing)
         errno = error;
