@@ -120,6 +120,10 @@ int open(const char *path, int flags, ...) OPEN(open, flags, path,
 }
 int mkstemp(char *name) { return fails("mkstemp") ? -1 : NEXT(mkstemp)(name); }
 int mkstemp64(char *name) { return fails("mkstemp") ? -1 : NEXT(mkstemp64)(name); }
+int mkostemp(char *name, int flags) { return fails("mkstemp") ? -1 : NEXT(mkostemp)(name, flags); }
+int mkostemp64(char *name, int flags) {
+    return fails("mkstemp") ? -1 : NEXT(mkostemp64)(name, flags);
+}
 char *mkdtemp(char *name) { return fails("mkdtemp") ? NULL : NEXT(mkdtemp)(name); }
 int mkdir(const char *path, mode_t mode) { return fails("mkdir") ? -1 : NEXT(mkdir)(path, mode); }
 int mkdirat(int at, const char *path, mode_t mode) {
