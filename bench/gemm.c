@@ -1,6 +1,6 @@
 /* gemm.c - our matrix products beside dnnl_sgemm alone, on every shape of a training step.
  *
- *   build/bench_gemm [PRESET] [CONTEXT] [ROUNDS] [fp32|bf16]      default: small 128 15 fp32
+ *   build/bench_gemm [PRESET] [CONTEXT] [ROUNDS] [fp32|bf16] [METHOD]   default: small 128 15 fp32
  *
  * The shapes are read from the plan of the step. The two sides alternate, round by round; the
  * table gives the median of each and the median ratio of the rounds. The library runs with all
@@ -104,7 +104,7 @@ static void *allocate(size_t bytes) {
     return block;
 }
 
-static void side_init(side_of_case *side, const plan_launch *l, dtype type) {
+static void side_init(side_of_case *side, const plan_launch *l, dtype type, int method) {
     side->args = layouts_of(l, side->operands);
     for (int i = 0; i < 3; i++) {
         tensor *t = &side->operands[i];
@@ -114,7 +114,7 @@ static void side_init(side_of_case *side, const plan_launch *l, dtype type) {
             dtype_store(type, t->data, j, (double)(j % 17) * 0.1 - 0.8);
     }
     side->problem = matmul_gemm_problem(&side->args);
-    side->method = gemm_pick(&side->problem);
+    side->method = method < 0 ? gemm_pick(&side->problem) : (gemm_method)method;
     side->workspace = allocate(gemm_workspace_bytes_by(side->method, &side->problem));
 }
 
@@ -136,6 +136,7 @@ int main(int argc, char **argv) {
         fprintf(stderr, "bench_gemm: precision is '%s', it can be fp32 or bf16\n", type_name);
         return 2;
     }
+    int chosen = argc > 5 ? atoi(argv[5]) : -1;
     plan *p;
     if (model_config_from_preset(argc > 1 ? argv[1] : "small", &options.config) != DYNO_OK ||
         step_plan_create(&options, &p) != DYNO_OK || rounds < 1) {
@@ -167,8 +168,8 @@ int main(int argc, char **argv) {
     for (int c = 0; c < count; c++) {
         const matmul_problem *q = &cases[c].problem;
         side_of_case us, library_side;
-        side_init(&us, cases[c].launch, type);
-        side_init(&library_side, cases[c].launch, DTYPE_F32);
+        side_init(&us, cases[c].launch, type, chosen);
+        side_init(&library_side, cases[c].launch, DTYPE_F32, GEMM_ONEDNN);
         double flops = 2.0 * (double)(q->batches * q->m * q->n) * (double)q->k;
         double *ours = memory_allocate((size_t)rounds, sizeof *ours);
         double *theirs = memory_allocate((size_t)rounds, sizeof *theirs);

@@ -4,6 +4,7 @@
  * multiplication nothing. */
 #include <string.h>
 
+#define LANES_AVX512
 #include "ops/lanes.h"
 #include "ops/matmul/gemm_engine.h"
 
@@ -146,7 +147,7 @@ INLINE __m512 load_lanes(const gemm_lines *from, int64_t index, __mmask16 mask) 
 INLINE void pack_group(const gemm_lines *from, int64_t line, int64_t lines, int64_t depth,
                        int width, int group, float *to) {
     const int64_t base = line * from->along;
-    const __mmask16 stored = first_lanes(width - group), valid = first_lanes(lines);
+    const __mmask16 stored = lanes_first(width - group), valid = lanes_first(lines);
     if (from->along == 1) {
         for (int64_t k = 0; k < depth; k++)
             _mm512_mask_storeu_ps(to + k * width, stored,
@@ -156,9 +157,9 @@ INLINE void pack_group(const gemm_lines *from, int64_t line, int64_t lines, int6
             __m512 v[LANES];
             for (int i = 0; i < LANES; i++)
                 v[i] = i < lines && i < width - group
-                           ? load_lanes(from, base + i * from->along + k, first_lanes(depth - k))
+                           ? load_lanes(from, base + i * from->along + k, lanes_first(depth - k))
                            : _mm512_setzero_ps();
-            transpose_lanes(v);
+            lanes_transpose(v);
             for (int i = 0; i < LANES && k + i < depth; i++)
                 _mm512_mask_storeu_ps(to + (k + i) * width, stored, v[i]);
         }

@@ -196,7 +196,7 @@ PAIRS_INLINE void take_scores(const work *w, const encounter *e, const strip *at
                 int64_t from = (r + odd) * PANEL + i * LANES;
                 __mmask16 sees =
                     is_masked ? lanes_that_see(limit[i], at->j + r + odd) : (__mmask16)0xffff;
-                weight[i] = exp2_lanes_rough(
+                weight[i] = lanes_exp2_rough(
                     _mm512_fmsub_ps(_mm512_loadu_ps(at->s + from), factor, lse[i]));
                 weight[i] = _mm512_maskz_mov_ps(sees, weight[i]);
                 gradient[i] = _mm512_maskz_mul_ps(

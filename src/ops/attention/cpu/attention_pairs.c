@@ -235,7 +235,7 @@ LANES_TARGET static void begin_weights(const work *w, encounter *e) {
         __m512 reference =
             _mm512_mul_ps(factor, _mm512_mask_mov_ps(largest[i], is_none, _mm512_setzero_ps()));
         __m512 before = _mm512_loadu_ps(e->at->largest + i * LANES);
-        __m512 shrink = exp2_lanes(_mm512_fmsub_ps(before, factor, reference));
+        __m512 shrink = lanes_exp2(_mm512_fmsub_ps(before, factor, reference));
         /* Exactly 1 where nothing changes, which the product's rounding may miss. */
         __mmask16 is_same = _mm512_cmp_ps_mask(before, largest[i], _CMP_EQ_OQ);
         shrink = _mm512_mask_mov_ps(shrink, is_same & (__mmask16)~is_none, _mm512_set1_ps(1));
@@ -262,7 +262,7 @@ PAIRS_TARGET static void weigh_strip(const work *w, const encounter *e, int64_t 
             __m512 weight[2];
             for (int i = 0; i < 2; i++) {
                 weight[i] = _mm512_loadu_ps(s + odd * PANEL + i * LANES);
-                weight[i] = exp2_lanes_rough(_mm512_fmsub_ps(weight[i], factor, reference[i]));
+                weight[i] = lanes_exp2_rough(_mm512_fmsub_ps(weight[i], factor, reference[i]));
                 total[odd][i] = _mm512_add_ps(total[odd][i], weight[i]);
             }
             x.row[odd] = pairs_round(weight[0], weight[1]);
