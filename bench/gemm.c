@@ -1,11 +1,13 @@
 /* gemm.c - our matrix products beside dnnl_sgemm alone, on every shape of a training step.
  *
- *   build/bench_gemm [PRESET] [CONTEXT] [ROUNDS] [fp32|bf16] [METHOD]   default: small 128 15 fp32
+ *   build/bench_gemm [PRESET] [CONTEXT] [ROUNDS] [fp32|bf16|fp16] [METHOD]   default: small 128 15 fp32
  *
  * The shapes are read from the plan of the step. The two sides alternate, round by round; the
  * table gives the median of each and the median ratio of the rounds. The library runs with all
- * its threads; a batch is a loop of calls. With bf16 our side multiplies bf16, giving bf16, by the
- * fastest way this CPU has; the library still multiplies fp32. */
+ * its threads; a batch is a loop of calls. With bf16 our side multiplies bf16, giving bf16; the
+ * library still multiplies fp32. Ours is the fastest way this CPU has, or METHOD: a name that the
+ * notes print, such as AVX2. To hold the library to the same instructions set
+ * ONEDNN_MAX_CPU_ISA=AVX2 (DNNL_MAX_CPU_ISA for version 2). */
 #include <dlfcn.h>
 #include <math.h>
 #include <omp.h>
@@ -16,6 +18,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/threads.h"
+#include "measure/machine.h"
 #include "ops/matmul/matmul.h"
 #include "report/table.h"
 #include "train/step_plan.h"
@@ -124,6 +127,13 @@ static void side_release(side_of_case *side) {
     free(side->workspace);
 }
 
+static int find_method(const char *name) {
+    int method = 0;
+    while (method < GEMM_METHOD_COUNT && strcmp(gemm_method_name((gemm_method)method), name) != 0)
+        method++;
+    return method;
+}
+
 int main(int argc, char **argv) {
     step_options options = {
         .batch = 4,
@@ -131,12 +141,18 @@ int main(int argc, char **argv) {
         .pipeline = {.extent = STEP_FULL, .optimizer = step_default_optimizer()}};
     int rounds = argc > 3 ? atoi(argv[3]) : 15;
     const char *type_name = argc > 4 ? argv[4] : "fp32";
-    dtype type = strcmp(type_name, "bf16") == 0 ? DTYPE_BF16 : DTYPE_F32;
+    dtype type = strcmp(type_name, "bf16") == 0   ? DTYPE_BF16
+                 : strcmp(type_name, "fp16") == 0 ? DTYPE_F16
+                                                  : DTYPE_F32;
     if (type == DTYPE_F32 && strcmp(type_name, "fp32") != 0) {
-        fprintf(stderr, "bench_gemm: precision is '%s', it can be fp32 or bf16\n", type_name);
+        fprintf(stderr, "bench_gemm: precision is '%s', it can be fp32, bf16 or fp16\n", type_name);
         return 2;
     }
-    int chosen = argc > 5 ? atoi(argv[5]) : -1;
+    int chosen = argc > 5 ? find_method(argv[5]) : -1;
+    if (chosen == GEMM_METHOD_COUNT) {
+        fprintf(stderr, "bench_gemm: there is no method '%s'\n", argv[5]);
+        return 2;
+    }
     plan *p;
     if (model_config_from_preset(argc > 1 ? argv[1] : "small", &options.config) != DYNO_OK ||
         step_plan_create(&options, &p) != DYNO_OK || rounds < 1) {
@@ -225,6 +241,10 @@ int main(int argc, char **argv) {
                    "GFLOP/s)",
                    our_total / 1e6, flops_total / our_total, library_total / 1e6,
                    flops_total / library_total);
+    double peak = machine_measure_peak_flops_f32(0);
+    table_add_note(
+        t, "the fp32 peak of this CPU's widest FMAs is %.1f GFLOP/s; ours reach %.1f %% of it",
+        peak, 100 * flops_total / our_total / peak);
     text out = {0};
     table_render(t, TABLE_TERMINAL, false, &out);
     fputs(text_string(&out), stdout);

@@ -3,6 +3,7 @@
 
 #include <omp.h>
 #include <sched.h>
+#include <stdatomic.h>
 
 static int chosen_count;
 
@@ -41,6 +42,21 @@ void threads_for(int64_t count, int64_t grain, threads_range *run, void *context
     }
 }
 
+/* The tasks that one thread begins with. Whoever has done its own helps the others, so that a thread
+ * that lost its core holds nobody up; while nobody has, a thread does the same tasks each time, and
+ * finds what it wrote the last time in its own cache. */
+typedef struct task_share {
+    _Alignas(64) _Atomic int64_t next;
+    int64_t end;
+} task_share;
+enum { MOST_SHARES = 256 };
+
+static void take_tasks(task_share *share, threads_range *run, void *context) {
+    int64_t i;
+    while ((i = atomic_fetch_add_explicit(&share->next, 1, memory_order_relaxed)) < share->end)
+        run(context, i, i + 1);
+}
+
 void threads_for_each(int64_t count, threads_range *run, void *context) {
     int threads = threads_count();
     if (threads > count)
@@ -55,7 +71,16 @@ void threads_for_each(int64_t count, threads_range *run, void *context) {
         omp_set_num_threads(outside);
         return;
     }
-#pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
-    for (int64_t i = 0; i < count; i++)
-        run(context, i, i + 1);
+    task_share shares[MOST_SHARES];
+    int count_of_shares = threads < MOST_SHARES ? threads : MOST_SHARES;
+    for (int i = 0; i < count_of_shares; i++) {
+        atomic_init(&shares[i].next, count * i / count_of_shares);
+        shares[i].end = count * (i + 1) / count_of_shares;
+    }
+#pragma omp parallel num_threads(threads)
+    {
+        int me = omp_get_thread_num();
+        for (int i = 0; i < count_of_shares; i++)
+            take_tasks(&shares[(me + i) % count_of_shares], run, context);
+    }
 }

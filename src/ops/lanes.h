@@ -68,6 +68,19 @@ LANES_INLINE lanes lanes_load_bf16(const uint16_t *from) {
 LANES_INLINE lanes lanes_load_f16(const uint16_t *from) {
     return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i_u *)(const void *)from));
 }
+/* Rounded to the nearest, ties to even; NaN stays NaN. */
+LANES_INLINE void lanes_store_bf16(uint16_t *to, lanes x) {
+    __m512i bits = _mm512_castps_si512(x), high = _mm512_srli_epi32(bits, 16);
+    __m512i odd = _mm512_and_si512(high, _mm512_set1_epi32(1));
+    __m512i up = _mm512_add_epi32(_mm512_add_epi32(bits, odd), _mm512_set1_epi32(0x7fff));
+    __m512i quiet = _mm512_or_si512(high, _mm512_set1_epi32(0x40));
+    up = _mm512_mask_mov_epi32(_mm512_srli_epi32(up, 16), _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q),
+                               quiet);
+    _mm256_storeu_si256((__m256i_u *)(void *)to, _mm512_cvtepi32_epi16(up));
+}
+LANES_INLINE void lanes_store_f16(uint16_t *to, lanes x) {
+    _mm256_storeu_si256((__m256i_u *)(void *)to, _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT));
+}
 
 /* v[i] lane j becomes v[j] lane i. */
 LANES_INLINE void lanes_transpose(lanes v[LANES]) {
@@ -149,6 +162,19 @@ LANES_INLINE lanes lanes_load_bf16(const uint16_t *from) {
 }
 LANES_INLINE lanes lanes_load_f16(const uint16_t *from) {
     return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i_u *)(const void *)from));
+}
+LANES_INLINE void lanes_store_bf16(uint16_t *to, lanes x) {
+    __m256i bits = _mm256_castps_si256(x), high = _mm256_srli_epi32(bits, 16);
+    __m256i odd = _mm256_and_si256(high, _mm256_set1_epi32(1));
+    __m256i up = _mm256_add_epi32(_mm256_add_epi32(bits, odd), _mm256_set1_epi32(0x7fff));
+    __m256i quiet = _mm256_or_si256(high, _mm256_set1_epi32(0x40));
+    __m256i is_nan = _mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_UNORD_Q));
+    up = _mm256_blendv_epi8(_mm256_srli_epi32(up, 16), quiet, is_nan);
+    _mm_storeu_si128((__m128i_u *)(void *)to,
+                     _mm_packus_epi32(_mm256_castsi256_si128(up), _mm256_extracti128_si256(up, 1)));
+}
+LANES_INLINE void lanes_store_f16(uint16_t *to, lanes x) {
+    _mm_storeu_si128((__m128i_u *)(void *)to, _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT));
 }
 
 LANES_INLINE void lanes_transpose(lanes v[LANES]) {

@@ -65,7 +65,7 @@ static void lists_come_in_every_format(void **state) {
     dyno_expect(0, "2.7B", "list presets");
     dyno_expect(0, "| 10B |", "list presets --format md");
     dyno_expect(0, "small,768,3072,12,12,12,10000,128625408", "list --format csv");
-    dyno_expect(0, "matmul_blocked", "list kernels");
+    dyno_expect(0, "matmul_portable", "list kernels");
     dyno_expect(0, "scatter_add", "list ops");
     assert_int_equal(dyno_run(&output, "list --format json 2>/dev/null"), 0);
     json_t *root = parse(&output);

@@ -168,8 +168,8 @@ static void pack_tiles(void *context, int64_t begin, int64_t end) {
         tensor k = pairs_rotated(&in[ATTENTION_K], &w->p.k_rotation, b, kv, first, count, room);
         gemm_lines keys = pairs_rows(&k, 0, 0, 0), values = pairs_columns(v, b, kv, first);
         int64_t at = tile * w->tile_keys * w->depth;
-        gemm_pack_pairs_a(&keys, count, w->p.head_dim, w->keys + at);
-        gemm_pack_pairs_a(&values, w->p.head_dim, count, w->values + at);
+        gemm_pack_pairs_a(&keys, count, w->p.head_dim, PAIRS_LINES, PAIRS_LINES, w->keys + at);
+        gemm_pack_pairs_a(&values, w->p.head_dim, count, PAIRS_LINES, PAIRS_LINES, w->values + at);
         w->is_wild[tile] = pairs_are_wild(v, b, kv, first, count);
     }
 }
@@ -319,7 +319,7 @@ static void add_values(const work *w, const encounter *e) {
     int64_t padded = attention_round_up(e->count, PAIRS_DEPTH);
     for (int64_t d = 0; d < w->depth; d += PAIRS_LINES) {
         float *o = e->at->o + d * PANEL;
-        w->engine->multiply(e->rows, e->v + d * padded, e->p, o, PANEL, o, PANEL);
+        gemm_multiply_pairs(w->engine, e->rows, e->v + d * padded, e->p, o, PANEL, o, PANEL);
     }
 }
 
@@ -329,8 +329,8 @@ static void add_values(const work *w, const encounter *e) {
  * measured. */
 static void attend_keys(const work *w, encounter *e) {
     for (int64_t j = 0; j < e->rows; j += PAIRS_LINES)
-        w->engine->multiply(w->depth, e->k + j * w->depth, e->at->q, NULL, 0, e->s + j * PANEL,
-                            PANEL);
+        gemm_multiply_pairs(w->engine, w->depth, e->k + j * w->depth, e->at->q, NULL, 0,
+                            e->s + j * PANEL, PANEL);
     begin_weights(w, e);
     for (int64_t j = 0; j < e->rows; j += PAIRS_LINES)
         weigh_strip(w, e, j);
@@ -397,7 +397,7 @@ static void attend(const work *w, int64_t unit) {
         tensor rotated = pairs_rotated(&w->args->inputs[ATTENTION_Q], &p->q_rotation, b, h,
                                        at->query, count, room);
         gemm_lines rows = pairs_rows(&rotated, 0, 0, 0);
-        gemm_pack_pairs_b(&rows, count, p->head_dim, q + i * w->depth);
+        gemm_pack_pairs_b(&rows, count, p->head_dim, PAIRS_LINES, PAIRS_LINES, q + i * w->depth);
         memset(at->o, 0, (size_t)(PANEL * w->depth) * sizeof *o);
         for (int j = 0; j < PANEL; j++) {
             at->largest[j] = -INFINITY;
