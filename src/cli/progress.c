@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "base/printable.h"
 #include "base/units.h"
 
 static const int64_t REDRAW_NS = 100 * 1000 * 1000;
@@ -36,10 +37,13 @@ void progress_format(text *out, double done, double total, double elapsed_second
     text_format(out, "%3.0f %%  ", part * 100);
     if (part > 0)
         text_format(out, "%s left  ", units_duration(elapsed_seconds * (1 - part) / part).text);
-    text_append(out, label);
-    if (out->length - from > (size_t)width) {
-        out->length = from + (size_t)width;
-        out->data[out->length] = '\0';
+    int left = width - printable_width(out->data + from);
+    while (*label) {
+        printable_piece piece = printable_take(&label, "");
+        left -= printable_width(piece.text);
+        if (left < 0)
+            break;
+        text_append_bytes(out, piece.text, (size_t)piece.length);
     }
 }
 

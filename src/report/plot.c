@@ -3,27 +3,39 @@
 #include <math.h>
 #include <stdbool.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/memory.h"
+#include "base/printable.h"
 #include "report/table.h"
 
 static double drawable(double value) { return isfinite(value) && value > 0 ? value : 0; }
 
+static void append_label(text *out, const char *label, int width) {
+    text shown = {0};
+    table_append_printable(&shown, label);
+    text_format(out, "  %s%*s  ", text_string(&shown), width - printable_width(text_string(&shown)),
+                "");
+    text_release(&shown);
+}
+
+static int label_width(const char *label) {
+    text shown = {0};
+    table_append_printable(&shown, label);
+    int width = printable_width(text_string(&shown));
+    text_release(&shown);
+    return width;
+}
+
 void plot_bars(text *out, const plot_bar *bars, int count, int width, const char *unit) {
     double longest = 0;
-    int label_width = 0;
+    int widest = 0;
     for (int i = 0; i < count; i++) {
-        if (drawable(bars[i].value) > longest)
-            longest = bars[i].value;
-        if ((int)strlen(bars[i].label) > label_width)
-            label_width = (int)strlen(bars[i].label);
+        longest = fmax(longest, drawable(bars[i].value));
+        widest = label_width(bars[i].label) > widest ? label_width(bars[i].label) : widest;
     }
     for (int i = 0; i < count; i++) {
         int length = longest > 0 ? (int)lround(drawable(bars[i].value) / longest * width) : 0;
-        text_append(out, "  ");
-        table_append_printable(out, bars[i].label);
-        text_format(out, "%*s  ", label_width - (int)strlen(bars[i].label), "");
+        append_label(out, bars[i].label, widest);
         for (int k = 0; k < width; k++)
             text_append(out, k < length ? "#" : " ");
         if (isfinite(bars[i].value))

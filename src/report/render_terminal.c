@@ -4,17 +4,10 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
+#include "base/printable.h"
 #include "report/document.h"
 
 enum { CURVE_WIDTH = 72, CURVE_HEIGHT = 8, BAR_WIDTH = 40, MOST_BARS = 40 };
-
-/* Columns on the screen, taking each code point for one. */
-static int width_of(const char *string) {
-    int width = 0;
-    for (; *string; string++)
-        width += ((unsigned char)*string & 0xc0) != 0x80;
-    return width;
-}
 
 static void append_repeated(text *out, char c, int count) {
     for (int i = 0; i < count; i++)
@@ -33,7 +26,7 @@ static void trim_trailing_spaces(text *out, size_t from) {
 }
 
 static void append_padded(text *out, const char *string, int width, table_alignment alignment) {
-    int padding = width - width_of(string);
+    int padding = width - printable_width(string);
     if (alignment == TABLE_RIGHT)
         append_repeated(out, ' ', padding);
     text_append(out, string);
@@ -43,18 +36,19 @@ static void append_padded(text *out, const char *string, int width, table_alignm
 
 /* What stands in a column of a row, -1 being the header; valid until the next call. */
 static const char *shown_at(const report_table *table, int row, int column, text *shown) {
-    if (row < 0)
-        return table->columns[column].header;
     shown->length = 0;
     text_append(shown, "");
-    table_append_shown(shown, &table->rows[row].cells[column]);
+    if (row < 0)
+        table_append_printable(shown, table->columns[column].header);
+    else
+        table_append_shown(shown, &table->rows[row].cells[column]);
     return text_string(shown);
 }
 
 static int column_width(const report_table *table, int column, text *shown) {
     int widest = 0;
     for (int i = -1; i < table->row_count; i++) {
-        int width = width_of(shown_at(table, i, column, shown));
+        int width = printable_width(shown_at(table, i, column, shown));
         widest = width > widest ? width : widest;
     }
     return widest;

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
+#include "base/printable.h"
 #include "report/document.h"
 
 report_table *table_create(const char *title) {
@@ -89,18 +90,12 @@ void table_add_note(report_table *table, const char *format, ...) {
 
 int table_row_count(const report_table *table) { return table->row_count; }
 
-/* Control bytes become '?': C0, DEL, and C1 in its UTF-8 form. */
 void table_append_printable(text *out, const char *string) {
-    for (const unsigned char *p = (const unsigned char *)string; *p; p++) {
-        if (*p == 0xc2 && p[1] >= 0x80 && p[1] <= 0x9f) {
-            text_append(out, "?");
-            p++;
-        } else if (*p < 0x20 || *p == 0x7f) {
-            text_append(out, *p == '\n' || *p == '\t' ? " " : "?");
-        } else {
-            text_append_bytes(out, (const char *)p, 1);
-        }
-    }
+    size_t from = out->length;
+    text_append_printable(out, string, "\n\t");
+    for (size_t i = from; i < out->length; i++)
+        if (out->data[i] == '\n' || out->data[i] == '\t')
+            out->data[i] = ' ';
 }
 
 void table_append_shown(text *out, const table_cell *cell) {

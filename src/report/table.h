@@ -74,7 +74,7 @@ int table_row_count(const report_table *table);
 /* For renderers: appends the cell as people see it, and a number with every digit. */
 void table_append_shown(text *out, const table_cell *cell);
 void table_append_exact(text *out, const table_cell *cell);
-/* Appends `string` with control and escape sequences made harmless. */
+/* Appends `string` as one line, control characters as escapes (base/printable.h). */
 void table_append_printable(text *out, const char *string);
 
 /* Appends the table to `out`, as a document of its own. */
