@@ -118,12 +118,17 @@ void text_append_printable_json(text *out, const char *document) {
     text_append(out, from);
 }
 
-int printable_width(const char *string) {
+int printable_width_of(const char *string, size_t bytes) {
     int width = 0;
-    while (*string) {
+    for (const char *end = string + bytes; string < end;) {
         code_point found = printable_first(string);
-        width += IS_IN(COMBINING, found.code) ? 0 : IS_IN(WIDE, found.code) ? 2 : 1;
+        width += found.code < 0x300             ? 1
+                 : IS_IN(COMBINING, found.code) ? 0
+                 : IS_IN(WIDE, found.code)      ? 2
+                                                : 1;
         string += found.bytes;
     }
     return width;
 }
+
+int printable_width(const char *string) { return printable_width_of(string, strlen(string)); }

@@ -36,5 +36,6 @@ void text_append_printable_json(text *out, const char *document);
 
 /* Columns on a screen: wide characters of East Asia and emoji are two, combining marks none. */
 int printable_width(const char *string);
+int printable_width_of(const char *string, size_t bytes); /* of its first bytes */
 
 #endif

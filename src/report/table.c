@@ -35,7 +35,17 @@ void table_add_column(report_table *table, const char *key, const char *header,
     MEMORY_GROW(table->columns, table->column_count, table->column_capacity);
     table->columns[table->column_count++] =
         (table_column){arena_copy_string(table->strings, key),
-                       arena_copy_string(table->strings, header), alignment};
+                       arena_copy_string(table->strings, header), alignment, false};
+}
+
+void table_add_setting(report_table *table, const char *key, const char *header,
+                       table_alignment alignment) {
+    table_add_column(table, key, header, alignment);
+    table->columns[table->column_count - 1].is_setting = true;
+}
+
+void table_set_importance(report_table *table, const char *const *keys) {
+    table->importance = keys;
 }
 
 void table_add_row(report_table *table) {
@@ -98,13 +108,17 @@ void table_append_printable(text *out, const char *string) {
             out->data[i] = ' ';
 }
 
+/* Beyond that a number has more digits than it has to say. */
+static const double LARGEST_PLAIN = 1e15;
+
 void table_append_shown(text *out, const table_cell *cell) {
     if (cell->kind == CELL_TEXT)
         table_append_printable(out, cell->text);
     else if (cell->kind == CELL_INTEGER)
         text_format(out, "%lld", (long long)cell->integer);
     else if (cell->kind == CELL_REAL)
-        text_format(out, "%.*f", cell->decimals, cell->real);
+        text_format(out, fabs(cell->real) < LARGEST_PLAIN ? "%.*f" : "%.*e", cell->decimals,
+                    cell->real);
 }
 
 /* The fewest digits that read back as the same number. */
@@ -126,8 +140,13 @@ void table_append_exact(text *out, const table_cell *cell) {
 }
 
 void table_render(const report_table *table, table_format format, bool is_bold, text *out) {
+    table_render_with(table, format, (render_options){.is_bold = is_bold}, out);
+}
+
+void table_render_with(const report_table *table, table_format format, render_options options,
+                       text *out) {
     report_table borrowed = *table; /* a block's table is not const: a document owns its own */
     document_block block = {.kind = BLOCK_TABLE, .table = &borrowed};
     report_document document = {.blocks = &block, .count = 1};
-    document_render(&document, format, (render_options){.is_bold = is_bold}, out);
+    document_render(&document, format, options, out);
 }

@@ -21,6 +21,7 @@
 #include "base/text.h"
 #include "base/threads.h"
 #include "base/units.h"
+#include "base/wrap.h"
 
 static void sizes_are_written_for_people(void **state) {
     (void)state;
@@ -176,6 +177,27 @@ static void a_screen_has_two_columns_for_a_wide_character(void **state) {
     assert_int_equal(printable_width("abc\xc3\xa9"), 4);
     assert_int_equal(printable_width("\xe4\xb8\xad\xe6\x96\x87"), 4);
     assert_int_equal(printable_width("e\xcc\x81"), 1);
+}
+
+static void expect_wrapped(const char *string, int columns, const char *wanted) {
+    text out = {0};
+    text_append_wrapped(&out, string, 0, 2, columns);
+    assert_string_equal(text_string(&out), wanted);
+    text_release(&out);
+}
+
+static void lines_are_wrapped_between_words(void **state) {
+    (void)state;
+    expect_wrapped("", 10, "\n");
+    expect_wrapped("one two three four", 0, "one two three four\n");
+    expect_wrapped("one two three four", 18, "one two three four\n");
+    expect_wrapped("one two three four", 10, "one two\n  three\n  four\n");
+    expect_wrapped("abcdefghijklmno p", 10, "abcdefghij\n  klmno p\n");
+    expect_wrapped("(aaaa|bbbb|cccc)", 12, "(aaaa|bbbb|\n  cccc)\n");
+    expect_wrapped("\xe4\xb8\xad\xe4\xb8\xad\xe4\xb8\xad", 4,
+                   "\xe4\xb8\xad\xe4\xb8\xad\n  \xe4\xb8\xad\n");
+    assert_int_equal(wrap_longest_word("a three of"), 5);
+    assert_int_equal(wrap_line("  x", 2), 3); /* something is taken, however narrow */
 }
 
 static void messages_escape_what_they_quote(void **state) {
@@ -425,6 +447,7 @@ int main(void) {
         cmocka_unit_test(what_a_terminal_obeys_or_hides_becomes_an_escape),
         cmocka_unit_test(escapes_of_json_keep_what_its_strings_say),
         cmocka_unit_test(a_screen_has_two_columns_for_a_wide_character),
+        cmocka_unit_test(lines_are_wrapped_between_words),
         cmocka_unit_test(messages_escape_what_they_quote),
         cmocka_unit_test(sizes_that_do_not_fit_are_refused),
         cmocka_unit_test(random_numbers_depend_on_their_index_alone),
