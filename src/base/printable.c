@@ -47,6 +47,14 @@ static bool is_in(const code_range *table, size_t count, uint32_t code) {
     return false;
 }
 
+/* How many bytes of the string are letters, digits and signs of ASCII: most of any text. */
+static size_t count_plain(const char *string) {
+    size_t count = 0;
+    while (string[count] >= 0x20 && string[count] < 0x7f)
+        count++;
+    return count;
+}
+
 /* Shortest form only, no surrogates, up to U+10FFFF. */
 code_point printable_first(const char *string) {
     const unsigned char *p = (const unsigned char *)string;
@@ -95,6 +103,11 @@ printable_piece printable_take(const char **at, const char *kept) {
 
 void text_append_printable(text *out, const char *string, const char *kept) {
     while (*string) {
+        size_t plain = count_plain(string);
+        text_append_bytes(out, string, plain);
+        string += plain;
+        if (!*string)
+            break;
         printable_piece piece = printable_take(&string, kept);
         text_append_bytes(out, piece.text, (size_t)piece.length);
     }
@@ -103,7 +116,7 @@ void text_append_printable(text *out, const char *string, const char *kept) {
 /* Outside of strings a JSON document has no such characters but ends of lines. */
 void text_append_printable_json(text *out, const char *document) {
     const char *from = document; /* what was not appended yet */
-    while (*document) {
+    while (*(document += count_plain(document))) {
         code_point found = printable_first(document);
         if (!found.is_harmless && found.is_utf8 && found.code != '\n') {
             text_append_bytes(out, from, (size_t)(document - from));
@@ -121,11 +134,13 @@ void text_append_printable_json(text *out, const char *document) {
 int printable_width_of(const char *string, size_t bytes) {
     int width = 0;
     for (const char *end = string + bytes; string < end;) {
+        if (!((unsigned char)*string & 0x80u)) {
+            width++;
+            string++;
+            continue;
+        }
         code_point found = printable_first(string);
-        width += found.code < 0x300             ? 1
-                 : IS_IN(COMBINING, found.code) ? 0
-                 : IS_IN(WIDE, found.code)      ? 2
-                                                : 1;
+        width += IS_IN(COMBINING, found.code) ? 0 : IS_IN(WIDE, found.code) ? 2 : 1;
         string += found.bytes;
     }
     return width;

@@ -2,6 +2,7 @@
  *
  * A spreadsheet takes a text that begins like a formula for one, and runs it. Such a text gets an
  * apostrophe in front, which spreadsheets take for "this is text". */
+#include <ctype.h>
 #include <string.h>
 
 #include "base/printable.h"
@@ -35,9 +36,21 @@ static bool is_like_formula(const char *string) {
     return *string == '\t' || *string == '\r' || *string == '\n';
 }
 
+/* Most texts: nothing about them is special anywhere. */
+static bool is_like_word(const char *string) {
+    bool is_plain = isalnum((unsigned char)*string) || !*string;
+    while (isalnum((unsigned char)*string) || (*string && strchr(" ._:/%()", *string)))
+        string++;
+    return is_plain && !*string;
+}
+
 /* In quotes where RFC 4180 demands them, and where there is a semicolon or a tab, at which some readers
  * split. */
 static void append_csv(text *out, const char *string) {
+    if (is_like_word(string)) {
+        text_append(out, string);
+        return;
+    }
     text clean = {0};
     text_append(&clean, is_like_formula(string) ? "'" : "");
     text_append_printable(&clean, string, "\n\t");

@@ -15,8 +15,10 @@ enum { CURVE_WIDTH = 72, CURVE_HEIGHT = 8, BAR_WIDTH = 40, MOST_BARS = 40 };
 enum { NOTE_INDENT = 2 };
 
 static void append_repeated(text *out, char c, int count) {
-    for (int i = 0; i < count; i++)
-        text_append_bytes(out, &c, 1);
+    char some[64];
+    memset(some, c, sizeof some);
+    for (; count > 0; count -= (int)sizeof some)
+        text_append_bytes(out, some, (size_t)count < sizeof some ? (size_t)count : sizeof some);
 }
 
 static void append_line(text *out, const char *string, int columns) {
@@ -34,29 +36,40 @@ static void trim_trailing_spaces(text *out, size_t from) {
 
 static void append_padded(text *out, const char *string, size_t bytes, int width,
                           table_alignment alignment) {
-    size_t from = out->length;
+    int padding = width - printable_width_of(string, bytes);
+    append_repeated(out, ' ', alignment == TABLE_RIGHT ? padding : 0);
     text_append_bytes(out, string, bytes);
-    int padding = width - printable_width(out->data + from);
-    if (alignment == TABLE_LEFT) {
-        append_repeated(out, ' ', padding);
-    } else {
-        out->length = from;
-        append_repeated(out, ' ', padding);
-        text_append_bytes(out, string, bytes);
-    }
+    append_repeated(out, ' ', alignment == TABLE_LEFT ? padding : 0);
 }
 
-/* One row of a table being printed: what each column shows, and how far that is. */
+/* One row of a table being printed: what each column still has to show. */
 typedef struct shown_row {
     const report_table *table;
     const table_layout *layout;
-    text *cells;
-    size_t *done;
+    text *cells; /* of each column; kept from row to row */
+    const char **rest;
+    int *lines; /* that it takes */
 } shown_row;
+
+static shown_row row_create(const report_table *table, const table_layout *layout) {
+    size_t count = (size_t)layout->count;
+    return (shown_row){table, layout, memory_allocate(count, sizeof(text)),
+                       memory_allocate(count, sizeof(char *)), memory_allocate(count, sizeof(int))};
+}
+
+static void row_release(shown_row *row) {
+    for (int j = 0; j < row->layout->count; j++)
+        text_release(&row->cells[j]);
+    free(row->cells);
+    free(row->rest);
+    free(row->lines);
+}
 
 /* How many lines a cell takes in its column. */
 static int count_lines(const char *cell, int width) {
     int lines = 0;
+    if (printable_width(cell) <= width)
+        return 1;
     for (; *cell; lines++) {
         cell += wrap_line(cell, width);
         cell += strspn(cell, " ");
@@ -64,60 +77,51 @@ static int count_lines(const char *cell, int width) {
     return lines;
 }
 
-/* The next line of every column, but of those that are still blank. */
-static void append_row_line(const shown_row *row, const int *blank_until, int line, text *out) {
-    const table_layout *layout = row->layout;
-    size_t from = out->length;
-    for (int j = 0; j < layout->count; j++) {
-        const char *rest = text_string(&row->cells[j]) + row->done[j];
-        size_t bytes = line < blank_until[j] ? 0 : wrap_line(rest, layout->widths[j]);
-        text_append(out, j ? "  " : "");
-        append_padded(out, rest, bytes, layout->widths[j],
-                      row->table->columns[layout->columns[j]].alignment);
-        row->done[j] += bytes + strspn(rest + bytes, " ");
-    }
-    trim_trailing_spaces(out, from);
+static void append_cell_line(const shown_row *row, int j, bool is_blank, text *out) {
+    const char *rest = row->rest[j];
+    int width = row->layout->widths[j];
+    size_t bytes = is_blank ? 0 : row->lines[j] == 1 ? strlen(rest) : wrap_line(rest, width);
+    append_padded(out, rest, bytes, width, row->table->columns[row->layout->columns[j]].alignment);
+    row->rest[j] += bytes + strspn(rest + bytes, " ");
 }
 
 /* `index` is -1 for the header, whose last lines stand above the first row. */
-static void append_row(const report_table *table, const table_layout *layout, int index,
-                       bool is_bold, text *out) {
-    size_t count = (size_t)layout->count;
-    shown_row row = {table, layout, memory_allocate(count, sizeof(text)),
-                     memory_allocate(count, sizeof(size_t))};
-    int *blank_until = memory_allocate(count, sizeof *blank_until), most = 1;
+static void append_row(const shown_row *row, int index, bool is_bold, text *out) {
+    const table_layout *layout = row->layout;
+    int most = 1;
     for (int j = 0; j < layout->count; j++) {
-        table_layout_show(table, index, layout->columns[j], &row.cells[j]);
-        blank_until[j] = count_lines(text_string(&row.cells[j]), layout->widths[j]);
-        most = blank_until[j] > most ? blank_until[j] : most;
+        table_layout_show(row->table, index, layout->columns[j], &row->cells[j]);
+        row->rest[j] = text_string(&row->cells[j]);
+        row->lines[j] = count_lines(row->rest[j], layout->widths[j]);
+        most = row->lines[j] > most ? row->lines[j] : most;
     }
-    for (int j = 0; j < layout->count; j++)
-        blank_until[j] = index < 0 ? most - blank_until[j] : 0;
     for (int line = 0; line < most; line++) {
         text_append(out, is_bold ? "\033[1m" : "");
-        append_row_line(&row, blank_until, line, out);
+        size_t from = out->length;
+        for (int j = 0; j < layout->count; j++) {
+            text_append(out, j ? "  " : "");
+            append_cell_line(row, j, index < 0 && line < most - row->lines[j], out);
+        }
+        trim_trailing_spaces(out, from);
         text_append(out, is_bold ? "\033[0m\n" : "\n");
     }
-    for (int j = 0; j < layout->count; j++)
-        text_release(&row.cells[j]);
-    free(row.cells);
-    free(row.done);
-    free(blank_until);
 }
 
 static void append_rows(const report_table *table, const table_layout *layout, bool is_bold,
                         text *out) {
+    shown_row row = row_create(table, layout);
     int total = -TABLE_GAP;
     for (int j = 0; j < layout->count; j++)
         total += layout->widths[j] + TABLE_GAP;
-    append_row(table, layout, -1, is_bold, out);
+    append_row(&row, -1, is_bold, out);
     for (int i = 0; i < table->row_count; i++) {
         if (table->rows[i].has_rule_above) {
             append_repeated(out, '-', total);
             text_append(out, "\n");
         }
-        append_row(table, layout, i, false, out);
+        append_row(&row, i, false, out);
     }
+    row_release(&row);
 }
 
 static void append_table(const report_table *table, render_options options, text *out) {

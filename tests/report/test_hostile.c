@@ -70,11 +70,15 @@ static results *hostile_run(const char *verb) {
     return run;
 }
 
-static void render(const char *verb, table_format format, text *out) {
+static void render_at(const char *verb, table_format format, int columns, text *out) {
     results *run = hostile_run(verb);
-    view_render(run, (view_options){.format = format, .has_plots = true}, out);
+    view_render(run, (view_options){.format = format, .has_plots = true, .columns = columns}, out);
     results_destroy(run);
     assert_true(out->length > 0);
+}
+
+static void render(const char *verb, table_format format, text *out) {
+    render_at(verb, format, 0, out);
 }
 
 /* `controls` are those that the format itself has. */
@@ -98,6 +102,11 @@ static void check_terminal(const char *verb) {
     text out = {0};
     render(verb, TABLE_TERMINAL, &out);
     expect_harmless(text_string(&out), "\n");
+    text_release(&out);
+    render_at(verb, TABLE_TERMINAL, 80, &out);
+    expect_harmless(text_string(&out), "\n");
+    for (const char *line = text_string(&out); *line; line += strcspn(line, "\n") + 1)
+        assert_true(printable_width_of(line, strcspn(line, "\n")) <= 80);
     text_release(&out);
 }
 
