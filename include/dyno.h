@@ -43,7 +43,8 @@ typedef enum dyno_status {
 /* "device failed", for a message. */
 const char *dyno_status_name(dyno_status status);
 
-/* The message of the last failure on this thread; "" after a function that succeeded. */
+/* The message of the last failure on this thread; "" after a function that succeeded. It is fit for a
+ * terminal: control characters of what it quotes are escapes, \x1b. */
 const char *dyno_error_message(void);
 
 /* "0.1.0". */
@@ -68,6 +69,10 @@ typedef struct dyno_render_options {
     const char *format; /* NULL: what the experiment's settings say, else "table" */
     bool is_bold;       /* headers, by escape codes of terminals; format table */
     bool has_plots;     /* also curves and bars; format table */
+    /* Of the terminal, format table: settings that are the same in every row move above the table, the
+     * least important columns that do not fit are left out and named, and lines are wrapped. 0: every
+     * column in one line, however wide; so does a record whose settings have "wide". */
+    int64_t columns;
 } dyno_render_options;
 
 /* A table of "presets", "ops", "kernels" or "targets", or of all where `what` is NULL. `options`
@@ -258,6 +263,8 @@ typedef struct dyno_experiment_options {
 dyno_status dyno_experiment_run(const dyno_experiment_options *options, dyno_results **out);
 /* What it does and its settings with defaults and limits: `dyno NAME --help`. */
 dyno_status dyno_experiment_help(const char *name, char **out);
+/* The same for a terminal of so many columns; 0: for a file. */
+dyno_status dyno_experiment_help_wrapped(const char *name, int columns, char **out);
 
 /* A run.json, or the one in a directory. */
 dyno_status dyno_results_read(const char *path, dyno_results **out);

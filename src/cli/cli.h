@@ -34,7 +34,8 @@ int cli_run(const flags_verb *verb, int argc, char **argv, dyno_status (*run)(fl
  * returned. */
 void cli_print(char *out);
 
-/* Bold where stdout is a terminal and the user has not set NO_COLOR. */
-dyno_render_options cli_render_options(const char *format);
+/* Bold where stdout is a terminal and the user has not set NO_COLOR; as wide as the terminal, unless
+ * `is_wide`. */
+dyno_render_options cli_render_options(const char *format, bool is_wide);
 
 #endif

@@ -1,6 +1,5 @@
 /* verb_init.c - `dyno init`: a freshly drawn model as a Hugging Face directory. */
-#include <stdio.h>
-
+#include "base/printable.h"
 #include "base/units.h"
 #include "cli/cli.h"
 #include "experiments/shared_flags.h"
@@ -57,6 +56,17 @@ static dyno_status create_model(const flags *given, dyno_model **out) {
     return dyno_model_create(&o, out);
 }
 
+/* The model's name may come from a file's. */
+static void print_written(const dyno_model *model, const char *directory) {
+    text line = {0};
+    text_append_printable(&line, dyno_model_name(model), "");
+    text_format(&line, ": %s parameters written to ",
+                units_count((double)dyno_model_elements(model)).text);
+    text_append_printable(&line, directory, "");
+    text_append(&line, "\n");
+    cli_print(line.data);
+}
+
 static dyno_status run(flags *given) {
     const char *directory = flags_text(given, "out");
     dyno_model *model;
@@ -67,8 +77,7 @@ static dyno_status run(flags *given) {
     if (status == DYNO_OK)
         status = dyno_model_save(model, (uint64_t)flags_integer(given, "seed"), directory);
     if (status == DYNO_OK)
-        printf("%s: %s parameters written to %s\n", dyno_model_name(model),
-               units_count((double)dyno_model_elements(model)).text, directory);
+        print_written(model, directory);
     dyno_model_destroy(model);
     return status;
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/printable.h"
 
 static const experiment *const EXPERIMENTS[] = {&experiment_doctor,    &experiment_plan,
                                                 &experiment_bench,     &experiment_attention,
@@ -58,8 +59,12 @@ void experiment_note(const experiment_context *context, const char *format, ...)
     va_start(values, format);
     vsnprintf(note, sizeof note, format, values);
     va_end(values);
-    if (context->on_note)
-        context->on_note(context->caller, note);
+    if (!context->on_note)
+        return;
+    text shown = {0}; /* a note may name a file */
+    text_append_printable(&shown, note, "");
+    context->on_note(context->caller, text_string(&shown));
+    text_release(&shown);
 }
 
 bool experiment_should_stop(const experiment_context *context) {

@@ -96,6 +96,52 @@ static void lists_are_tables_in_any_format(void **state) {
     FAILS(DYNO_INVALID, "html", dyno_list(NULL, &how, &out));
 }
 
+static size_t widest_line(const char *shown) {
+    size_t widest = 0;
+    for (const char *line = shown; *line;) {
+        size_t length = strcspn(line, "\n");
+        widest = length > widest ? length : widest;
+        line += length + (line[length] == '\n');
+    }
+    return widest;
+}
+
+static void tables_and_help_fit_a_terminal(void **state) {
+    (void)state;
+    dyno_render_options how = {.size = sizeof how, .columns = 80};
+    const char *settings[] = {"layers=1", "d-model=8", "heads=2", "d-ff=16", "vocab=32", "wide"};
+    dyno_experiment_options o = {
+        .size = sizeof o, .name = "plan", .settings = settings, .setting_count = 5};
+    dyno_results *found;
+    char *out;
+    OK(dyno_list("ops", &how, &out));
+    assert_in_range(widest_line(out), 40, 80);
+    dyno_text_free(out);
+    OK(dyno_experiment_run(&o, &found));
+    OK(dyno_results_render(found, &how, &out));
+    assert_in_range(widest_line(out), 40, 80);
+    assert_non_null(strstr(out, "left out to fit 80 columns: "));
+    dyno_text_free(out);
+    OK(dyno_results_render(found, NULL, &out)); /* without a width: everything */
+    assert_true(widest_line(out) > 80);
+    dyno_text_free(out);
+    dyno_results_destroy(found);
+    o.setting_count = 6;
+    OK(dyno_experiment_run(&o, &found));
+    OK(dyno_results_render(found, &how, &out));
+    assert_null(strstr(out, "left out"));
+    dyno_text_free(out);
+    dyno_results_destroy(found);
+    OK(dyno_experiment_help_wrapped("bench", 72, &out));
+    assert_in_range(widest_line(out), 40, 72);
+    dyno_text_free(out);
+    FAILS(DYNO_INVALID, "columns is -1", dyno_experiment_help_wrapped("bench", -1, &out));
+    how.columns = -1;
+    FAILS(DYNO_INVALID, "columns is -1", dyno_list(NULL, &how, &out));
+    how.columns = INT64_MAX;
+    FAILS(DYNO_INVALID, "columns is", dyno_list(NULL, &how, &out));
+}
+
 static void models_have_parameters_by_name(void **state) {
     (void)state;
     dyno_model *model = small_model();
@@ -829,6 +875,8 @@ static void null_is_named(void **state) {
     NAMED("out", dyno_experiment_run(&experiment, NULL));
     NAMED("name", dyno_experiment_help(NULL, &out));
     NAMED("out", dyno_experiment_help("bench", NULL));
+    NAMED("name", dyno_experiment_help_wrapped(NULL, 80, &out));
+    NAMED("out", dyno_experiment_help_wrapped("bench", 80, NULL));
     NAMED("path", dyno_results_read(NULL, &results));
     NAMED("out", dyno_results_read("x", NULL));
     NAMED("r", dyno_results_json(NULL, &out));
@@ -863,6 +911,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names_end_with_null),
         cmocka_unit_test(lists_are_tables_in_any_format),
+        cmocka_unit_test(tables_and_help_fit_a_terminal),
         cmocka_unit_test(models_have_parameters_by_name),
         cmocka_unit_test(models_are_refused_as_the_command_line_refuses_them),
         cmocka_unit_test(a_plan_knows_what_a_step_takes),
