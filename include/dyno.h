@@ -105,9 +105,27 @@ int64_t dyno_model_elements(const dyno_model *model); /* of all parameters toget
 int dyno_model_parameter_count(const dyno_model *model);
 dyno_status dyno_model_parameter(const dyno_model *model, int index, dyno_tensor *out);
 
+/* How models and files of tensors are written. Nothing is ever half-written: everything is on the
+ * disk before the first name changes. */
+typedef struct dyno_save_options {
+    size_t size;
+    bool replaces;    /* what is there; without it that is DYNO_INVALID */
+    const char *note; /* kept in the file's metadata as "note"; NULL: none */
+} dyno_save_options;
+
 /* Draws the weights and writes them as a Hugging Face directory, one parameter after the other: the
- * model need not fit the memory. The same seed gives the same weights everywhere. */
+ * model need not fit the memory. The same seed gives the same weights everywhere. A model that is
+ * there is replaced. */
 dyno_status dyno_model_save(const dyno_model *model, uint64_t seed, const char *directory);
+dyno_status dyno_model_save_as(const dyno_model *model, uint64_t seed, const char *directory,
+                               const dyno_save_options *options);
+/* Fails where saving to the directory would, before hours of training: it cannot be made or written
+ * in, or something would be replaced that must not be. `loaded` is the directory of the model that
+ * will be saved, or NULL. Changes nothing. */
+dyno_status dyno_save_check(const char *directory, const char *loaded,
+                            const dyno_save_options *options);
+/* Whether saving a model may write a file of this name in its directory. */
+bool dyno_save_writes(const char *name);
 
 /* ---- planning: what a step takes, without running it ---- */
 
@@ -201,8 +219,16 @@ dyno_status dyno_trainer_evaluate(dyno_trainer *t, const int32_t *tokens, const 
  * scaled loss). Only parameters can be written. */
 dyno_status dyno_trainer_read(const dyno_trainer *t, const char *name, float *to, int64_t count);
 dyno_status dyno_trainer_write(dyno_trainer *t, const char *name, const float *from, int64_t count);
-/* Writes the weights as a Hugging Face directory. */
+/* Writes the weights, in f32, as a Hugging Face directory. What was loaded beside them is carried
+ * over: config.json as it was but for the type of the weights, generation_config.json, and the files
+ * of the tokenizer and its chat template. A model that is there is replaced, be it the one that was
+ * loaded. */
 dyno_status dyno_trainer_save(const dyno_trainer *t, const char *directory);
+dyno_status dyno_trainer_save_as(const dyno_trainer *t, const char *directory,
+                                 const dyno_save_options *options);
+/* What of the directory it was loaded from will not be carried over, and why; "" when there is
+ * nothing of the kind. */
+const char *dyno_trainer_left_out(const dyno_trainer *t);
 
 /* ---- files of tokens and of tensors ---- */
 
@@ -218,11 +244,18 @@ dyno_status dyno_tokens_read(const dyno_tokens *source, int64_t start, int64_t c
                              int64_t vocabulary, int32_t *ids);
 
 /* A safetensors file of f32 tensors. It appears under its name when it is committed, whole, or
- * never. */
+ * never; dyno_tensor_file_create replaces what is there. */
 typedef struct dyno_tensor_file dyno_tensor_file;
 
 dyno_status dyno_tensor_file_create(const char *path, const dyno_tensor *tensors, int count,
                                     dyno_tensor_file **out);
+dyno_status dyno_tensor_file_create_as(const char *path, const dyno_tensor *tensors, int count,
+                                       const dyno_save_options *options, dyno_tensor_file **out);
+/* Other tensors, and another note, than the file was created with, for one that ends earlier than it
+ * was meant to. What was appended stays and is the beginning of their elements. On failure the file
+ * is as it was. */
+dyno_status dyno_tensor_file_redeclare(dyno_tensor_file *file, const dyno_tensor *tensors,
+                                       int count, const char *note);
 /* The next elements, in the order of the tensors, in parts of any size. */
 dyno_status dyno_tensor_file_append(dyno_tensor_file *file, const float *from, int64_t count);
 /* Both take the file, whether they succeed or not; NULL may be abandoned. */

@@ -113,8 +113,12 @@ static dyno_status draw_parameter(void *context, int index, const model_paramete
     return DYNO_OK;
 }
 
-dyno_status dyno_model_save(const dyno_model *model, uint64_t seed, const char *directory) {
-    RETURN_IF_NULL(model, directory);
+dyno_status dyno_model_save_as(const dyno_model *model, uint64_t seed, const char *directory,
+                               const dyno_save_options *options) {
+    RETURN_IF_NULL(model, directory, options);
+    dyno_save_options known = {0};
+    RETURN_IF_FAILED(options_take("dyno_save_options", options, &known, sizeof known));
+    hf_write_options how = {.is_new = !known.replaces, .note = known.note};
     int64_t most = 0;
     for (int i = 0; i < model->parameter_count; i++) {
         shape s = api_shape(&model->parameters[i]);
@@ -124,7 +128,29 @@ dyno_status dyno_model_save(const dyno_model *model, uint64_t seed, const char *
     if (!d.data)
         return dyno_fail(DYNO_OUT_OF_MEMORY, "no memory for the largest parameter, %s",
                          units_bytes(most * (int64_t)sizeof(float)).text);
-    dyno_status status = hf_directory_write(directory, &model->config, draw_parameter, &d);
+    dyno_status status = hf_directory_write_as(directory, &model->config, &how, draw_parameter, &d);
     free(d.data);
     return status_conclude(status);
 }
+
+dyno_status dyno_model_save(const dyno_model *model, uint64_t seed, const char *directory) {
+    RETURN_IF_NULL(model, directory);
+    return dyno_model_save_as(
+        model, seed, directory,
+        &(dyno_save_options){.size = sizeof(dyno_save_options), .replaces = true});
+}
+
+dyno_status dyno_save_check(const char *directory, const char *loaded,
+                            const dyno_save_options *options) {
+    RETURN_IF_NULL(directory, options);
+    dyno_save_options known = {0};
+    hf_companions *companions = NULL;
+    RETURN_IF_FAILED(options_take("dyno_save_options", options, &known, sizeof known));
+    if (loaded)
+        RETURN_IF_FAILED(hf_companions_read(loaded, "{}", &companions));
+    dyno_status status = hf_directory_check_write(directory, companions, !known.replaces);
+    hf_companions_destroy(companions);
+    return status_conclude(status);
+}
+
+bool dyno_save_writes(const char *name) { return name && hf_directory_writes(name); }

@@ -15,7 +15,8 @@ struct dyno_trainer {
     int64_t rows; /* batch x context */
     device *d;
     trainer *inner;
-    bool is_running; /* between start and finish */
+    bool is_running;           /* between start and finish */
+    hf_companions *companions; /* of the directory it was loaded from; NULL: drawn */
 };
 
 /* ---- from options to a trainer ---- */
@@ -105,6 +106,8 @@ dyno_status dyno_trainer_load(const char *directory, const dyno_trainer_options 
     hf_directory *source;
     RETURN_IF_FAILED(hf_directory_open(directory, &source));
     dyno_status status = create(hf_directory_config(source), source, 0, options, out);
+    if (status == DYNO_OK)
+        (*out)->companions = hf_directory_take_companions(source);
     hf_directory_close(source);
     return status_conclude(status);
 }
@@ -114,6 +117,7 @@ void dyno_trainer_destroy(dyno_trainer *t) {
         return;
     trainer_destroy(t->inner);
     device_close(t->d);
+    hf_companions_destroy(t->companions);
     dyno_model_destroy(t->model);
     free(t);
 }
@@ -221,8 +225,24 @@ dyno_status dyno_trainer_write(dyno_trainer *t, const char *name, const float *f
     return status_conclude(weight_write(trainer_storage(t->inner), &parameter, from));
 }
 
+dyno_status dyno_trainer_save_as(const dyno_trainer *t, const char *directory,
+                                 const dyno_save_options *options) {
+    RETURN_IF_NULL(t, directory, options);
+    dyno_save_options known = {0};
+    RETURN_IF_FAILED(options_take("dyno_save_options", options, &known, sizeof known));
+    RETURN_IF_FAILED(check_running(t, false));
+    hf_write_options how = {
+        .companions = t->companions, .is_new = !known.replaces, .note = known.note};
+    return status_conclude(
+        weights_save_as(trainer_storage(t->inner), &t->model->config, directory, &how));
+}
+
 dyno_status dyno_trainer_save(const dyno_trainer *t, const char *directory) {
     RETURN_IF_NULL(t, directory);
-    RETURN_IF_FAILED(check_running(t, false));
-    return status_conclude(weights_save(trainer_storage(t->inner), &t->model->config, directory));
+    return dyno_trainer_save_as(
+        t, directory, &(dyno_save_options){.size = sizeof(dyno_save_options), .replaces = true});
+}
+
+const char *dyno_trainer_left_out(const dyno_trainer *t) {
+    return t && t->companions ? t->companions->left_out : "";
 }

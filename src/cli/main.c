@@ -9,6 +9,7 @@
 
 #include "base/isa.h"
 #include "cli/cli.h"
+#include "cli/interrupt.h"
 
 static const cli_verb VERBS[] = {
     {"doctor", "what this machine has, can do at best, and lacks", cli_experiment},
@@ -33,7 +34,7 @@ int cli_report_failure(dyno_status status) {
         fprintf(stderr, "dyno: %s\n", dyno_error_message());
     return status == DYNO_OK            ? 0
            : status == DYNO_INVALID     ? 2
-           : status == DYNO_INTERRUPTED ? 130
+           : status == DYNO_INTERRUPTED ? interrupt_exit_code()
                                         : 1;
 }
 

@@ -220,14 +220,23 @@ static void name_after_directory(const char *path, model_config *config) {
     snprintf(config->name, sizeof config->name, "%.*s", (int)(end - begin), begin);
 }
 
+dyno_status model_config_read_text(const char *path, model_config *out, char **bytes) {
+    size_t size;
+    RETURN_IF_FAILED(file_read_all(path, CONFIG_FILE_LIMIT, bytes, &size));
+    dyno_status status = model_config_parse(*bytes, size, path, out);
+    if (status == DYNO_OK) {
+        name_after_directory(path, out);
+    } else {
+        free(*bytes);
+        *bytes = NULL;
+    }
+    return status;
+}
+
 dyno_status model_config_read(const char *path, model_config *out) {
     char *bytes;
-    size_t size;
-    RETURN_IF_FAILED(file_read_all(path, CONFIG_FILE_LIMIT, &bytes, &size));
-    dyno_status status = model_config_parse(bytes, size, path, out);
+    dyno_status status = model_config_read_text(path, out, &bytes);
     free(bytes);
-    if (status == DYNO_OK)
-        name_after_directory(path, out);
     return status;
 }
 

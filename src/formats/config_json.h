@@ -14,6 +14,8 @@ NODISCARD dyno_status model_config_parse(const char *bytes, size_t size, const c
                                          model_config *out);
 /* The name becomes that of the directory the file is in. */
 NODISCARD dyno_status model_config_read(const char *path, model_config *out);
+/* The same, and the file's text, which the caller frees; NULL on failure. */
+NODISCARD dyno_status model_config_read_text(const char *path, model_config *out, char **bytes);
 
 /* A config.json that transformers loads, of version 4 and of version 5. The caller owns it. */
 json_t *model_config_to_json(const model_config *config);

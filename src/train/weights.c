@@ -81,9 +81,14 @@ static dyno_status give_parameter(void *context, int index, const model_paramete
     return weight_read(c->s, parameter, c->room);
 }
 
-dyno_status weights_save(const storage *s, const model_config *config, const char *path) {
+dyno_status weights_save_as(const storage *s, const model_config *config, const char *path,
+                            const hf_write_options *how) {
     save_context context = {s, room_for_largest(config)};
-    dyno_status status = hf_directory_write(path, config, give_parameter, &context);
+    dyno_status status = hf_directory_write_as(path, config, how, give_parameter, &context);
     free(context.room);
     return status;
+}
+
+dyno_status weights_save(const storage *s, const model_config *config, const char *path) {
+    return weights_save_as(s, config, path, &(hf_write_options){0});
 }

@@ -17,5 +17,7 @@ NODISCARD dyno_status weights_load(storage *s, const hf_directory *directory);
 NODISCARD dyno_status weights_fill_low_copies(storage *s, const model_config *config);
 /* As a Hugging Face directory. */
 NODISCARD dyno_status weights_save(const storage *s, const model_config *config, const char *path);
+NODISCARD dyno_status weights_save_as(const storage *s, const model_config *config,
+                                      const char *path, const hf_write_options *how);
 
 #endif
