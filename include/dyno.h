@@ -37,7 +37,8 @@ typedef enum dyno_status {
     DYNO_IO,            /* the operating system refused to read or write */
     DYNO_OUT_OF_MEMORY, /* needs more memory than there is */
     DYNO_INTERRUPTED,   /* the user asked to stop; what was done so far is kept */
-    DYNO_DEVICE_FAILED  /* a GPU or its driver failed; what lies in its memory may be lost */
+    DYNO_DEVICE_FAILED, /* a GPU or its driver failed; what lies in its memory may be lost */
+    DYNO_NOT_FINITE     /* a loss, gradient or weight is NaN or infinite */
 } dyno_status;
 
 /* "device failed", for a message. */
@@ -189,6 +190,16 @@ typedef struct dyno_trainer_options {
     bool keeps_logits;       /* of the last step, for dyno_trainer_read */
     bool keeps_gradients;    /* likewise, before clipping */
     const char *target;      /* "avx2": runs on the CPU with this target's instruction sets only */
+    /* What a step does whose loss or gradients are NaN or infinite; NULL: "stop".
+     * "stop":   it is DYNO_NOT_FINITE, and the message names the first tensor that is not finite.
+     *           Gradients that are not while the loss is show when the next step's loss is not, or
+     *           in dyno_trainer_check; with clip_norm or in fp16 at once. The weights that are left
+     *           are not to be used, unless dyno_trainer_check succeeds.
+     * "skip":   it changes nothing, and dyno_trainer_skipped says so. Takes the gradients' norm.
+     * "ignore": it is applied.
+     * Weights that hold such numbers when they are loaded or saved are DYNO_NOT_FINITE, unless it is
+     * "ignore". */
+    const char *on_nan;
 } dyno_trainer_options;
 
 /* Freshly drawn weights, or those of a Hugging Face directory. */
@@ -208,6 +219,12 @@ dyno_status dyno_trainer_step(dyno_trainer *t, const int32_t *tokens, const int3
 dyno_status dyno_trainer_give(dyno_trainer *t, const int32_t *tokens, const int32_t *targets);
 dyno_status dyno_trainer_start(dyno_trainer *t, double learning_rate);
 dyno_status dyno_trainer_finish(dyno_trainer *t, float *loss);
+
+/* Whether the last step changed nothing because its loss or gradients were not finite, as on_nan
+ * "skip" has it. Overflows in fp16 that lower the scale of the loss are not counted. */
+bool dyno_trainer_skipped(const dyno_trainer *t);
+/* DYNO_NOT_FINITE where a weight is not finite, with its name. */
+dyno_status dyno_trainer_check(const dyno_trainer *t);
 
 /* The forward pass alone, which changes no weight: the mean loss and, unless `logits` is NULL,
  * batch*context*vocabulary logits. Data that was given for a step has to be given again. */

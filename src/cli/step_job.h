@@ -16,8 +16,8 @@ typedef struct step_job {
     dyno_tensor_file *file; /* of --out */
     dump_choice dump;
     int64_t batch, context, steps;
-    int64_t done;  /* steps */
-    float *losses; /* of those */
+    int64_t done, skipped; /* steps */
+    float *losses;         /* of those */
 } step_job;
 
 /* Fails where --out or --save would replace what is read, or without --force anything. Before the

@@ -194,6 +194,8 @@ dyno_status step_write_results(step_job *job) {
     }
     dyno_save_options how = {
         .size = sizeof how, .replaces = flags_switch(job->given, "force"), .note = note};
+    if (strcmp(flags_text(job->given, "on-nan"), "ignore") != 0)
+        RETURN_IF_FAILED(dyno_trainer_check(job->trainer));
     if (job->file && note)
         RETURN_IF_FAILED(declare(job, job->done, note));
     if (job->dump.loss)

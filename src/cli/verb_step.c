@@ -32,6 +32,12 @@ static const flag_spec FLAGS[] = {
     {"save", "DIR", FLAG_TEXT, NULL,
      .help = "also writes the trained model as a Hugging Face directory, with the config.json, "
              "generation_config.json and tokenizer files of the one that was loaded"},
+    {"on-nan", NULL, FLAG_CHOICE, "stop",
+     .help =
+         "what a step does whose loss or gradients are NaN or infinite: stop ends the run, names "
+         "the first tensor that is so and writes nothing; skip does not apply the step and "
+         "goes on; ignore applies it",
+     .choices = "stop|skip|ignore"},
     {"force", NULL, FLAG_SWITCH, NULL,
      .help = "replaces a file or model that --out and --save find there; with it --save may name "
              "the directory of --load. --out never replaces what the run reads"},
@@ -144,6 +150,7 @@ static dyno_status load_model(step_job *job) {
                                     .memory_bytes = flags_bytes(given, "memory"),
                                     .adamw = &adamw,
                                     .clip_norm = flags_real(given, "clip"),
+                                    .on_nan = flags_text(given, "on-nan"),
                                     .keeps_logits = job->dump.logits,
                                     .keeps_gradients = job->dump.gradients};
     RETURN_IF_FAILED(read_word(given, "mode", &options.mode));
@@ -181,6 +188,15 @@ static void print_loss(const step_job *job, int64_t k, progress *line) {
     fflush(stdout);
 }
 
+/* The first one is told at once, their number at the end. */
+static void note_skipped(step_job *job, int64_t k, progress *line) {
+    if (!dyno_trainer_skipped(job->trainer) || job->skipped++)
+        return;
+    progress_clear(line);
+    fprintf(stderr, "dyno step: step %lld was skipped: its loss or gradients are not finite\n",
+            (long long)k);
+}
+
 /* Until the last step, or that in which somebody asked to stop. */
 static dyno_status run_steps(step_job *job) {
     int64_t rows = job->batch * job->context;
@@ -195,6 +211,7 @@ static dyno_status run_steps(step_job *job) {
         status = run_step(job, job->done, ids);
         if (status != DYNO_OK)
             break;
+        note_skipped(job, job->done, line);
         print_loss(job, job->done++, line);
         progress_update(line, (double)job->done, "training");
     }
@@ -222,9 +239,17 @@ static dyno_status run_job(step_job *job) {
         fprintf(stderr, "dyno step: --save will not carry over %s\n", left_out);
     RETURN_IF_FAILED(step_open_output(job));
     interrupt_ask(); /* from here on there is something to keep */
-    RETURN_IF_FAILED(run_steps(job));
-    if (job->done)
-        RETURN_IF_FAILED(step_write_results(job));
+    dyno_status status = run_steps(job);
+    if (status == DYNO_OK && job->done)
+        status = step_write_results(job);
+    if (status == DYNO_NOT_FINITE)
+        return dyno_fail(status,
+                         "%s; nothing was written. Use a smaller --lr, --clip, or --on-nan skip",
+                         dyno_error_message());
+    RETURN_IF_FAILED(status);
+    if (job->skipped)
+        fprintf(stderr, "dyno step: %lld of %lld steps were skipped\n", (long long)job->skipped,
+                (long long)job->done);
     return tell_interruption(job);
 }
 

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include <fcntl.h>
+#include <math.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
@@ -111,6 +112,63 @@ static void results_are_replaced_by_force_only(void **state) {
     dyno_expect(0, "", "init " SMALL "--seed 6 --force --out %s/m", at);
     dyno_expect(1, "cannot save to '/proc/none'", STEP "--save /proc/none", at, at);
     assert_int_equal(scratch_count(scratch_join(&made, "m").text), 2);
+    scratch_remove(&made);
+}
+
+/* ---- numbers that are not finite ---- */
+
+/* Overwrites one element of a parameter in a model's file. */
+static void damage(const scratch *made, const char *file, const char *parameter, float with) {
+    scratch_path path = scratch_join(made, file);
+    safetensors_file *model;
+    assert_int_equal(safetensors_open(path.text, &model), DYNO_OK);
+    long offset = (long)safetensors_find(model, parameter)->offset;
+    safetensors_close(model);
+    FILE *open_file = fopen(path.text, "r+b");
+    assert_non_null(open_file);
+    assert_int_equal(fseek(open_file, offset + 4 * (long)sizeof with, SEEK_SET), 0);
+    assert_int_equal(fwrite(&with, sizeof with, 1, open_file), 1);
+    assert_int_equal(fclose(open_file), 0);
+}
+
+static void a_run_that_blows_up_saves_nothing(void **state) {
+    (void)state;
+    scratch made = make_inputs();
+    const char *at = made.path;
+    dyno_expect(0, "", STEP "--save %s/saved --out %s/out", at, at, at, at);
+    size_t before_size, size;
+    char *before = contents(&made, "saved/model.safetensors", &before_size);
+    static const char *const modes[] = {"eager", "compiled"};
+    for (int i = 0; i < 2; i++) {
+        dyno_expect(1, " nothing was written. Use a smaller --lr, --clip, or --on-nan skip",
+                    STEP "--mode %s --lr 1e6 --steps 20 --save %s/saved --out %s/out --force", at,
+                    at, modes[i], at, at);
+        char *now = contents(&made, "saved/model.safetensors", &size);
+        assert_int_equal(size, before_size);
+        assert_memory_equal(now, before, size);
+        free(now);
+    }
+    free(before);
+    assert_int_equal(scratch_count(made.path), 4);
+    dyno_expect(0, "steps were skipped", STEP "--lr 1e6 --steps 20 --on-nan skip --out %s/s", at,
+                at, at);
+    dyno_expect(0, "loss ", STEP "--lr 1e6 --steps 20 --on-nan ignore --out %s/i", at, at, at);
+    dyno_expect(2, "--on-nan", STEP "--on-nan halt --out %s/h", at, at, at);
+    scratch_remove(&made);
+}
+
+static void weights_that_are_not_finite_are_named(void **state) {
+    (void)state;
+    scratch made = make_inputs();
+    const char *at = made.path;
+    damage(&made, "m/model.safetensors", "model.layers.0.mlp.up_proj.weight", NAN);
+    dyno_expect(1,
+                "weight 'model.layers.0.mlp.up_proj.weight' has NaN in 1 of 2048 elements, the "
+                "first at 4",
+                STEP "--out %s/o", at, at, at);
+    damage(&made, "m/model.safetensors", "model.layers.0.mlp.up_proj.weight", -INFINITY);
+    dyno_expect(1, "has Inf in 1 of 2048 elements", STEP "--on-nan skip --out %s/o", at, at, at);
+    dyno_expect(0, "loss ", STEP "--on-nan ignore --out %s/o --save %s/as-it-is", at, at, at, at);
     scratch_remove(&made);
 }
 
@@ -280,6 +338,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(outputs_never_replace_inputs),
         cmocka_unit_test(results_are_replaced_by_force_only),
+        cmocka_unit_test(a_run_that_blows_up_saves_nothing),
+        cmocka_unit_test(weights_that_are_not_finite_are_named),
         cmocka_unit_test(an_interrupted_run_keeps_its_steps),
         cmocka_unit_test(nohup_outlives_its_terminal),
         cmocka_unit_test(an_interrupted_init_leaves_nothing),
