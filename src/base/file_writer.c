@@ -28,6 +28,8 @@
 struct file_writer {
     FILE *file;
     char *path, *temporary; /* temporary: NULL where the target is written straight into */
+    char *backup;           /* another name of the file that was replaced, until all are */
+    bool is_renamed;
     bool is_new;
     file_writer *next; /* in the list of unfinished ones */
 };
@@ -221,19 +223,42 @@ static dyno_status close_file(file_writer *writer) {
                                strerror(error));
 }
 
+/* A second name for the file that is about to be replaced, of the form of temporaries. File systems
+ * without hard links have none; what was replaced then stays replaced. */
+static void keep_replaced(file_writer *writer) {
+    text name = {0};
+    text_format(&name, "%s.tmp-%ld-backup", writer->path, (long)getpid());
+    unlink(name.data);
+    if (link(writer->path, name.data) == 0)
+        writer->backup = name.data;
+    else
+        text_release(&name);
+}
+
 /* The list's lock is held. */
-static dyno_status rename_temporary(file_writer *writer) {
+static dyno_status rename_temporary(file_writer *writer, bool is_alone) {
     if (!writer->temporary)
         return DYNO_OK;
     if (writer->is_new && file_exists(writer->path))
         return refuse_existing(writer->path);
+    if (!is_alone)
+        keep_replaced(writer);
     if (rename(writer->temporary, writer->path) != 0)
         return dyno_fail(DYNO_IO, "writing '%s': %s; nothing was written", writer->path,
                          strerror(errno));
+    writer->is_renamed = true;
     forget(writer);
     free(writer->temporary);
     writer->temporary = NULL;
     return DYNO_OK;
+}
+
+/* One of them could not be renamed: the others become what they were. */
+static void rename_back(file_writer *writer) {
+    if (writer->is_renamed && writer->backup)
+        rename(writer->backup, writer->path);
+    else if (writer->is_renamed)
+        unlink(writer->path);
 }
 
 dyno_status file_writer_commit_all(file_writer *const *writers, int count) {
@@ -242,7 +267,9 @@ dyno_status file_writer_commit_all(file_writer *const *writers, int count) {
         status = close_file(writers[i]);
     pthread_mutex_lock(&list_lock);
     for (int i = 0; i < count && status == DYNO_OK; i++)
-        status = rename_temporary(writers[i]);
+        status = rename_temporary(writers[i], count == 1);
+    for (int i = 0; i < count && status != DYNO_OK; i++)
+        rename_back(writers[i]);
     pthread_mutex_unlock(&list_lock);
     for (int i = 0; i < count; i++)
         file_writer_abandon(writers[i]);
@@ -259,9 +286,12 @@ void file_writer_abandon(file_writer *writer) {
         unlink(writer->temporary);
         forget(writer);
     }
+    if (writer->backup)
+        unlink(writer->backup);
     pthread_mutex_unlock(&list_lock);
     if (writer->file)
         fclose(writer->file);
+    free(writer->backup);
     free(writer->temporary);
     free(writer->path);
     free(writer);

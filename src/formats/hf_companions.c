@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "base/units.h"
 #include "formats/input_file.h"
+#include "formats/json_text.h"
 
 /* The largest tokenizer.json that is in use has about 35 MB. */
 enum { MOST_FILES = 64, FILE_LIMIT = 128 << 20 };
@@ -46,63 +47,13 @@ bool hf_companions_include(const char *name) {
 
 /* ---- config.json ---- */
 
-static const char *skip_space(const char *at) { return at + strspn(at, " \t\r\n"); }
-
-/* From an opening quote to behind the closing one. */
-static const char *skip_string(const char *at) {
-    for (at++; *at && *at != '"'; at++)
-        if (*at == '\\' && at[1])
-            at++;
-    return *at ? at + 1 : at;
-}
-
-static const char *skip_value(const char *at) {
-    int depth = 0;
-    do {
-        if (*at == '"') {
-            at = skip_string(at);
-            continue;
-        }
-        depth += (*at == '{' || *at == '[') - (*at == '}' || *at == ']');
-        at++;
-    } while (*at && (depth > 0 || !strchr(",}] \t\r\n", *at)));
-    return at;
-}
-
-/* The value of a key of the outermost object of valid JSON; NULL when there is none. */
-static const char *find_value(const char *json, const char *key, const char **end) {
-    const char *at = skip_space(json);
-    if (*at != '{')
-        return NULL;
-    for (at = skip_space(at + 1); *at == '"'; at = skip_space(at)) {
-        const char *name = at + 1;
-        at = skip_string(at);
-        size_t length = (size_t)(at - name) - 1;
-        const char *value = skip_space(skip_space(at) + 1); /* behind the colon */
-        at = skip_value(value);
-        if (length == strlen(key) && strncmp(name, key, length) == 0) {
-            *end = at;
-            return value;
-        }
-        at = skip_space(at);
-        at += *at == ',';
-    }
-    return NULL;
-}
-
 char *hf_config_as_f32(const char *json) {
     static const char *const keys[] = {"torch_dtype", "dtype"};
     char *now = memory_copy_string(json);
     for (int i = 0; i < 2; i++) {
-        const char *end, *value = find_value(now, keys[i], &end);
-        if (!value || *value != '"')
-            continue;
-        text changed = {0};
-        text_append_bytes(&changed, now, (size_t)(value - now));
-        text_append(&changed, "\"float32\"");
-        text_append(&changed, end);
-        free(now);
-        now = changed.data;
+        const char *end, *value = json_text_find(now, keys[i], &end);
+        if (value && *value == '"')
+            now = json_text_set(now, keys[i], "\"float32\"");
     }
     return now;
 }

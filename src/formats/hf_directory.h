@@ -40,7 +40,8 @@ typedef dyno_status hf_parameter_source(void *context, int index, const model_pa
                                         const float **data);
 
 typedef struct hf_write_options {
-    const hf_companions *companions; /* of the model that was loaded; NULL: config.json is made */
+    const hf_companions *companions; /* of the model that was loaded; NULL: it was not */
+    const char *config;              /* its config.json then, but for the type; NULL: made anew */
     bool is_new;                     /* a model that is there is DYNO_INVALID */
     const char *note;                /* in the weights' metadata; NULL: none */
 } hf_write_options;

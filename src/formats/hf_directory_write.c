@@ -129,6 +129,13 @@ static dyno_status add_config(pending_files *pending, const char *path, const mo
     if (how->companions)
         return add_file(pending, path, "config.json", how->companions->config.bytes,
                         how->companions->config.size, how->is_new);
+    if (how->config) {
+        char *carried = hf_config_as_f32(how->config);
+        dyno_status status =
+            add_file(pending, path, "config.json", carried, strlen(carried), how->is_new);
+        free(carried);
+        return status;
+    }
     json_t *root = model_config_to_json(config);
     char *dump = root ? json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(17)) : NULL;
     json_decref(root);

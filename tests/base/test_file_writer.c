@@ -85,6 +85,35 @@ static void files_appear_together(void **state) {
     scratch_remove(&made);
 }
 
+/* Where one cannot be renamed, the others are as they were, be they new or replaced. */
+static void files_that_belong_together_appear_all_or_not_at_all(void **state) {
+    (void)state;
+    scratch made = scratch_create();
+    static const char *const names[] = {"old", "new", "obstacle"};
+    file_writer *writers[3];
+    scratch_write(&made, "old", "before", 6);
+    for (int i = 0; i < 3; i++) {
+        scratch_path path = scratch_join(&made, names[i]);
+        assert_int_equal(file_writer_create(path.text, &writers[i]), DYNO_OK);
+        assert_int_equal(file_writer_append(writers[i], "after", 5), DYNO_OK);
+    }
+    assert_int_equal(mkdir(scratch_join(&made, "obstacle").text, 0700), 0);
+    assert_int_equal(file_writer_commit_all(writers, 3), DYNO_IO);
+    assert_non_null(strstr(dyno_error_message(), "obstacle"));
+    expect_content(scratch_join(&made, "old").text, "before");
+    assert_int_equal(scratch_count(made.path), 2); /* no backup is left */
+    for (int i = 0; i < 2; i++) {
+        scratch_path path = scratch_join(&made, names[i]);
+        assert_int_equal(file_writer_create(path.text, &writers[i]), DYNO_OK);
+        assert_int_equal(file_writer_append(writers[i], "after", 5), DYNO_OK);
+    }
+    assert_int_equal(file_writer_commit_all(writers, 2), DYNO_OK);
+    expect_content(scratch_join(&made, "old").text, "after");
+    expect_content(scratch_join(&made, "new").text, "after");
+    assert_int_equal(scratch_count(made.path), 3);
+    scratch_remove(&made);
+}
+
 /* A process that writes `path` and then does `end`; returns when it has. */
 static void write_and_end(const char *path, void (*end)(void)) {
     pid_t child = fork();
@@ -158,6 +187,7 @@ int main(void) {
         cmocka_unit_test(a_new_file_replaces_none),
         cmocka_unit_test(one_file_is_the_same_by_every_name),
         cmocka_unit_test(files_appear_together),
+        cmocka_unit_test(files_that_belong_together_appear_all_or_not_at_all),
         cmocka_unit_test(what_the_dead_left_is_cleared),
         cmocka_unit_test(a_process_that_ends_at_once_leaves_nothing),
         cmocka_unit_test(a_directory_that_stays_empty_is_removed),

@@ -115,6 +115,39 @@ static void results_are_replaced_by_force_only(void **state) {
     scratch_remove(&made);
 }
 
+static void configurations_and_tokenizers_are_carried_over(void **state) {
+    (void)state;
+    scratch made = make_inputs();
+    const char *at = made.path;
+    size_t size;
+    char *config, changed[4096];
+    assert_int_equal(
+        file_read_all(scratch_join(&made, "m/config.json").text, 1 << 20, &config, &size), DYNO_OK);
+    static const char before[] = "\"bos_token_id\": null";
+    assert_non_null(strstr(config, before));
+    size_t offset = (size_t)(strstr(config, before) - config);
+    snprintf(changed, sizeof changed, "%.*s\"bos_token_id\": 128000, \"mine\": 1.50%s", (int)offset,
+             config, config + offset + sizeof before - 1);
+    free(config);
+    scratch_write(&made, "m/config.json", changed, strlen(changed));
+    scratch_write(&made, "m/tokenizer.json", "{}", 2);
+    scratch_write(&made, "m/generation_config.json", "[]", 2);
+    assert_int_equal(symlink("../t", scratch_join(&made, "m/merges.txt").text), 0);
+    dyno_expect(0, "will not carry over merges.txt: it is a link that leads out",
+                STEP "--save %s/saved", at, at, at);
+    config = contents(&made, "saved/config.json", &size);
+    assert_string_equal(config, changed);
+    free(config);
+    assert_int_equal(scratch_count(scratch_join(&made, "saved").text), 4);
+    dyno_expect(0, "", "init --config %s/m/config.json --layers 2 --out %s/drawn", at, at);
+    config = contents(&made, "drawn/config.json", &size);
+    assert_non_null(strstr(config, "\"bos_token_id\": 128000, \"mine\": 1.50"));
+    assert_non_null(strstr(config, "\"num_hidden_layers\": 2"));
+    assert_int_equal(size, strlen(changed));
+    free(config);
+    scratch_remove(&made);
+}
+
 /* ---- numbers that are not finite ---- */
 
 /* Overwrites one element of a parameter in a model's file. */
@@ -338,6 +371,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(outputs_never_replace_inputs),
         cmocka_unit_test(results_are_replaced_by_force_only),
+        cmocka_unit_test(configurations_and_tokenizers_are_carried_over),
         cmocka_unit_test(a_run_that_blows_up_saves_nothing),
         cmocka_unit_test(weights_that_are_not_finite_are_named),
         cmocka_unit_test(an_interrupted_run_keeps_its_steps),

@@ -11,8 +11,10 @@
 #include <sys/stat.h>
 
 #include "base/file.h"
+#include "formats/config_json.h"
 #include "formats/hf_companions.h"
 #include "formats/hf_directory.h"
+#include "formats/json_text.h"
 #include "formats/safetensors.h"
 #include "support/scratch.h"
 
@@ -71,6 +73,43 @@ static void only_the_type_of_the_weights_changes(void **state) {
         assert_string_equal(got, cases[i].after);
         free(got);
     }
+}
+
+static void one_value_changes_and_the_rest_stays(void **state) {
+    (void)state;
+    static const struct {
+        const char *before, *after;
+    } cases[] = {{"{}", "{\n  \"k\": 7}"},
+                 {"{\n}\n", "{\n  \"k\": 7\n}\n"},
+                 {"{\"a\": {\"k\": 1}}", "{\"a\": {\"k\": 1},\n  \"k\": 7}"},
+                 {"{\"a\":1, \"k\" : [1, {}] , \"b\":2}", "{\"a\":1, \"k\" : 7 , \"b\":2}"},
+                 {"{\"kk\":1,\"k\":null}", "{\"kk\":1,\"k\":7}"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char *got = json_text_set(strdup(cases[i].before), "k", "7");
+        assert_string_equal(got, cases[i].after);
+        free(got);
+    }
+}
+
+static void sizes_that_are_changed_are_changed_in_the_text(void **state) {
+    (void)state;
+    static const char json[] = "{\"model_type\": \"llama\", " SIZES ", \"x\": 1.50}";
+    model_config read, again;
+    assert_int_equal(model_config_parse(json, sizeof json - 1, "x", &read), DYNO_OK);
+    char *same = model_config_change_text(json, &read, &read);
+    assert_string_equal(same, json);
+    free(same);
+    model_config wanted = read;
+    wanted.layers = 3;
+    wanted.d_model = 24;
+    wanted.heads = 6;
+    wanted.kv_heads = 3;
+    wanted.head_dim = 6;
+    char *changed = model_config_change_text(json, &read, &wanted);
+    assert_non_null(strstr(changed, "\"x\": 1.50"));
+    assert_int_equal(model_config_parse(changed, strlen(changed), "x", &again), DYNO_OK);
+    assert_memory_equal(&again, &wanted, sizeof again);
+    free(changed);
 }
 
 static void companions_are_known_by_name(void **state) {
@@ -248,6 +287,8 @@ static void places_are_checked_without_a_trace(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(only_the_type_of_the_weights_changes),
+        cmocka_unit_test(one_value_changes_and_the_rest_stays),
+        cmocka_unit_test(sizes_that_are_changed_are_changed_in_the_text),
         cmocka_unit_test(companions_are_known_by_name),
         cmocka_unit_test(what_was_loaded_is_carried_over),
         cmocka_unit_test(links_that_lead_out_are_not_followed),
