@@ -25,8 +25,10 @@ static char *find_replaced(const char *directory, const char *path) {
     char *found = NULL;
     for (struct dirent *entry; entries && !found && (entry = readdir(entries));) {
         text inside = {0};
+        struct stat status;
         text_format(&inside, "%s/%s", directory, entry->d_name);
-        if (file_is_same(inside.data, path))
+        bool is_directory = stat(inside.data, &status) == 0 && S_ISDIR(status.st_mode);
+        if (!is_directory && file_is_same(inside.data, path))
             found = memory_copy_string(entry->d_name);
         text_release(&inside);
     }

@@ -66,6 +66,8 @@ static void outputs_never_replace_inputs(void **state) {
         dyno_expect(2, "which --config reads", "init --config %s/m/config.json %s--out %s/m", at,
                     force[i], at);
     }
+    dyno_expect(2, "it is a directory", STEP "--out %s/m", at, at, at);
+    dyno_expect(2, "it is a directory", STEP "--force --out %s", at, at, at);
     assert_int_equal(mkdir(scratch_join(&made, "s").text, 0700), 0);
     dyno_expect(2, "is a file that --save", STEP "--save %s/s --out %s/s/config.json", at, at, at,
                 at);
