@@ -37,7 +37,8 @@ typedef enum dyno_status {
     DYNO_IO,            /* the operating system refused to read or write */
     DYNO_OUT_OF_MEMORY, /* needs more memory than there is */
     DYNO_INTERRUPTED,   /* the user asked to stop; what was done so far is kept */
-    DYNO_DEVICE_FAILED  /* a GPU or its driver failed; what lies in its memory may be lost */
+    DYNO_DEVICE_FAILED, /* a GPU or its driver failed; what lies in its memory may be lost */
+    DYNO_NOT_FINITE     /* a loss, gradient or weight is NaN or infinite */
 } dyno_status;
 
 /* "device failed", for a message. */
@@ -110,9 +111,27 @@ int64_t dyno_model_elements(const dyno_model *model); /* of all parameters toget
 int dyno_model_parameter_count(const dyno_model *model);
 dyno_status dyno_model_parameter(const dyno_model *model, int index, dyno_tensor *out);
 
+/* How models and files of tensors are written. Nothing is ever half-written: everything is on the
+ * disk before the first name changes. */
+typedef struct dyno_save_options {
+    size_t size;
+    bool replaces;    /* what is there; without it that is DYNO_INVALID */
+    const char *note; /* kept in the file's metadata as "note"; NULL: none */
+} dyno_save_options;
+
 /* Draws the weights and writes them as a Hugging Face directory, one parameter after the other: the
- * model need not fit the memory. The same seed gives the same weights everywhere. */
+ * model need not fit the memory. The same seed gives the same weights everywhere. A model that is
+ * there is replaced. */
 dyno_status dyno_model_save(const dyno_model *model, uint64_t seed, const char *directory);
+dyno_status dyno_model_save_as(const dyno_model *model, uint64_t seed, const char *directory,
+                               const dyno_save_options *options);
+/* Fails where saving to the directory would, before hours of training: it cannot be made or written
+ * in, or something would be replaced that must not be. `loaded` is the directory of the model that
+ * will be saved, or NULL. Changes nothing. */
+dyno_status dyno_save_check(const char *directory, const char *loaded,
+                            const dyno_save_options *options);
+/* Whether saving a model may write a file of this name in its directory. */
+bool dyno_save_writes(const char *name);
 
 /* ---- planning: what a step takes, without running it ---- */
 
@@ -176,6 +195,16 @@ typedef struct dyno_trainer_options {
     bool keeps_logits;       /* of the last step, for dyno_trainer_read */
     bool keeps_gradients;    /* likewise, before clipping */
     const char *target;      /* "avx2": runs on the CPU with this target's instruction sets only */
+    /* What a step does whose loss or gradients are NaN or infinite; NULL: "stop".
+     * "stop":   it is DYNO_NOT_FINITE, and the message names the first tensor that is not finite.
+     *           Gradients that are not while the loss is show when the next step's loss is not, or
+     *           in dyno_trainer_check; with clip_norm or in fp16 at once. The weights that are left
+     *           are not to be used, unless dyno_trainer_check succeeds.
+     * "skip":   it changes nothing, and dyno_trainer_skipped says so. Takes the gradients' norm.
+     * "ignore": it is applied.
+     * Weights that hold such numbers when they are loaded or saved are DYNO_NOT_FINITE, unless it is
+     * "ignore". */
+    const char *on_nan;
 } dyno_trainer_options;
 
 /* Freshly drawn weights, or those of a Hugging Face directory. */
@@ -196,6 +225,12 @@ dyno_status dyno_trainer_give(dyno_trainer *t, const int32_t *tokens, const int3
 dyno_status dyno_trainer_start(dyno_trainer *t, double learning_rate);
 dyno_status dyno_trainer_finish(dyno_trainer *t, float *loss);
 
+/* Whether the last step changed nothing because its loss or gradients were not finite, as on_nan
+ * "skip" has it. Overflows in fp16 that lower the scale of the loss are not counted. */
+bool dyno_trainer_skipped(const dyno_trainer *t);
+/* DYNO_NOT_FINITE where a weight is not finite, with its name. */
+dyno_status dyno_trainer_check(const dyno_trainer *t);
+
 /* The forward pass alone, which changes no weight: the mean loss and, unless `logits` is NULL,
  * batch*context*vocabulary logits. Data that was given for a step has to be given again. */
 dyno_status dyno_trainer_evaluate(dyno_trainer *t, const int32_t *tokens, const int32_t *targets,
@@ -206,8 +241,16 @@ dyno_status dyno_trainer_evaluate(dyno_trainer *t, const int32_t *tokens, const 
  * scaled loss). Only parameters can be written. */
 dyno_status dyno_trainer_read(const dyno_trainer *t, const char *name, float *to, int64_t count);
 dyno_status dyno_trainer_write(dyno_trainer *t, const char *name, const float *from, int64_t count);
-/* Writes the weights as a Hugging Face directory. */
+/* Writes the weights, in f32, as a Hugging Face directory. What was loaded beside them is carried
+ * over: config.json as it was but for the type of the weights, generation_config.json, and the files
+ * of the tokenizer and its chat template. A model that is there is replaced, be it the one that was
+ * loaded. */
 dyno_status dyno_trainer_save(const dyno_trainer *t, const char *directory);
+dyno_status dyno_trainer_save_as(const dyno_trainer *t, const char *directory,
+                                 const dyno_save_options *options);
+/* What of the directory it was loaded from will not be carried over, and why; "" when there is
+ * nothing of the kind. */
+const char *dyno_trainer_left_out(const dyno_trainer *t);
 
 /* ---- files of tokens and of tensors ---- */
 
@@ -223,11 +266,18 @@ dyno_status dyno_tokens_read(const dyno_tokens *source, int64_t start, int64_t c
                              int64_t vocabulary, int32_t *ids);
 
 /* A safetensors file of f32 tensors. It appears under its name when it is committed, whole, or
- * never. */
+ * never; dyno_tensor_file_create replaces what is there. */
 typedef struct dyno_tensor_file dyno_tensor_file;
 
 dyno_status dyno_tensor_file_create(const char *path, const dyno_tensor *tensors, int count,
                                     dyno_tensor_file **out);
+dyno_status dyno_tensor_file_create_as(const char *path, const dyno_tensor *tensors, int count,
+                                       const dyno_save_options *options, dyno_tensor_file **out);
+/* Other tensors, and another note, than the file was created with, for one that ends earlier than it
+ * was meant to. What was appended stays and is the beginning of their elements. On failure the file
+ * is as it was. */
+dyno_status dyno_tensor_file_redeclare(dyno_tensor_file *file, const dyno_tensor *tensors,
+                                       int count, const char *note);
 /* The next elements, in the order of the tensors, in parts of any size. */
 dyno_status dyno_tensor_file_append(dyno_tensor_file *file, const float *from, int64_t count);
 /* Both take the file, whether they succeed or not; NULL may be abandoned. */

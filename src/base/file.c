@@ -47,105 +47,37 @@ dyno_status file_read_all(const char *path, int64_t limit, char **data, size_t *
     return DYNO_OK;
 }
 
-struct file_writer {
-    FILE *file;
-    char *path, *temporary;
-};
-
-dyno_status file_writer_create(const char *path, file_writer **out) {
-    *out = NULL;
+bool file_exists(const char *path) {
     struct stat status;
-    bool exists = stat(path, &status) == 0;
-    if (exists && S_ISDIR(status.st_mode))
-        return dyno_fail(DYNO_INVALID, "cannot write '%s': it is a directory", path);
-    /* A device or pipe cannot be renamed over; write straight into it. */
-    bool direct = exists && !S_ISREG(status.st_mode);
-    file_writer *writer = memory_allocate(1, sizeof *writer);
-    writer->path = memory_copy_string(path);
-    if (direct) {
-        writer->file = fopen(path, "wb");
-    } else {
-        size_t bytes = strlen(path) + 16;
-        writer->temporary = memory_allocate(bytes, 1);
-        snprintf(writer->temporary, bytes, "%s.tmp-XXXXXX", path);
-        int descriptor = mkstemp(writer->temporary);
-        if (descriptor >= 0) {
-            mode_t mask = umask(0);
-            umask(mask);
-            fchmod(descriptor, 0666 & ~mask); /* mkstemp makes it private; the result is not */
-            writer->file = fdopen(descriptor, "wb");
-        } else {
-            writer->temporary[0] = '\0';
-        }
-    }
-    if (!writer->file) {
-        int error = errno;
-        file_writer_abandon(writer);
-        return dyno_fail(DYNO_IO, "cannot write '%s': %s", path, strerror(error));
-    }
-    *out = writer;
-    return DYNO_OK;
+    return lstat(path, &status) == 0;
 }
 
-dyno_status file_writer_append(file_writer *writer, const void *bytes, size_t count) {
-    if (count && fwrite(bytes, 1, count, writer->file) != count)
-        return dyno_fail(DYNO_IO, "writing '%s': %s", writer->path, strerror(errno));
-    return DYNO_OK;
+/* The directory that the file is in, or would be in. */
+static bool find_directory(const char *path, struct stat *out) {
+    const char *slash = strrchr(path, '/');
+    char *directory = memory_copy_string(slash ? path : ".");
+    if (slash)
+        directory[slash == path ? 1 : slash - path] = '\0';
+    bool found = stat(directory, out) == 0;
+    free(directory);
+    return found;
 }
 
-dyno_status file_writer_flush(file_writer *writer) {
-    if (fflush(writer->file) != 0 || (writer->temporary && fsync(fileno(writer->file)) != 0))
-        return dyno_fail(DYNO_IO, "writing '%s': %s", writer->path, strerror(errno));
-    return DYNO_OK;
+static const char *base_name(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
 }
 
-dyno_status file_writer_commit(file_writer *writer) {
-    bool good = fflush(writer->file) == 0;
-    if (good && writer->temporary)
-        good = fsync(fileno(writer->file)) == 0;
-    int error = errno;
-    if (fclose(writer->file) != 0 && good) {
-        good = false;
-        error = errno;
-    }
-    writer->file = NULL;
-    if (good && writer->temporary && rename(writer->temporary, writer->path) != 0) {
-        good = false;
-        error = errno;
-    }
-    dyno_status status = DYNO_OK;
-    if (good) {
-        free(writer->temporary);
-        writer->temporary = NULL;
-    } else {
-        status = dyno_fail(DYNO_IO, "writing '%s': %s; nothing was written", writer->path,
-                           strerror(error));
-    }
-    file_writer_abandon(writer);
-    return status;
+static bool is_same_inode(const struct stat *a, const struct stat *b) {
+    return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
 }
 
-void file_writer_abandon(file_writer *writer) {
-    if (!writer)
-        return;
-    if (writer->file)
-        fclose(writer->file);
-    if (writer->temporary && writer->temporary[0])
-        unlink(writer->temporary);
-    free(writer->temporary);
-    free(writer->path);
-    free(writer);
-}
-
-dyno_status file_write_all(const char *path, const void *bytes, size_t count) {
-    file_writer *writer;
-    RETURN_IF_FAILED(file_writer_create(path, &writer));
-    dyno_status status = file_writer_append(writer, bytes, count);
-    if (status != DYNO_OK) {
-        file_writer_abandon(writer);
-        return status;
-    }
-    return file_writer_commit(writer);
+bool file_is_same(const char *a, const char *b) {
+    struct stat of_a, of_b;
+    if (stat(a, &of_a) == 0 && stat(b, &of_b) == 0 && is_same_inode(&of_a, &of_b))
+        return true;
+    return strcmp(base_name(a), base_name(b)) == 0 && find_directory(a, &of_a) &&
+           find_directory(b, &of_b) && is_same_inode(&of_a, &of_b);
 }
 
 dyno_status file_make_output_directory(const char *path) {

@@ -29,6 +29,7 @@ const char *dyno_status_name(dyno_status status) {
         [DYNO_OUT_OF_MEMORY] = "out of memory",
         [DYNO_INTERRUPTED] = "interrupted",
         [DYNO_DEVICE_FAILED] = "device failed",
+        [DYNO_NOT_FINITE] = "not finite",
     };
     bool is_known = (size_t)status < sizeof names / sizeof *names;
     return is_known ? names[status] : "unknown status";

@@ -1,7 +1,7 @@
 /* cli.h - what the verbs of `dyno` share. They are made of dyno.h, as any program.
  *
  * A verb is a function: it parses its flags, calls the library, prints to stdout, and returns
- * the exit code: 0 done, 1 failed, 2 misused, 130 interrupted. */
+ * the exit code: 0 done, 1 failed, 2 misused, 128 and the signal's number (130) interrupted. */
 #ifndef CLI_CLI_H
 #define CLI_CLI_H
 

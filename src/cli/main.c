@@ -9,6 +9,7 @@
 #include "base/isa.h"
 #include "base/wrap.h"
 #include "cli/cli.h"
+#include "cli/interrupt.h"
 #include "cli/terminal.h"
 
 static const cli_verb VERBS[] = {
@@ -34,7 +35,7 @@ int cli_report_failure(dyno_status status) {
         fprintf(stderr, "dyno: %s\n", dyno_error_message());
     return status == DYNO_OK            ? 0
            : status == DYNO_INVALID     ? 2
-           : status == DYNO_INTERRUPTED ? 130
+           : status == DYNO_INTERRUPTED ? interrupt_exit_code()
                                         : 1;
 }
 

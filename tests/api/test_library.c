@@ -550,6 +550,89 @@ static void tensor_files_appear_whole_or_never(void **state) {
     scratch_remove(&made);
 }
 
+/* What is there is kept unless the caller says otherwise, and what is not finite is not saved. */
+static void existing_things_are_kept(void **state) {
+    (void)state;
+    scratch made = scratch_create();
+    char directory[300], path[300];
+    snprintf(directory, sizeof directory, "%s/model", made.path);
+    snprintf(path, sizeof path, "%s/a.safetensors", made.path);
+    dyno_save_options keep = {.size = sizeof keep, .note = "first"};
+    dyno_save_options replace = {.size = sizeof replace, .replaces = true};
+    dyno_model *model = small_model();
+    OK(dyno_save_check(directory, NULL, &keep));
+    OK(dyno_model_save_as(model, 7, directory, &keep));
+    FAILS(DYNO_INVALID, "--force", dyno_model_save_as(model, 8, directory, &keep));
+    FAILS(DYNO_INVALID, "--force", dyno_save_check(directory, directory, &keep));
+    OK(dyno_save_check(directory, directory, &replace));
+    OK(dyno_model_save_as(model, 8, directory, &replace));
+    assert_true(dyno_save_writes("config.json") && dyno_save_writes("tokenizer.json"));
+    assert_false(dyno_save_writes("notes.txt") || dyno_save_writes(NULL));
+    dyno_model_destroy(model);
+
+    const dyno_tensor tensors[] = {{"a", 1, {2}}, {"b", 1, {3}}};
+    const float values[] = {1, 2, 3};
+    dyno_tensor_file *file;
+    for (int i = 0; i < 2; i++) {
+        OK(dyno_tensor_file_create_as(path, tensors, 2, i ? &replace : &keep, &file));
+        OK(dyno_tensor_file_append(file, values, 2));
+        FAILS(DYNO_INVALID, "declared anew",
+              dyno_tensor_file_redeclare(file, &(dyno_tensor){.name = "c"}, 1, NULL));
+        OK(dyno_tensor_file_redeclare(file, tensors, 1, "cut"));
+        OK(dyno_tensor_file_commit(file));
+        FAILS(DYNO_INVALID, "exists", dyno_tensor_file_create_as(path, tensors, 2, &keep, &file));
+    }
+    FAILS(DYNO_INVALID, "UTF-8",
+          dyno_tensor_file_create_as(
+              "x", tensors, 2, &(dyno_save_options){.size = sizeof keep, .note = "\xff"}, &file));
+    scratch_remove(&made);
+}
+
+static void steps_that_are_not_finite_are_treated_as_asked(void **state) {
+    (void)state;
+    scratch made = scratch_create();
+    char directory[300];
+    snprintf(directory, sizeof directory, "%s/model", made.path);
+    static const char *const ways[] = {NULL, "stop", "skip", "ignore"};
+    int32_t ids[ROWS + 1];
+    fill_ids(ids);
+    for (int i = 0; i < 4; i++) {
+        dyno_trainer_options o = small_steps();
+        o.on_nan = ways[i];
+        dyno_trainer *trainer = small_trainer(&o);
+        float loss, norm[32];
+        assert_string_equal(dyno_trainer_left_out(trainer), "");
+        for (int k = 0; k < 32; k++)
+            norm[k] = INFINITY;
+        OK(dyno_trainer_write(trainer, "model.norm.weight", norm, 32));
+        FAILS(DYNO_NOT_FINITE, "weight 'model.norm.weight' has Inf in 32 of 32 elements",
+              dyno_trainer_check(trainer));
+        if (i < 2)
+            FAILS(DYNO_NOT_FINITE, "step 0: the loss is NaN: weight 'model.norm.weight' has Inf",
+                  dyno_trainer_step(trainer, ids, ids + 1, 1e-3, &loss));
+        else
+            OK(dyno_trainer_step(trainer, ids, ids + 1, 1e-3, &loss));
+        assert_true(isnan(loss));
+        assert_int_equal(dyno_trainer_skipped(trainer), i == 2);
+        if (i < 3)
+            FAILS(DYNO_NOT_FINITE, "model.norm.weight", dyno_trainer_save(trainer, directory));
+        else
+            OK(dyno_trainer_save(trainer, directory));
+        dyno_trainer_destroy(trainer);
+    }
+    dyno_trainer_options o = small_steps();
+    dyno_trainer *trainer;
+    FAILS(DYNO_NOT_FINITE, "weight '", dyno_trainer_load(directory, &o, &trainer));
+    assert_null(trainer);
+    o.on_nan = "ignore";
+    OK(dyno_trainer_load(directory, &o, &trainer));
+    dyno_trainer_destroy(trainer);
+    o.on_nan = "halt";
+    FAILS(DYNO_INVALID, "halt", dyno_trainer_load(directory, &o, &trainer));
+    assert_string_equal(dyno_status_name(DYNO_NOT_FINITE), "not finite");
+    scratch_remove(&made);
+}
+
 /* ---- experiments ---- */
 
 typedef struct listener {
@@ -822,6 +905,7 @@ static void null_is_named(void **state) {
     NAMED("out", dyno_model_parameter(model, 0, NULL));
     NAMED("model", dyno_model_save(NULL, 0, "x"));
     NAMED("directory", dyno_model_save(model, 0, NULL));
+    NAMED("options", dyno_model_save_as(model, 0, "x", NULL));
     NAMED("model", dyno_plan_create(NULL, &planned, &other_plan));
     NAMED("options", dyno_plan_create(model, NULL, &other_plan));
     NAMED("out", dyno_plan_create(model, &planned, NULL));
@@ -861,10 +945,21 @@ static void null_is_named(void **state) {
     NAMED("from", dyno_trainer_write(t, "loss", NULL, 1));
     NAMED("t", dyno_trainer_save(NULL, "x"));
     NAMED("directory", dyno_trainer_save(t, NULL));
+    const dyno_save_options saving = {.size = sizeof saving};
+    NAMED("t", dyno_trainer_save_as(NULL, "x", &saving));
+    NAMED("directory", dyno_trainer_save_as(t, NULL, &saving));
+    NAMED("options", dyno_trainer_save_as(t, "x", NULL));
+    NAMED("directory", dyno_save_check(NULL, NULL, &saving));
+    NAMED("options", dyno_save_check("x", NULL, NULL));
+    NAMED("t", dyno_trainer_check(NULL));
+    assert_false(dyno_trainer_skipped(NULL));
+    assert_string_equal(dyno_trainer_left_out(NULL), "");
     NAMED("path", dyno_tokens_open(NULL, 2, &tokens));
     NAMED("out", dyno_tokens_open("x", 2, NULL));
     NAMED("source", dyno_tokens_read(NULL, 0, 1, 10, ids));
     NAMED("path", dyno_tensor_file_create(NULL, &tensor, 1, &file));
+    NAMED("options", dyno_tensor_file_create_as("x", &tensor, 1, NULL, &file));
+    NAMED("file", dyno_tensor_file_redeclare(NULL, &tensor, 1, NULL));
     NAMED("tensors", dyno_tensor_file_create("x", NULL, 1, &file));
     NAMED("out", dyno_tensor_file_create("x", &tensor, 1, NULL));
     NAMED("name", dyno_tensor_file_create("x", &(dyno_tensor){0}, 1, &file));
@@ -926,6 +1021,8 @@ int main(void) {
         cmocka_unit_test(a_step_can_be_taken_in_parts),
         cmocka_unit_test(tokens_are_read_and_checked),
         cmocka_unit_test(tensor_files_appear_whole_or_never),
+        cmocka_unit_test(existing_things_are_kept),
+        cmocka_unit_test(steps_that_are_not_finite_are_treated_as_asked),
         cmocka_unit_test(a_bench_gives_its_record_and_its_table),
         cmocka_unit_test(a_stopped_experiment_keeps_what_it_has),
         cmocka_unit_test(experiments_take_a_users_arguments),
