@@ -16,6 +16,9 @@
  * Texts. A `const char *` belongs to the object it was asked of, or to the library. A text that
  * comes through a `char **out` belongs to the caller, who frees it with dyno_text_free.
  *
+ * Files that are read must be regular files: a pipe, a device, a socket or a directory is
+ * DYNO_INVALID at once, because reading it could block for ever.
+ *
  * Threads. An object is for one thread at a time; messages are kept for each thread. */
 #ifndef DYNO_H
 #define DYNO_H
