@@ -175,6 +175,20 @@ dyno_status file_writer_flush(file_writer *writer) {
     return DYNO_OK;
 }
 
+/* Without this the name may be lost with the power. A directory that cannot be opened or synced (some
+ * file systems refuse) does not make the file less whole. */
+static void sync_directory_of(const char *path) {
+    char *directory = memory_copy_string(path), *slash = strrchr(directory, '/');
+    if (slash)
+        slash[slash == directory] = '\0';
+    int descriptor = open(slash ? directory : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    free(directory);
+    if (descriptor < 0)
+        return;
+    fsync(descriptor);
+    close(descriptor);
+}
+
 dyno_status file_writer_commit(file_writer *writer) {
     bool good = fflush(writer->file) == 0;
     if (good && writer->temporary)
@@ -191,6 +205,8 @@ dyno_status file_writer_commit(file_writer *writer) {
     }
     dyno_status status = DYNO_OK;
     if (good) {
+        if (writer->temporary)
+            sync_directory_of(writer->path);
         free(writer->temporary);
         writer->temporary = NULL;
     } else {

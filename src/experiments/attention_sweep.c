@@ -130,7 +130,6 @@ static dyno_status plan_points(attention_sweep *s) {
     }
     if (s->count && refused == s->count)
         return dyno_fail(DYNO_UNSUPPORTED, "%s", s->points[0].reason);
-    s->sweep.run->planned_cells = s->count;
     if (s->sweep.work_total > LONG_SECONDS)
         experiment_note(s->sweep.context,
                         "at this machine's peak rates this takes %s, often longer; "
@@ -301,12 +300,16 @@ static dyno_status measure_point(attention_sweep *s, attention_point *at) {
 }
 
 dyno_status attention_sweep_run(attention_sweep *s) {
+    s->sweep.run->planned_cells = s->count;
     RETURN_IF_FAILED(plan_points(s));
     RETURN_IF_FAILED(memory_pool_create(s->sweep.device, s->sweep.memory_limit, &s->pool));
     sweep_show_progress(&s->sweep, 0);
     dyno_status status = DYNO_OK;
-    for (int i = 0; i < s->count && status == DYNO_OK; i++)
+    for (int i = 0; i < s->count && status == DYNO_OK; i++) {
         status = measure_point(s, &s->points[i]);
+        if (status == DYNO_OK)
+            experiment_keep_cell(s->sweep.context);
+    }
     memory_pool_destroy(s->pool);
     return status;
 }

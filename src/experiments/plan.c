@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "experiments/grid_size.h"
 #include "experiments/model_options.h"
 #include "experiments/plan_advice.h"
 #include "experiments/step_variant.h"
@@ -127,11 +128,10 @@ static dyno_status plan_cell(plan_job *job, const model_config *config, int64_t 
 }
 
 static dyno_status check_stop(const plan_job *job, int64_t cells) {
-    results *run = job->out->run;
+    const results *run = job->out->run;
     experiment_progress(job->context, (double)run->cell_count, (double)cells, "planning");
     if (!experiment_should_stop(job->context))
         return DYNO_OK;
-    run->planned_cells = cells;
     return dyno_fail(DYNO_INTERRUPTED, "interrupted after %lld of %lld cells",
                      (long long)run->cell_count, (long long)cells);
 }
@@ -140,7 +140,7 @@ static dyno_status plan_cells(plan_job *job) {
     int contexts, extents;
     const int64_t *context = flags_list(job->given, "context", &contexts);
     const char *const *names = flags_text_list(job->given, "pass", &extents);
-    int64_t cells = (int64_t)job->model_count * contexts * extents * job->variant_count;
+    int64_t cells = job->out->run->planned_cells;
     if (job->out->is_listing && cells != 1)
         return dyno_fail(DYNO_INVALID,
                          "--dump-after and --source print one cell, but %lld are asked for; give "
@@ -155,6 +155,7 @@ static dyno_status plan_cells(plan_job *job) {
                     RETURN_IF_FAILED(step_extent_parse(names[i], &extent));
                     RETURN_IF_FAILED(
                         plan_cell(job, &job->models[m], context[c], extent, &job->variants[v]));
+                    experiment_keep_cell(job->context);
                 }
     return DYNO_OK;
 }
@@ -173,10 +174,21 @@ static dyno_status find_target(plan_job *job) {
     return DYNO_OK;
 }
 
-static dyno_status run_job(plan_job *job) {
+/* The grid, before anything starts. */
+static dyno_status resolve(plan_job *job) {
+    static const char *const lists[] = {"model",     "context",   "pass",      "mode",
+                                        "precision", "attention", "recompute", NULL};
+    RETURN_IF_FAILED(grid_check_size(job->given, lists));
     RETURN_IF_FAILED(model_options_resolve(job->given, &job->models, &job->model_count));
     RETURN_IF_FAILED(step_variants_resolve(job->given, &job->variants, &job->variant_count));
-    RETURN_IF_FAILED(find_target(job));
+    job->out->run->planned_cells = (int64_t)job->model_count * job->variant_count *
+                                   flags_list_length(job->given, "context") *
+                                   flags_list_length(job->given, "pass");
+    return find_target(job);
+}
+
+static dyno_status run_job(plan_job *job) {
+    RETURN_IF_FAILED(resolve(job));
     RETURN_IF_FAILED(experiment_start(job->context));
     if (target_is_this_cpu(&job->target))
         job->tuned = autotune_create(&job->target);
@@ -193,5 +205,7 @@ static dyno_status run(flags *given, const experiment_context *context, experime
     return status;
 }
 
-const experiment experiment_plan = {
-    .settings = &VERB, .out_help = "keeps it all in DIR/run.json", .run = run};
+const experiment experiment_plan = {.settings = &VERB,
+                                    .out_help =
+                                        "keeps it all in DIR/run.json, written after every cell",
+                                    .run = run};
