@@ -254,7 +254,9 @@ typedef struct dyno_experiment_options {
     void (*on_progress)(void *caller, double done, double total, const char *label);
     /* A sentence for whoever waits, without a full stop. */
     void (*on_note)(void *caller, const char *note);
-    /* Asked between steps. Once it has said yes, the experiment ends with what it has so far. */
+    /* Asked between steps, and 50 times a second at most wherever something takes long: planning,
+     * drawing weights, compiling, a step of minutes. On the thread of the call. Once it has said
+     * yes, the experiment ends within about a second with what it has so far. */
     bool (*should_stop)(void *caller);
 } dyno_experiment_options;
 

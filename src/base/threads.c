@@ -3,6 +3,9 @@
 
 #include <omp.h>
 #include <sched.h>
+#include <stdatomic.h>
+
+#include "base/stop.h"
 
 static int chosen_count;
 
@@ -41,6 +44,14 @@ void threads_for(int64_t count, int64_t grain, threads_range *run, void *context
     }
 }
 
+/* The question belongs to the calling thread, which is the first of a parallel region; the others
+ * learn the answer from it. */
+static bool is_to_stop(atomic_bool *is_stopped) {
+    if (omp_get_thread_num() == 0 && stop_is_requested())
+        atomic_store_explicit(is_stopped, true, memory_order_relaxed);
+    return atomic_load_explicit(is_stopped, memory_order_relaxed);
+}
+
 void threads_for_each(int64_t count, threads_range *run, void *context) {
     int threads = threads_count();
     if (threads > count)
@@ -50,12 +61,15 @@ void threads_for_each(int64_t count, threads_range *run, void *context) {
          * must be limited explicitly, or its results would depend on the number of cores. */
         int outside = omp_get_max_threads();
         omp_set_num_threads(1);
-        for (int64_t i = 0; i < count; i++)
+        for (int64_t i = 0; i < count && !stop_is_requested(); i++)
             run(context, i, i + 1);
         omp_set_num_threads(outside);
         return;
     }
+    bool is_asked = stop_is_asked();
+    atomic_bool is_stopped = false;
 #pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
     for (int64_t i = 0; i < count; i++)
-        run(context, i, i + 1);
+        if (!is_asked || !is_to_stop(&is_stopped))
+            run(context, i, i + 1);
 }

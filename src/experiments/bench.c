@@ -114,18 +114,32 @@ static dyno_status make_plan(const grid *g, const model_config *config, const po
     return step_plan_create(&options, out);
 }
 
+/* Timed and untimed steps of all cells that differ only in their warm-up. */
+static double steps_of_warmups(const grid *g) {
+    double steps = 0;
+    for (int i = 0; i < g->warmup_count; i++)
+        steps += (double)(g->warmups[i] + flags_integer(g->given, "steps"));
+    return steps;
+}
+
 /* Plans every cell once, so that what cannot be built is said before anything is measured, and
- * sums the work, in FLOPs. */
+ * sums the work, in FLOPs. The warm-up does not change a plan: of cells that differ in nothing
+ * else the first is planned. */
 static dyno_status plan_cells(grid *g) {
+    double seconds = 0, steps = steps_of_warmups(g);
     for (int m = 0; m < g->model_count; m++)
         for (int64_t i = 0; i < point_count(g); i++) {
             point at = point_at(g, i);
             plan *p;
+            if (i / g->extent_count % g->warmup_count > 0)
+                continue;
+            sweep_show_planning(&g->sweep, m * point_count(g) + i);
             RETURN_IF_FAILED(make_plan(g, &g->models[m], &at, &p));
-            g->sweep.work_total += plan_total_cost(p, PHASE_COUNT).flops *
-                                   (double)(at.warmup + flags_integer(g->given, "steps"));
+            g->sweep.work_total += plan_total_cost(p, PHASE_COUNT).flops * steps;
+            seconds += sweep_predict_seconds(&g->sweep, p, at.variant->precision) * steps;
             plan_destroy(p);
         }
+    sweep_tell_estimate(&g->sweep, seconds, "--steps and fewer cells shorten it");
     return DYNO_OK;
 }
 

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/stop.h"
 #include "measure/record.h"
 
 static const experiment *const EXPERIMENTS[] = {&experiment_doctor,    &experiment_plan,
@@ -55,7 +56,10 @@ dyno_status experiment_run(const experiment *e, flags *given, const experiment_c
     experiment_context with = *context;
     if (context->directory)
         with.record = record_create(context->directory, out->run, context->replaces_anything);
+    stop_question question = {.should_stop = context->should_stop, .context = context->caller};
+    stop_question *before = stop_ask(&question);
     dyno_status status = e->run(given, &with, out);
+    stop_ask(before);
     out->run->is_complete = status == DYNO_OK;
     if (!has_something(out->run, status)) {
         if (with.record)

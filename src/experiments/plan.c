@@ -2,6 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
+#include "base/units.h"
 #include "experiments/grid_size.h"
 #include "experiments/model_options.h"
 #include "experiments/plan_advice.h"
@@ -79,6 +81,8 @@ typedef struct plan_job {
     target target;
     autotune *tuned; /* of the CPU, which is here; NULL: nothing is known of the device */
     experiment_output *out;
+    int64_t begin_ns; /* of planning */
+    bool has_told;    /* how long it takes */
 } plan_job;
 
 static step_options cell_options(const plan_job *job, const model_config *config, int64_t context,
@@ -127,9 +131,23 @@ static dyno_status plan_cell(plan_job *job, const model_config *config, int64_t 
     return DYNO_OK;
 }
 
-static dyno_status check_stop(const plan_job *job, int64_t cells) {
+/* Once, when enough was planned to know; a grid that is done by then needs none. */
+static void tell_estimate(plan_job *job, int64_t cells) {
+    enum { LEAST_NS = 500000000, LONG_NS = 2000000000 };
+    int64_t done = job->out->run->cell_count, spent_ns = clock_now_ns() - job->begin_ns;
+    if (job->has_told || done == 0 || spent_ns < LEAST_NS)
+        return;
+    job->has_told = true;
+    double left_ns = (double)spent_ns / (double)done * (double)(cells - done);
+    if (left_ns > (double)LONG_NS)
+        experiment_note(job->context, "%lld cells; this takes about %s", (long long)cells,
+                        units_duration((left_ns + (double)spent_ns) / 1e9).text);
+}
+
+static dyno_status check_stop(plan_job *job, int64_t cells) {
     const results *run = job->out->run;
     experiment_progress(job->context, (double)run->cell_count, (double)cells, "planning");
+    tell_estimate(job, cells);
     if (!experiment_should_stop(job->context))
         return DYNO_OK;
     return dyno_fail(DYNO_INTERRUPTED, "interrupted after %lld of %lld cells",
@@ -192,6 +210,7 @@ static dyno_status run_job(plan_job *job) {
     RETURN_IF_FAILED(experiment_start(job->context));
     if (target_is_this_cpu(&job->target))
         job->tuned = autotune_create(&job->target);
+    job->begin_ns = clock_now_ns();
     return plan_cells(job);
 }
 

@@ -11,6 +11,7 @@
 #include <sys/mman.h>
 
 #include "base/clock.h"
+#include "base/stop.h"
 #include "base/system_memory.h"
 #include "base/target.h"
 #include "base/threads.h"
@@ -126,11 +127,19 @@ static int64_t best_of_three(const machine_loop *loop, int64_t iterations) {
     return best;
 }
 
+/* More threads than cores take turns: together they are as fast as the cores, and measuring it takes
+ * that many times longer. */
+static int limit_to_cores(int threads) {
+    int most = threads_available();
+    if (threads <= 0)
+        threads = threads_count();
+    return threads < most ? threads : most;
+}
+
 /* The duration is calibrated on one thread: with other processes running, several threads wait for
  * one another, and a run that is short compared with that measures nothing else. */
 static double measure_peak(const machine_loop *loop, int threads) {
-    if (threads <= 0)
-        threads = threads_count();
+    threads = limit_to_cores(threads);
     int64_t iterations = 1000, elapsed;
     while ((elapsed = best_of_three(loop, iterations)) < FLOPS_RUN_NS / 2)
         iterations *= 2;
@@ -190,8 +199,7 @@ static double best_rate(traffic which, int threads, unsigned char *buffer, size_
 
 dyno_status machine_measure_bandwidth(int threads, machine_bandwidth *out) {
     *out = (machine_bandwidth){0};
-    if (threads <= 0)
-        threads = threads_count();
+    threads = limit_to_cores(threads);
     int64_t wanted = 256 << 20, past_cache = environment_read_cpu().l3_bytes * 4;
     int64_t available = system_memory_read().available_bytes;
     if (past_cache > wanted)
@@ -229,6 +237,7 @@ dyno_status machine_peaks_get(int threads, machine_peaks *out) {
         }
     machine_peaks peaks = {.threads = threads};
     RETURN_IF_FAILED(machine_measure_bandwidth(threads, &peaks.bandwidth));
+    RETURN_IF_FAILED(stop_check("measuring the machine"));
     peaks.gflops_f32 = machine_measure_peak_flops_f32(threads);
     if (known_count < MOST_THREAD_COUNTS)
         known[known_count++] = peaks;

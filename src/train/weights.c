@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
+#include "base/stop.h"
 #include "train/split_weights.h"
 
 static float *room_for_largest(const model_config *config) {
@@ -29,7 +30,9 @@ dyno_status weights_init_unless(storage *s, const model_config *config, uint64_t
         }
         model_parameter p = model_parameter_at(config, i);
         model_parameter_init(&p, seed, room);
-        status = weight_write(s, &p, room);
+        status = stop_check("drawing weights");
+        if (status == DYNO_OK)
+            status = weight_write(s, &p, room);
     }
     free(room);
     return status;
