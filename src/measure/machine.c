@@ -185,6 +185,18 @@ static int64_t time_loop(traffic which, int threads, unsigned char *buffer, size
     return end > begin ? end - begin : 1;
 }
 
+/* In pieces, because finding the pages can take the system seconds. */
+static dyno_status fill(int threads, unsigned char *buffer, size_t share) {
+    const size_t piece = 16 << 20;
+    for (size_t at = 0; at < share; at += piece) {
+        RETURN_IF_FAILED(stop_check("measuring the machine"));
+        size_t count = share - at < piece ? share - at : piece;
+#pragma omp parallel num_threads(threads)
+        loop_body(LOOP_FILL, buffer + (size_t)omp_get_thread_num() * share + at, count);
+    }
+    return DYNO_OK;
+}
+
 /* Best of at least three, and of as many as the budget allows. */
 static double best_rate(traffic which, int threads, unsigned char *buffer, size_t share) {
     int64_t best = INT64_MAX, deadline = clock_now_ns() + BANDWIDTH_BUDGET_NS;
@@ -217,12 +229,14 @@ dyno_status machine_measure_bandwidth(int threads, machine_bandwidth *out) {
                          "buffer; free some memory",
                          bytes);
     madvise(buffer, bytes, MADV_HUGEPAGE); /* fewer faults; a refusal does not matter */
-    time_loop(LOOP_FILL, threads, buffer, share);
-    out->read = best_rate(LOOP_READ, threads, buffer, share);
-    out->copy = best_rate(LOOP_COPY, threads, buffer, share);
-    out->triad = best_rate(LOOP_TRIAD, threads, buffer, share);
+    dyno_status status = fill(threads, buffer, share);
+    if (status == DYNO_OK) {
+        out->read = best_rate(LOOP_READ, threads, buffer, share);
+        out->copy = best_rate(LOOP_COPY, threads, buffer, share);
+        out->triad = best_rate(LOOP_TRIAD, threads, buffer, share);
+    }
     munmap(buffer, bytes);
-    return DYNO_OK;
+    return status;
 }
 
 dyno_status machine_peaks_get(int threads, machine_peaks *out) {
