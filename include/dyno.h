@@ -16,6 +16,9 @@
  * Texts. A `const char *` belongs to the object it was asked of, or to the library. A text that
  * comes through a `char **out` belongs to the caller, who frees it with dyno_text_free.
  *
+ * Files that are read must be regular files: a pipe, a device, a socket or a directory is
+ * DYNO_INVALID at once, because reading it could block for ever.
+ *
  * Threads. An object is for one thread at a time; messages are kept for each thread. */
 #ifndef DYNO_H
 #define DYNO_H
@@ -293,7 +296,9 @@ typedef struct dyno_experiment_options {
     size_t size;
     const char *name; /* "bench", "attention", "plan", "precision", "doctor" */
     /* Each "name=value", or "name" for a switch: "context=128,512", "breakdown". With "out=DIR" the
-     * record is also written to DIR/run.json. dyno_experiment_help lists them. */
+     * record is also kept in DIR/run.json, after every cell and marked incomplete until the end. A
+     * record that is there is not replaced by less (docs/run-json.md) unless "force" is among the
+     * settings. dyno_experiment_help lists them. */
     const char *const *settings;
     int setting_count;
     /* Or, in place of settings, what a user types after the verb: "--context", "128,512". */
@@ -304,12 +309,14 @@ typedef struct dyno_experiment_options {
     void (*on_progress)(void *caller, double done, double total, const char *label);
     /* A sentence for whoever waits, without a full stop. */
     void (*on_note)(void *caller, const char *note);
-    /* Asked between steps. Once it has said yes, the experiment ends with what it has so far. */
+    /* Asked between steps, and 50 times a second at most wherever something takes long: planning,
+     * drawing weights, compiling, a step of minutes. On the thread of the call. Once it has said
+     * yes, the experiment ends within about a second with what it has so far. */
     bool (*should_stop)(void *caller);
 } dyno_experiment_options;
 
-/* *out is what was found out, also when it was stopped (DYNO_INTERRUPTED) or could not be written;
- * NULL when there is nothing. */
+/* *out is what was found out, also when it was stopped (DYNO_INTERRUPTED), failed after some cells or
+ * could not be written; NULL when there is nothing. */
 dyno_status dyno_experiment_run(const dyno_experiment_options *options, dyno_results **out);
 /* What it does and its settings with defaults and limits: `dyno NAME --help`. */
 dyno_status dyno_experiment_help(const char *name, char **out);
@@ -324,7 +331,8 @@ dyno_status dyno_results_json(const dyno_results *r, char **out);
 /* What the command line prints. `options` may be NULL. */
 dyno_status dyno_results_render(const dyno_results *r, const dyno_render_options *options,
                                 char **out);
-/* Makes the directory if needed and writes DIRECTORY/run.json in one step. */
+/* Makes the directory if needed and writes DIRECTORY/run.json in one step. A record that is there is
+ * not replaced by less, nor one of another experiment: DYNO_INVALID. */
 dyno_status dyno_results_write(const dyno_results *r, const char *directory);
 
 #ifdef __cplusplus

@@ -8,9 +8,9 @@
 #include <string.h>
 
 #include "api/options.h"
-#include "base/file.h"
 #include "base/memory.h"
 #include "experiments/shared_flags.h"
+#include "measure/record.h"
 #include "measure/results_json.h"
 
 struct dyno_results {
@@ -42,8 +42,13 @@ static flags_verb complete_table(const experiment *e) {
     flags_verb verb = *e->settings;
     flag_spec *table = memory_allocate((size_t)verb.flag_count + 3, sizeof *table);
     memcpy(table, verb.flags, (size_t)verb.flag_count * sizeof *table);
-    if (e->out_help)
+    if (e->out_help) {
         table[verb.flag_count++] = (flag_spec){"out", "DIR", FLAG_TEXT, NULL, .help = e->out_help};
+        table[verb.flag_count++] = (flag_spec){
+            "force", NULL, FLAG_SWITCH, NULL,
+            .help = "replaces the record in the directory of --out also by less: by an interrupted "
+                    "run, or by one of another verb; without it a complete record is kept"};
+    }
     table[verb.flag_count++] = (flag_spec){"format",
                                            NULL,
                                            FLAG_CHOICE,
@@ -114,26 +119,24 @@ static dyno_status parse(const flags_verb *verb, const dyno_experiment_options *
     return flags_parse_settings(verb, o->setting_count, o->settings, given);
 }
 
-/* What there is, it shows and keeps also after an interruption. */
 static dyno_status run(const experiment *e, flags *given, const dyno_experiment_options *o,
                        dyno_results **out) {
     experiment_context told = {.caller = o->caller,
                                .on_progress = o->on_progress,
                                .on_note = o->on_note,
-                               .should_stop = o->should_stop,
-                               .directory = e->out_help ? flags_text(given, "out") : NULL};
+                               .should_stop = o->should_stop};
+    if (e->out_help) {
+        told.directory = flags_text(given, "out");
+        told.replaces_anything = flags_switch(given, "force");
+    }
     experiment_output output;
     table_format format;
     RETURN_IF_FAILED(table_format_parse(flags_text(given, "format"), &format));
     dyno_status status = experiment_run(e, given, &told, &output);
-    if (status != DYNO_OK && status != DYNO_INTERRUPTED)
-        return status;
-    *out = memory_allocate(1, sizeof **out);
-    **out =
-        (dyno_results){.output = output, .format = format, .is_wide = flags_switch(given, "wide")};
-    if (told.directory) {
-        dyno_status written = results_write(output.run, told.directory);
-        status = written == DYNO_OK ? status : written;
+    if (output.run) {
+        *out = memory_allocate(1, sizeof **out);
+        **out = (dyno_results){
+            .output = output, .format = format, .is_wide = flags_switch(given, "wide")};
     }
     return status;
 }
@@ -205,6 +208,5 @@ dyno_status dyno_results_render(const dyno_results *r, const dyno_render_options
 
 dyno_status dyno_results_write(const dyno_results *r, const char *directory) {
     RETURN_IF_NULL(r, directory);
-    RETURN_IF_FAILED(file_make_output_directory(directory));
-    return status_conclude(results_write(r->output.run, directory));
+    return status_conclude(record_write(r->output.run, directory));
 }

@@ -80,6 +80,7 @@ void dyno_text_free(char *given) { free(given); }
 
 dyno_status dyno_set_threads(int count) {
     RETURN_IF_FAILED(options_check_integer("threads", count));
+    RETURN_IF_FAILED(threads_check(count));
     threads_set_count(count);
     return status_conclude(DYNO_OK);
 }

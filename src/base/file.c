@@ -12,38 +12,114 @@
 
 #include "base/memory.h"
 
-dyno_status file_read_all(const char *path, int64_t limit, char **data, size_t *size) {
-    *data = NULL;
-    *size = 0;
-    FILE *file = fopen(path, "rb");
-    if (!file)
-        return dyno_fail(errno == ENOENT ? DYNO_NOT_FOUND : DYNO_IO, "cannot open '%s': %s", path,
-                         strerror(errno));
+/* "a pipe", for messages. */
+static const char *kind_of_file(mode_t mode) {
+    return S_ISDIR(mode)                    ? "a directory"
+           : S_ISFIFO(mode)                 ? "a pipe"
+           : S_ISSOCK(mode)                 ? "a socket"
+           : S_ISCHR(mode) || S_ISBLK(mode) ? "a device"
+                                            : "something else";
+}
+
+static dyno_status refuse_kind(const char *path, mode_t mode) {
+    bool flows = S_ISFIFO(mode) || S_ISSOCK(mode);
+    return dyno_fail(DYNO_INVALID, "'%s' is not a regular file: it is %s%s", path,
+                     kind_of_file(mode), flows ? "; save what it gives in a file first" : "");
+}
+
+static dyno_status cannot_open(const char *path, int error) {
+    return dyno_fail(error == ENOENT ? DYNO_NOT_FOUND : DYNO_IO, "cannot open '%s': %s", path,
+                     strerror(error));
+}
+
+/* Looks before it opens, because opening a device can have effects, and again afterwards, because
+ * the name may mean something else by then. Without O_NONBLOCK a pipe would block in open. */
+static dyno_status open_checked(const char *path, int flags, int *descriptor, struct stat *status) {
+    *descriptor = -1;
+    bool is_there = stat(path, status) == 0;
+    if (!is_there && !(errno == ENOENT && flags & O_CREAT))
+        return cannot_open(path, errno);
+    if (is_there && !S_ISREG(status->st_mode))
+        return refuse_kind(path, status->st_mode);
+    int opened = open(path, flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0666);
+    if (opened < 0)
+        return cannot_open(path, errno);
+    if (fstat(opened, status) != 0 || !S_ISREG(status->st_mode)) {
+        close(opened);
+        return refuse_kind(path, status->st_mode);
+    }
+    *descriptor = opened;
+    return DYNO_OK;
+}
+
+dyno_status file_open_regular(const char *path, int *descriptor, int64_t *size) {
     struct stat status;
-    if (fstat(fileno(file), &status) != 0 || !S_ISREG(status.st_mode)) {
-        fclose(file);
-        return dyno_fail(DYNO_INVALID, "'%s' is not a regular file", path);
+    *size = 0;
+    RETURN_IF_FAILED(open_checked(path, O_RDONLY, descriptor, &status));
+    *size = status.st_size;
+    return DYNO_OK;
+}
+
+/* Fewer than `count` only where the file ends. */
+static ssize_t read_whole(int descriptor, char *to, size_t count) {
+    size_t have = 0;
+    while (have < count) {
+        ssize_t got = read(descriptor, to + have, count - have);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return -1;
+        if (got == 0)
+            break;
+        have += (size_t)got;
     }
-    if (status.st_size > limit) {
-        fclose(file);
-        return dyno_fail(DYNO_INVALID, "'%s' is %lld bytes, the limit is %lld", path,
-                         (long long)status.st_size, (long long)limit);
-    }
-    size_t bytes = (size_t)status.st_size;
+    return (ssize_t)have;
+}
+
+static dyno_status read_opened(const char *path, int descriptor, size_t bytes, char **data) {
     char *block = malloc(bytes + 1);
-    if (!block) {
-        fclose(file);
+    if (!block)
         return dyno_fail(DYNO_OUT_OF_MEMORY, "reading '%s': no %zu bytes of memory", path, bytes);
-    }
-    size_t got = fread(block, 1, bytes, file);
-    fclose(file);
-    if (got != bytes) {
+    ssize_t got = read_whole(descriptor, block, bytes);
+    if (got != (ssize_t)bytes) {
+        int error = errno;
         free(block);
-        return dyno_fail(DYNO_IO, "reading '%s': got %zu of %zu bytes", path, got, bytes);
+        if (got < 0)
+            return dyno_fail(DYNO_IO, "reading '%s': %s", path, strerror(error));
+        return dyno_fail(DYNO_IO, "reading '%s': got %zu of %zu bytes", path, (size_t)got, bytes);
     }
     block[bytes] = '\0';
     *data = block;
-    *size = bytes;
+    return DYNO_OK;
+}
+
+dyno_status file_read_all(const char *path, int64_t limit, char **data, size_t *size) {
+    int descriptor;
+    int64_t bytes;
+    *data = NULL;
+    *size = 0;
+    RETURN_IF_FAILED(file_open_regular(path, &descriptor, &bytes));
+    dyno_status status = DYNO_OK;
+    if (bytes > limit)
+        status = dyno_fail(DYNO_INVALID, "'%s' is %lld bytes, the limit is %lld", path,
+                           (long long)bytes, (long long)limit);
+    else
+        status = read_opened(path, descriptor, (size_t)bytes, data);
+    close(descriptor);
+    if (status == DYNO_OK)
+        *size = (size_t)bytes;
+    return status;
+}
+
+dyno_status file_append(const char *path, const void *bytes, size_t count) {
+    int descriptor;
+    struct stat before;
+    RETURN_IF_FAILED(open_checked(path, O_WRONLY | O_APPEND | O_CREAT, &descriptor, &before));
+    ssize_t written = write(descriptor, bytes, count);
+    int error = written < 0 ? errno : ENOSPC;
+    close(descriptor);
+    if (written != (ssize_t)count)
+        return dyno_fail(DYNO_IO, "writing '%s': %s", path, strerror(error));
     return DYNO_OK;
 }
 

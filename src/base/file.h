@@ -13,10 +13,17 @@
 
 #include "base/status.h"
 
+/* Opens a regular file for reading; *size is its length in bytes. Anything else (a pipe, a device, a
+ * socket, a directory) is refused without waiting: reading a pipe that nobody writes to would never
+ * end. On failure *descriptor is -1. */
+NODISCARD dyno_status file_open_regular(const char *path, int *descriptor, int64_t *size);
+
 /* Reads a regular file whole. *data is NUL-terminated beyond *size and belongs to the caller
  * (free). Files over `limit` bytes are refused before anything is allocated. */
 NODISCARD dyno_status file_read_all(const char *path, int64_t limit, char **data, size_t *size);
 
+/* Appends to a regular file, which is created if it is not there, in one write. */
+NODISCARD dyno_status file_append(const char *path, const void *bytes, size_t count);
 /* Whether there is anything of that name, a link that leads nowhere included. */
 bool file_exists(const char *path);
 /* Whether both names lead to one file, by links too, or would if they were written: writing one

@@ -235,6 +235,20 @@ static void keep_replaced(file_writer *writer) {
         text_release(&name);
 }
 
+/* Without this the name may be lost with the power. A directory that cannot be opened or synced (some
+ * file systems refuse) does not make the file less whole. */
+static void sync_directory_of(const char *path) {
+    char *directory = memory_copy_string(path), *slash = strrchr(directory, '/');
+    if (slash)
+        slash[slash == directory] = '\0';
+    int descriptor = open(slash ? directory : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    free(directory);
+    if (descriptor < 0)
+        return;
+    fsync(descriptor);
+    close(descriptor);
+}
+
 /* The list's lock is held. */
 static dyno_status rename_temporary(file_writer *writer, bool is_alone) {
     if (!writer->temporary)
@@ -247,6 +261,7 @@ static dyno_status rename_temporary(file_writer *writer, bool is_alone) {
         return dyno_fail(DYNO_IO, "writing '%s': %s; nothing was written", writer->path,
                          strerror(errno));
     writer->is_renamed = true;
+    sync_directory_of(writer->path);
     forget(writer);
     free(writer->temporary);
     writer->temporary = NULL;

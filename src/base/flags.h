@@ -107,6 +107,7 @@ int64_t flags_bytes(const flags *given, const char *name);
 const char *flags_text(const flags *given, const char *name); /* texts and choices */
 const int64_t *flags_list(const flags *given, const char *name, int *count);
 const char *const *flags_text_list(const flags *given, const char *name, int *count);
+int flags_list_length(const flags *given, const char *name); /* of a list of any kind */
 bool flags_list_has(const flags *given, const char *name, const char *item);
 
 /* Whether the user gave it. */

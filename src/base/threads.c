@@ -5,6 +5,8 @@
 #include <sched.h>
 #include <stdatomic.h>
 
+#include "base/stop.h"
+
 static int chosen_count;
 
 int threads_available(void) {
@@ -51,10 +53,21 @@ typedef struct task_share {
 } task_share;
 enum { MOST_SHARES = 256 };
 
-static void take_tasks(task_share *share, threads_range *run, void *context) {
+/* The question belongs to the calling thread, which is the first of a parallel region; the others
+ * learn the answer from it. */
+static bool is_to_stop(atomic_bool *is_stopped) {
+    if (omp_get_thread_num() == 0 && stop_is_requested())
+        atomic_store_explicit(is_stopped, true, memory_order_relaxed);
+    return atomic_load_explicit(is_stopped, memory_order_relaxed);
+}
+
+/* `is_stopped`: NULL where nobody asks whether to stop. */
+static void take_tasks(task_share *share, threads_range *run, void *context,
+                       atomic_bool *is_stopped) {
     int64_t i;
     while ((i = atomic_fetch_add_explicit(&share->next, 1, memory_order_relaxed)) < share->end)
-        run(context, i, i + 1);
+        if (!is_stopped || !is_to_stop(is_stopped))
+            run(context, i, i + 1);
 }
 
 void threads_for_each(int64_t count, threads_range *run, void *context) {
@@ -66,7 +79,7 @@ void threads_for_each(int64_t count, threads_range *run, void *context) {
          * must be limited explicitly, or its results would depend on the number of cores. */
         int outside = omp_get_max_threads();
         omp_set_num_threads(1);
-        for (int64_t i = 0; i < count; i++)
+        for (int64_t i = 0; i < count && !stop_is_requested(); i++)
             run(context, i, i + 1);
         omp_set_num_threads(outside);
         return;
@@ -77,10 +90,13 @@ void threads_for_each(int64_t count, threads_range *run, void *context) {
         atomic_init(&shares[i].next, count * i / count_of_shares);
         shares[i].end = count * (i + 1) / count_of_shares;
     }
+    bool is_asked = stop_is_asked();
+    atomic_bool is_stopped = false;
 #pragma omp parallel num_threads(threads)
     {
         int me = omp_get_thread_num();
         for (int i = 0; i < count_of_shares; i++)
-            take_tasks(&shares[(me + i) % count_of_shares], run, context);
+            take_tasks(&shares[(me + i) % count_of_shares], run, context,
+                       is_asked ? &is_stopped : NULL);
     }
 }

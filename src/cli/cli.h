@@ -15,7 +15,7 @@ typedef struct cli_verb {
 } cli_verb;
 
 int cli_experiment(int argc, char **argv); /* of every experiment: argv[0] says which */
-/* Of those that take minutes: they have a progress line, and Ctrl-C keeps what was measured. */
+/* Of those that can take minutes: they have a progress line, and Ctrl-C keeps what there is. */
 int cli_long_experiment(int argc, char **argv);
 int cli_list(int argc, char **argv);
 int cli_init(int argc, char **argv);

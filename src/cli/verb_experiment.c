@@ -15,10 +15,16 @@
 typedef struct experiment_job {
     const char *name;
     progress *line; /* NULL: nothing was told yet */
+    double total;   /* that the line counts to */
 } experiment_job;
 
 static void show_progress(void *caller, double done, double total, const char *label) {
     experiment_job *job = caller;
+    if (job->line && (job->total < total || job->total > total)) { /* planned; now it is measured */
+        progress_destroy(job->line);
+        job->line = NULL;
+    }
+    job->total = total;
     if (!job->line)
         job->line = progress_create(total);
     progress_update(job->line, done, label);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/choice.h"
+#include "base/stop.h"
 #include "compiler/codegen/fused_kernel.h"
 #include "compiler/lower/lower.h"
 #include "compiler/passes/autodiff.h"
@@ -254,8 +255,11 @@ dyno_status pipeline_compile(graph *g, const pipeline_options *options, plan **o
         with.target = target_this_cpu();
     compilation c = {.g = g, .options = &with};
     dyno_status status = DYNO_OK;
-    for (int i = 0; i < PASS_COUNT && status == DYNO_OK; i++)
-        status = run_pass(&c, i);
+    for (int i = 0; i < PASS_COUNT && status == DYNO_OK; i++) {
+        status = stop_check("planning");
+        if (status == DYNO_OK)
+            status = run_pass(&c, i);
+    }
     *out = status == DYNO_OK ? c.p : NULL;
     if (status != DYNO_OK)
         plan_destroy(c.p);

@@ -289,11 +289,14 @@ static void add_details(const results *run, report_document *out) {
 void view_plan(const results *run, bool is_full, report_document *out) {
     if (!run->cell_count) {
         view_general(run, is_full, out);
-    } else if (has_flag(run, "--map")) {
+        return;
+    }
+    if (has_flag(run, "--map")) {
         document_add_table(out, map_table(run));
     } else {
         document_add_table(out, summary_table(run));
         if (!is_full && (run->cell_count == 1 || has_flag(run, "--detail")))
             add_details(run, out);
     }
+    view_add_interruption(run, out);
 }

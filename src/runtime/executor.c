@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "base/stop.h"
 #include "ops/kernel.h"
 
 /* In a replayed step an event takes as long as a small kernel. Phases that alternate more often
@@ -290,6 +291,7 @@ static dyno_status run_launches(executor *e, trace *recorder) {
         else if (is_recording)
             record_births(e, i);
         RETURN_IF_FAILED(run_launch(e, i));
+        RETURN_IF_FAILED(stop_check("running a step")); /* the launch may be cut short then */
         if (is_eager)
             release_deaths(e, i);
         else if (is_recording)

@@ -1,12 +1,9 @@
 #define _GNU_SOURCE
 #include "runtime/tuning_cache.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/cache.h"
 #include "base/file.h"
@@ -122,15 +119,11 @@ bool tuning_cache_add(tuning_cache *cache, const char *key, const char *chosen) 
     text_format(&rest, "%s %s", key, chosen);
     text_format(&line, "%s%s %s\n", cache->ends_within_line ? "\n" : "",
                 hash_text(rest.data, rest.length).text, rest.data);
-    int file = open(cache->path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
-    if (file < 0 || write(file, line.data, line.length) != (ssize_t)line.length) {
-        fprintf(stderr, "dyno: tuned choices are not kept in '%s': %s\n", cache->path,
-                strerror(errno));
+    if (file_append(cache->path, line.data, line.length) != DYNO_OK) {
+        fprintf(stderr, "dyno: tuned choices are not kept: %s\n", dyno_error_message());
         free(cache->path);
         cache->path = NULL;
     }
-    if (file >= 0)
-        close(file);
     cache->ends_within_line = false;
     text_release(&rest);
     text_release(&line);

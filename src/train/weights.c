@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
+#include "base/stop.h"
 #include "tensor/finite.h"
 #include "train/split_weights.h"
 
@@ -30,7 +31,9 @@ dyno_status weights_init_unless(storage *s, const model_config *config, uint64_t
         }
         model_parameter p = model_parameter_at(config, i);
         model_parameter_init(&p, seed, room);
-        status = weight_write(s, &p, room);
+        status = stop_check("drawing weights");
+        if (status == DYNO_OK)
+            status = weight_write(s, &p, room);
     }
     free(room);
     return status;
