@@ -14,6 +14,7 @@
 #define GRAPH_GRAPH_H
 
 #include "base/arena.h"
+#include "base/name_table.h"
 #include "base/status.h"
 #include "tensor/attributes.h"
 #include "tensor/dtype.h"
@@ -76,6 +77,7 @@ struct graph {
     int parameter_count, parameter_capacity;
     graph_scope *scopes; /* the path of scopes[0] is "" */
     int scope_count, scope_capacity;
+    name_table scope_numbers; /* by path */
 
     int current_scope; /* given to new nodes */
     phase current_phase;
@@ -96,6 +98,9 @@ value *graph_add_leaf(graph *g, role r, dtype type, const shape *s, const char *
 
 /* Makes a family of leaves of one role and type. */
 void graph_join_family(graph *g, value *const *leaves, int count, const char *family);
+/* By value id: the next leaf of the same family; -1 after the last, and for values without one. The
+ * caller frees it. */
+int *graph_link_families(const graph *g);
 
 /* Adds a node at the end; its outputs' types come from the op's shape rule. Attributes are
  * copied. Returns output 0; the others are value->producer->outputs[i]. */

@@ -40,20 +40,22 @@ void lower_find_escapes(lowering *l) {
     }
 }
 
+void lower_find_memory_reads(lowering *l) {
+    const graph *g = l->g;
+    l->is_read_from_memory = memory_allocate((size_t)g->value_count, sizeof(bool));
+    for (int i = 0; i < g->node_count; i++) {
+        const node *n = g->nodes[i];
+        for (int j = 0; !n->op->view && !n->group && j < n->input_count; j++)
+            l->is_read_from_memory[fusion_root_of(n->inputs[j])->id] = true;
+    }
+}
+
 bool lower_is_inlined_constant(const lowering *l, const node *n) {
     if (n->op->view && !n->outputs[0]->is_output)
         n = fusion_root_of(n->outputs[0])->producer;
     if (!n || !n->op->is_literal || n->outputs[0]->is_output)
         return false;
-    for (int i = 0; i < l->g->node_count; i++) {
-        const node *user = l->g->nodes[i];
-        if (user->op->view || user->group)
-            continue;
-        for (int j = 0; j < user->input_count; j++)
-            if (fusion_root_of(user->inputs[j]) == n->outputs[0])
-                return false;
-    }
-    return true;
+    return !l->is_read_from_memory[n->outputs[0]->id];
 }
 
 /* ---- from nodes to a fused kernel ---- */
