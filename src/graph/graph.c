@@ -33,6 +33,7 @@ void graph_destroy(graph *g) {
     free(g->parameters);
     free(g->scopes);
     name_table_release(&g->scope_numbers);
+    name_table_release(&g->parameter_names);
     free(g);
 }
 

@@ -32,30 +32,31 @@ typedef enum block_part {
     BLOCK_MLP    /* its MLP and the norm before that */
 } block_part;
 
+/* What passes read of every value comes first: walks over large graphs wait for memory. */
 typedef struct value {
     int id;
     dtype type;
-    shape shape;
     role role;
+    int output_index; /* which output of its producer it is */
+    node *producer;   /* NULL for inputs, parameters and state */
     const char *name; /* NULL: none */
+    /* The parameter whose leaf, gradient, moment or low copy this is; NULL for any other value. */
+    graph_parameter *parameter;
     /* Leaves of one family are contiguous in memory, in their order, in every plan; NULL: no
      * family. */
     const char *family;
-    node *producer;   /* NULL for inputs, parameters and state */
-    int output_index; /* which output of its producer it is */
-    bool is_output;   /* kept alive to the end of the step, for the caller to read */
-    /* The parameter whose leaf, gradient, moment or low copy this is; NULL for any other value. */
-    graph_parameter *parameter;
+    bool is_output; /* kept alive to the end of the step, for the caller to read */
+    shape shape;
 } value;
 
 struct node {
-    int id;
     const op *op;
+    int id;
+    phase phase;
     int input_count, output_count;
     value **inputs, **outputs;
     attributes attributes;
     int scope; /* index into the graph's scopes */
-    phase phase;
     int group; /* nodes of one number above 0 become one generated kernel; 0: a launch of its own */
 };
 
@@ -75,7 +76,8 @@ struct graph {
     int value_count, value_capacity;
     graph_parameter **parameters; /* in the order in which the model added them */
     int parameter_count, parameter_capacity;
-    graph_scope *scopes; /* the path of scopes[0] is "" */
+    name_table parameter_names; /* as many as there are parameters, unless some share a name */
+    graph_scope *scopes;        /* the path of scopes[0] is "" */
     int scope_count, scope_capacity;
     name_table scope_numbers; /* by path */
 

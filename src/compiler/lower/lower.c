@@ -393,6 +393,7 @@ dyno_status lower_graph_with(const graph *g, const target *chip, const lower_opt
         plan_destroy(l.p);
     }
     text_release(&l.source);
+    kernel_memo_release(&l.kernels_made);
     free(l.placed);
     free(l.escapes);
     free(l.is_read_from_memory);

@@ -178,8 +178,8 @@ static const char *text_of_outputs(const group_builder *b) {
     return reduces ? "fused rows" : "fused element-wise";
 }
 
-/* The kernel's index in the plan; a new one is rendered and appended to the source. */
-static int find_generated(group_builder *b) {
+/* The kernel's index in the plan; one with a new source is appended. */
+static int render_kernel(group_builder *b) {
     lowering *l = b->l;
     const renderer *language = renderer_of(l->target);
     text body = {0};
@@ -197,6 +197,16 @@ static int find_generated(group_builder *b) {
     p->generated[p->generated_count] = (plan_generated){
         .symbol = arena_copy_string(p->memory, symbol), .units = how.units, .threads = how.threads};
     return p->generated_count++;
+}
+
+static int find_generated(group_builder *b) {
+    kernel_memo *memo = &b->l->kernels_made;
+    int generated = kernel_memo_find(memo, &b->k);
+    if (generated < 0) {
+        generated = render_kernel(b);
+        kernel_memo_add(memo, &b->k, generated);
+    }
+    return generated;
 }
 
 /* The last stage in which an operand is read. */

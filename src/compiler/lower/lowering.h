@@ -4,6 +4,7 @@
 
 #include "base/text.h"
 #include "compiler/lower/choose_kernel.h"
+#include "compiler/lower/kernel_memo.h"
 #include "compiler/lower/lower_place.h"
 #include "graph/graph.h"
 #include "ops/kernel.h"
@@ -16,7 +17,8 @@ typedef struct lowering {
     plan *p;
     plan_operand *placed; /* by value id */
     text source;          /* of generated kernels */
-    bool *escapes;        /* by value id: a fused value that somebody outside its group reads */
+    kernel_memo kernels_made;
+    bool *escapes; /* by value id: a fused value that somebody outside its group reads */
     bool *is_read_from_memory; /* by value id: a launch that is no fused kernel reads it */
     placement *wanted; /* by value id: where it is to be made; NULL: all in memory of their own */
     bool *is_begun;    /* by value id: it has memory already, in which others are being made */
