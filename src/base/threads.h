@@ -1,4 +1,4 @@
-/* threads.h - OpenMP behind one function, so that kernels see ranges and nothing else.
+/* threads.h - a pool of threads behind two functions, so that kernels see ranges and nothing else.
  *
  * The number of threads never changes a result: callers either write disjoint outputs, or reduce
  * over chunks whose bounds they chose themselves. */

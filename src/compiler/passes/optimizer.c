@@ -176,7 +176,7 @@ static int update_scope(graph *g, const graph_parameter *p) {
 }
 
 typedef struct ready_parameter {
-    graph_parameter *parameter; /* NULL: in a group already */
+    graph_parameter *parameter;
     int behind, scope, place;
 } ready_parameter;
 
@@ -197,21 +197,28 @@ static int form_groups(graph *g, int earliest, graph_parameter **parameters, upd
             (ready_parameter){p, behind > earliest ? behind : earliest, update_scope(g, p), i};
     }
     qsort(ready, (size_t)count, sizeof *ready, by_readiness);
+    /* By scope: 1 + the number of its group. */
+    int *group_of = memory_allocate((size_t)g->scope_count, sizeof *group_of);
     for (int i = 0; i < count; i++) {
-        if (!ready[i].parameter)
-            continue;
-        update_group group = {.first = sorted, .scope = ready[i].scope};
-        for (int j = i; j < count; j++) {
-            if (!ready[j].parameter || ready[j].scope != group.scope)
-                continue;
-            group.behind = ready[j].behind > group.behind ? ready[j].behind : group.behind;
-            group.elements += shape_elements(&ready[j].parameter->value->shape);
-            parameters[sorted++] = ready[j].parameter;
-            ready[j].parameter = NULL;
+        int scope = ready[i].scope;
+        if (!group_of[scope]) {
+            groups[made++] = (update_group){.scope = scope};
+            group_of[scope] = made;
         }
-        group.end = sorted;
-        groups[made++] = group;
+        groups[group_of[scope] - 1].end++; /* how many, for now */
     }
+    for (int i = 0; i < made; i++) {
+        int members = groups[i].end;
+        groups[i].first = groups[i].end = sorted;
+        sorted += members;
+    }
+    for (int i = 0; i < count; i++) {
+        update_group *group = &groups[group_of[ready[i].scope] - 1];
+        group->behind = ready[i].behind > group->behind ? ready[i].behind : group->behind;
+        group->elements += shape_elements(&ready[i].parameter->value->shape);
+        parameters[group->end++] = ready[i].parameter;
+    }
+    free(group_of);
     free(last_reader);
     free(ready);
     return made;
