@@ -1,11 +1,13 @@
 /* gemm.c - our matrix products beside dnnl_sgemm alone, on every shape of a training step.
  *
- *   build/bench_gemm [PRESET] [CONTEXT] [ROUNDS] [fp32|bf16]      default: small 128 15 fp32
+ *   build/bench_gemm [PRESET] [CONTEXT] [ROUNDS] [fp32|bf16|fp16] [METHOD]   default: small 128 15 fp32
  *
  * The shapes are read from the plan of the step. The two sides alternate, round by round; the
  * table gives the median of each and the median ratio of the rounds. The library runs with all
- * its threads; a batch is a loop of calls. With bf16 our side multiplies bf16, giving bf16, by the
- * fastest way this CPU has; the library still multiplies fp32. */
+ * its threads; a batch is a loop of calls. With bf16 our side multiplies bf16, giving bf16; the
+ * library still multiplies fp32. Ours is the fastest way this CPU has, or METHOD: a name that the
+ * notes print, such as AVX2. To hold the library to the same instructions set
+ * ONEDNN_MAX_CPU_ISA=AVX2 (DNNL_MAX_CPU_ISA for version 2). */
 #include <dlfcn.h>
 #include <math.h>
 #include <omp.h>
@@ -16,6 +18,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/threads.h"
+#include "measure/machine.h"
 #include "ops/matmul/matmul.h"
 #include "report/table.h"
 #include "train/step_plan.h"
@@ -104,7 +107,7 @@ static void *allocate(size_t bytes) {
     return block;
 }
 
-static void side_init(side_of_case *side, const plan_launch *l, dtype type) {
+static void side_init(side_of_case *side, const plan_launch *l, dtype type, int method) {
     side->args = layouts_of(l, side->operands);
     for (int i = 0; i < 3; i++) {
         tensor *t = &side->operands[i];
@@ -114,7 +117,7 @@ static void side_init(side_of_case *side, const plan_launch *l, dtype type) {
             dtype_store(type, t->data, j, (double)(j % 17) * 0.1 - 0.8);
     }
     side->problem = matmul_gemm_problem(&side->args);
-    side->method = gemm_pick(&side->problem);
+    side->method = method < 0 ? gemm_pick(&side->problem) : (gemm_method)method;
     side->workspace = allocate(gemm_workspace_bytes_by(side->method, &side->problem));
 }
 
@@ -124,6 +127,13 @@ static void side_release(side_of_case *side) {
     free(side->workspace);
 }
 
+static int find_method(const char *name) {
+    int method = 0;
+    while (method < GEMM_METHOD_COUNT && strcmp(gemm_method_name((gemm_method)method), name) != 0)
+        method++;
+    return method;
+}
+
 int main(int argc, char **argv) {
     step_options options = {
         .batch = 4,
@@ -131,9 +141,16 @@ int main(int argc, char **argv) {
         .pipeline = {.extent = STEP_FULL, .optimizer = step_default_optimizer()}};
     int rounds = argc > 3 ? atoi(argv[3]) : 15;
     const char *type_name = argc > 4 ? argv[4] : "fp32";
-    dtype type = strcmp(type_name, "bf16") == 0 ? DTYPE_BF16 : DTYPE_F32;
+    dtype type = strcmp(type_name, "bf16") == 0   ? DTYPE_BF16
+                 : strcmp(type_name, "fp16") == 0 ? DTYPE_F16
+                                                  : DTYPE_F32;
     if (type == DTYPE_F32 && strcmp(type_name, "fp32") != 0) {
-        fprintf(stderr, "bench_gemm: precision is '%s', it can be fp32 or bf16\n", type_name);
+        fprintf(stderr, "bench_gemm: precision is '%s', it can be fp32, bf16 or fp16\n", type_name);
+        return 2;
+    }
+    int chosen = argc > 5 ? find_method(argv[5]) : -1;
+    if (chosen == GEMM_METHOD_COUNT) {
+        fprintf(stderr, "bench_gemm: there is no method '%s'\n", argv[5]);
         return 2;
     }
     plan *p;
@@ -167,8 +184,8 @@ int main(int argc, char **argv) {
     for (int c = 0; c < count; c++) {
         const matmul_problem *q = &cases[c].problem;
         side_of_case us, library_side;
-        side_init(&us, cases[c].launch, type);
-        side_init(&library_side, cases[c].launch, DTYPE_F32);
+        side_init(&us, cases[c].launch, type, chosen);
+        side_init(&library_side, cases[c].launch, DTYPE_F32, GEMM_ONEDNN);
         double flops = 2.0 * (double)(q->batches * q->m * q->n) * (double)q->k;
         double *ours = memory_allocate((size_t)rounds, sizeof *ours);
         double *theirs = memory_allocate((size_t)rounds, sizeof *theirs);
@@ -224,6 +241,10 @@ int main(int argc, char **argv) {
                    "GFLOP/s)",
                    our_total / 1e6, flops_total / our_total, library_total / 1e6,
                    flops_total / library_total);
+    double peak = machine_measure_peak_flops_f32(0);
+    table_add_note(
+        t, "the fp32 peak of this CPU's widest FMAs is %.1f GFLOP/s; ours reach %.1f %% of it",
+        peak, 100 * flops_total / our_total / peak);
     text out = {0};
     table_render(t, TABLE_TERMINAL, false, &out);
     fputs(text_string(&out), stdout);

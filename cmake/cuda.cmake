@@ -71,7 +71,7 @@ file(GLOB_RECURSE CUDA_KERNEL_SOURCES CONFIGURE_DEPENDS src/runtime/cuda/*.cu sr
 # outside: only failures go back (runtime/cuda/module.h).
 set(CUDA_MODULE_COPIES
   src/base/arena.c src/base/cache.c src/base/file.c src/base/hash.c src/base/memory.c
-  src/base/status.c src/base/text.c src/base/trust.c src/base/units.c
+  src/base/printable.c src/base/status.c src/base/text.c src/base/trust.c src/base/units.c
   src/tensor/attributes.c src/tensor/dtype.c src/tensor/role.c src/tensor/shape.c
   src/tensor/tensor.c
   src/plan/hazards.c
@@ -89,14 +89,15 @@ target_link_libraries(dyno_cuda_c PRIVATE dyno_flags)
 
 # The kernels are compiled without sanitizers, so a build with them can link those of one without.
 if(DYNO_CUDA_KERNELS)
-  file(GLOB_RECURSE COMPILED_KERNELS CONFIGURE_DEPENDS
-    ${DYNO_CUDA_KERNELS}/CMakeFiles/dyno_cuda_kernels.dir/*.o)
-  list(LENGTH COMPILED_KERNELS compiled)
-  list(LENGTH CUDA_KERNEL_SOURCES wanted)
-  if(NOT compiled EQUAL wanted)
-    message(FATAL_ERROR "DYNO_CUDA_KERNELS: ${DYNO_CUDA_KERNELS} has ${compiled} compiled kernel "
-      "files, there are ${wanted} sources; build the CUDA module there first")
-  endif()
+  foreach(source ${CUDA_KERNEL_SOURCES})
+    file(RELATIVE_PATH name ${CMAKE_SOURCE_DIR} ${source})
+    set(object ${DYNO_CUDA_KERNELS}/CMakeFiles/dyno_cuda_kernels.dir/${name}.o)
+    if(NOT EXISTS ${object})
+      message(FATAL_ERROR "DYNO_CUDA_KERNELS: ${DYNO_CUDA_KERNELS} has not compiled ${name}; build "
+        "the CUDA module there first")
+    endif()
+    list(APPEND COMPILED_KERNELS ${object})
+  endforeach()
   add_library(dyno_cuda_kernels OBJECT IMPORTED)
   set_target_properties(dyno_cuda_kernels PROPERTIES IMPORTED_OBJECTS "${COMPILED_KERNELS}")
 else()

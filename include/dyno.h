@@ -16,6 +16,9 @@
  * Texts. A `const char *` belongs to the object it was asked of, or to the library. A text that
  * comes through a `char **out` belongs to the caller, who frees it with dyno_text_free.
  *
+ * Files that are read must be regular files: a pipe, a device, a socket or a directory is
+ * DYNO_INVALID at once, because reading it could block for ever.
+ *
  * Threads. An object is for one thread at a time; messages are kept for each thread. */
 #ifndef DYNO_H
 #define DYNO_H
@@ -37,14 +40,16 @@ typedef enum dyno_status {
     DYNO_IO,            /* the operating system refused to read or write */
     DYNO_OUT_OF_MEMORY, /* needs more memory than there is */
     DYNO_INTERRUPTED,   /* the user asked to stop; what was done so far is kept */
-    DYNO_DEVICE_FAILED  /* a GPU or its driver failed; what lies in its memory may be lost */
+    DYNO_DEVICE_FAILED, /* a GPU or its driver failed; what lies in its memory may be lost */
+    DYNO_NOT_FINITE     /* a loss, gradient or weight is NaN or infinite */
 } dyno_status;
 
 /* "device failed", for a message. */
 const char *dyno_status_name(dyno_status status);
 
-/* The message of the last failure on this thread; "" after a function that succeeded. Functions
- * that return no status leave it as it is. */
+/* The message of the last failure on this thread; "" after a function that succeeded; functions that
+ * return no status leave it as it is. It is fit for a terminal: control characters of what it quotes
+ * are escapes, \x1b. */
 const char *dyno_error_message(void);
 
 /* "0.1.0". */
@@ -69,6 +74,10 @@ typedef struct dyno_render_options {
     const char *format; /* NULL: what the experiment's settings say, else "table" */
     bool is_bold;       /* headers, by escape codes of terminals; format table */
     bool has_plots;     /* also curves and bars; format table */
+    /* Of the terminal, format table: settings that are the same in every row move above the table, the
+     * least important columns that do not fit are left out and named, and lines are wrapped. 0: every
+     * column in one line, however wide; so does a record whose settings have "wide". */
+    int64_t columns;
 } dyno_render_options;
 
 /* A table of "presets", "ops", "kernels" or "targets", or of all where `what` is NULL. `options`
@@ -106,9 +115,27 @@ int64_t dyno_model_elements(const dyno_model *model); /* of all parameters toget
 int dyno_model_parameter_count(const dyno_model *model);
 dyno_status dyno_model_parameter(const dyno_model *model, int index, dyno_tensor *out);
 
+/* How models and files of tensors are written. Nothing is ever half-written: everything is on the
+ * disk before the first name changes. */
+typedef struct dyno_save_options {
+    size_t size;
+    bool replaces;    /* what is there; without it that is DYNO_INVALID */
+    const char *note; /* kept in the file's metadata as "note"; NULL: none */
+} dyno_save_options;
+
 /* Draws the weights and writes them as a Hugging Face directory, one parameter after the other: the
- * model need not fit the memory. The same seed gives the same weights everywhere. */
+ * model need not fit the memory. The same seed gives the same weights everywhere. A model that is
+ * there is replaced. */
 dyno_status dyno_model_save(const dyno_model *model, uint64_t seed, const char *directory);
+dyno_status dyno_model_save_as(const dyno_model *model, uint64_t seed, const char *directory,
+                               const dyno_save_options *options);
+/* Fails where saving to the directory would, before hours of training: it cannot be made or written
+ * in, or something would be replaced that must not be. `loaded` is the directory of the model that
+ * will be saved, or NULL. Changes nothing. */
+dyno_status dyno_save_check(const char *directory, const char *loaded,
+                            const dyno_save_options *options);
+/* Whether saving a model may write a file of this name in its directory. */
+bool dyno_save_writes(const char *name);
 
 /* ---- planning: what a step takes, without running it ---- */
 
@@ -172,6 +199,16 @@ typedef struct dyno_trainer_options {
     bool keeps_logits;       /* of the last step, for dyno_trainer_read */
     bool keeps_gradients;    /* likewise, before clipping */
     const char *target;      /* "avx2": runs on the CPU with this target's instruction sets only */
+    /* What a step does whose loss or gradients are NaN or infinite; NULL: "stop".
+     * "stop":   it is DYNO_NOT_FINITE, and the message names the first tensor that is not finite.
+     *           Gradients that are not while the loss is show when the next step's loss is not, or
+     *           in dyno_trainer_check; with clip_norm or in fp16 at once. The weights that are left
+     *           are not to be used, unless dyno_trainer_check succeeds.
+     * "skip":   it changes nothing, and dyno_trainer_skipped says so. Takes the gradients' norm.
+     * "ignore": it is applied.
+     * Weights that hold such numbers when they are loaded or saved are DYNO_NOT_FINITE, unless it is
+     * "ignore". */
+    const char *on_nan;
 } dyno_trainer_options;
 
 /* Freshly drawn weights, or those of a Hugging Face directory. */
@@ -192,6 +229,12 @@ dyno_status dyno_trainer_give(dyno_trainer *t, const int32_t *tokens, const int3
 dyno_status dyno_trainer_start(dyno_trainer *t, double learning_rate);
 dyno_status dyno_trainer_finish(dyno_trainer *t, float *loss);
 
+/* Whether the last step changed nothing because its loss or gradients were not finite, as on_nan
+ * "skip" has it. Overflows in fp16 that lower the scale of the loss are not counted. */
+bool dyno_trainer_skipped(const dyno_trainer *t);
+/* DYNO_NOT_FINITE where a weight is not finite, with its name. */
+dyno_status dyno_trainer_check(const dyno_trainer *t);
+
 /* The forward pass alone, which changes no weight: the mean loss and, unless `logits` is NULL,
  * batch*context*vocabulary logits. Data that was given for a step has to be given again. */
 dyno_status dyno_trainer_evaluate(dyno_trainer *t, const int32_t *tokens, const int32_t *targets,
@@ -202,8 +245,16 @@ dyno_status dyno_trainer_evaluate(dyno_trainer *t, const int32_t *tokens, const 
  * scaled loss). Only parameters can be written. */
 dyno_status dyno_trainer_read(const dyno_trainer *t, const char *name, float *to, int64_t count);
 dyno_status dyno_trainer_write(dyno_trainer *t, const char *name, const float *from, int64_t count);
-/* Writes the weights as a Hugging Face directory. */
+/* Writes the weights, in f32, as a Hugging Face directory. What was loaded beside them is carried
+ * over: config.json as it was but for the type of the weights, generation_config.json, and the files
+ * of the tokenizer and its chat template. A model that is there is replaced, be it the one that was
+ * loaded. */
 dyno_status dyno_trainer_save(const dyno_trainer *t, const char *directory);
+dyno_status dyno_trainer_save_as(const dyno_trainer *t, const char *directory,
+                                 const dyno_save_options *options);
+/* What of the directory it was loaded from will not be carried over, and why; "" when there is
+ * nothing of the kind. */
+const char *dyno_trainer_left_out(const dyno_trainer *t);
 
 /* ---- files of tokens and of tensors ---- */
 
@@ -219,11 +270,18 @@ dyno_status dyno_tokens_read(const dyno_tokens *source, int64_t start, int64_t c
                              int64_t vocabulary, int32_t *ids);
 
 /* A safetensors file of f32 tensors. It appears under its name when it is committed, whole, or
- * never. */
+ * never; dyno_tensor_file_create replaces what is there. */
 typedef struct dyno_tensor_file dyno_tensor_file;
 
 dyno_status dyno_tensor_file_create(const char *path, const dyno_tensor *tensors, int count,
                                     dyno_tensor_file **out);
+dyno_status dyno_tensor_file_create_as(const char *path, const dyno_tensor *tensors, int count,
+                                       const dyno_save_options *options, dyno_tensor_file **out);
+/* Other tensors, and another note, than the file was created with, for one that ends earlier than it
+ * was meant to. What was appended stays and is the beginning of their elements. On failure the file
+ * is as it was. */
+dyno_status dyno_tensor_file_redeclare(dyno_tensor_file *file, const dyno_tensor *tensors,
+                                       int count, const char *note);
 /* The next elements, in the order of the tensors, in parts of any size. */
 dyno_status dyno_tensor_file_append(dyno_tensor_file *file, const float *from, int64_t count);
 /* Both take the file, whether they succeed or not; NULL may be abandoned. */
@@ -239,7 +297,9 @@ typedef struct dyno_experiment_options {
     size_t size;
     const char *name; /* "bench", "attention", "plan", "precision", "doctor" */
     /* Each "name=value", or "name" for a switch: "context=128,512", "breakdown". With "out=DIR" the
-     * record is also written to DIR/run.json. dyno_experiment_help lists them. */
+     * record is also kept in DIR/run.json, after every cell and marked incomplete until the end. A
+     * record that is there is not replaced by less (docs/run-json.md) unless "force" is among the
+     * settings. dyno_experiment_help lists them. */
     const char *const *settings;
     int setting_count;
     /* Or, in place of settings, what a user types after the verb: "--context", "128,512". */
@@ -250,15 +310,19 @@ typedef struct dyno_experiment_options {
     void (*on_progress)(void *caller, double done, double total, const char *label);
     /* A sentence for whoever waits, without a full stop. */
     void (*on_note)(void *caller, const char *note);
-    /* Asked between steps. Once it has said yes, the experiment ends with what it has so far. */
+    /* Asked between steps, and 50 times a second at most wherever something takes long: planning,
+     * drawing weights, compiling, a step of minutes. On the thread of the call. Once it has said
+     * yes, the experiment ends within about a second with what it has so far. */
     bool (*should_stop)(void *caller);
 } dyno_experiment_options;
 
-/* *out is what was found out, also when it was stopped (DYNO_INTERRUPTED) or could not be written;
- * NULL when there is nothing. */
+/* *out is what was found out, also when it was stopped (DYNO_INTERRUPTED), failed after some cells or
+ * could not be written; NULL when there is nothing. */
 dyno_status dyno_experiment_run(const dyno_experiment_options *options, dyno_results **out);
 /* What it does and its settings with defaults and limits: `dyno NAME --help`. */
 dyno_status dyno_experiment_help(const char *name, char **out);
+/* The same for a terminal of so many columns; 0: for a file. */
+dyno_status dyno_experiment_help_wrapped(const char *name, int columns, char **out);
 
 /* A run.json, or the one in a directory. */
 dyno_status dyno_results_read(const char *path, dyno_results **out);
@@ -268,7 +332,8 @@ dyno_status dyno_results_json(const dyno_results *r, char **out);
 /* What the command line prints. `options` may be NULL. */
 dyno_status dyno_results_render(const dyno_results *r, const dyno_render_options *options,
                                 char **out);
-/* Makes the directory if needed and writes DIRECTORY/run.json in one step. */
+/* Makes the directory if needed and writes DIRECTORY/run.json in one step. A record that is there is
+ * not replaced by less, nor one of another experiment: DYNO_INVALID. */
 dyno_status dyno_results_write(const dyno_results *r, const char *directory);
 
 #ifdef __cplusplus

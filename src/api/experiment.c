@@ -1,6 +1,6 @@
 /* experiment.c - experiments and their records.
  *
- * To an experiment's own settings come two that all have: where the record is kept and how it is
+ * To an experiment's own settings come those that all have: where the record is kept and how it is
  * printed. They are settings so that a command line and a program say them alike. */
 #include "experiments/experiment.h"
 
@@ -8,13 +8,15 @@
 #include <string.h>
 
 #include "api/options.h"
-#include "base/file.h"
 #include "base/memory.h"
+#include "experiments/shared_flags.h"
+#include "measure/record.h"
 #include "measure/results_json.h"
 
 struct dyno_results {
     experiment_output output;
     table_format format; /* that the settings ask for */
+    bool is_wide;        /* likewise */
 };
 
 const char *dyno_experiment_name(int index) {
@@ -38,29 +40,42 @@ static dyno_status find(const char *name, const experiment **out) {
 /* The experiment's table with what all have; the caller frees its flags. */
 static flags_verb complete_table(const experiment *e) {
     flags_verb verb = *e->settings;
-    flag_spec *table = memory_allocate((size_t)verb.flag_count + 2, sizeof *table);
+    flag_spec *table = memory_allocate((size_t)verb.flag_count + 3, sizeof *table);
     memcpy(table, verb.flags, (size_t)verb.flag_count * sizeof *table);
-    if (e->out_help)
+    if (e->out_help) {
         table[verb.flag_count++] = (flag_spec){"out", "DIR", FLAG_TEXT, NULL, .help = e->out_help};
+        table[verb.flag_count++] = (flag_spec){
+            "force", NULL, FLAG_SWITCH, NULL,
+            .help = "replaces the record in the directory of --out also by less: by an interrupted "
+                    "run, or by one of another verb; without it a complete record is kept"};
+    }
     table[verb.flag_count++] = (flag_spec){"format",
                                            NULL,
                                            FLAG_CHOICE,
                                            "table",
                                            .help = "how to print",
                                            .choices = TABLE_FORMAT_CHOICES};
+    table[verb.flag_count++] = (flag_spec)WIDE_FLAG;
     verb.flags = table;
     return verb;
 }
 
 dyno_status dyno_experiment_help(const char *name, char **out) {
+    return dyno_experiment_help_wrapped(name, 0, out);
+}
+
+dyno_status dyno_experiment_help_wrapped(const char *name, int columns, char **out) {
     RETURN_IF_NULL(out);
     *out = NULL;
     RETURN_IF_NULL(name);
     const experiment *e;
     RETURN_IF_FAILED(find(name, &e));
+    if (columns < 0)
+        return dyno_fail(DYNO_INVALID, "%s: columns is %d, it must be 0 for a file, or a width",
+                         __func__, columns);
     flags_verb verb = complete_table(e);
     text help = {0};
-    flags_append_help(&verb, &help);
+    flags_append_help(&verb, columns, &help);
     free((flag_spec *)verb.flags);
     *out = options_take_text(&help);
     return status_conclude(DYNO_OK);
@@ -104,25 +119,24 @@ static dyno_status parse(const flags_verb *verb, const dyno_experiment_options *
     return flags_parse_settings(verb, o->setting_count, o->settings, given);
 }
 
-/* What there is, it shows and keeps also after an interruption. */
 static dyno_status run(const experiment *e, flags *given, const dyno_experiment_options *o,
                        dyno_results **out) {
     experiment_context told = {.caller = o->caller,
                                .on_progress = o->on_progress,
                                .on_note = o->on_note,
-                               .should_stop = o->should_stop,
-                               .directory = e->out_help ? flags_text(given, "out") : NULL};
+                               .should_stop = o->should_stop};
+    if (e->out_help) {
+        told.directory = flags_text(given, "out");
+        told.replaces_anything = flags_switch(given, "force");
+    }
     experiment_output output;
     table_format format;
     RETURN_IF_FAILED(table_format_parse(flags_text(given, "format"), &format));
     dyno_status status = experiment_run(e, given, &told, &output);
-    if (status != DYNO_OK && status != DYNO_INTERRUPTED)
-        return status;
-    *out = memory_allocate(1, sizeof **out);
-    **out = (dyno_results){.output = output, .format = format};
-    if (told.directory) {
-        dyno_status written = results_write(output.run, told.directory);
-        status = written == DYNO_OK ? status : written;
+    if (output.run) {
+        *out = memory_allocate(1, sizeof **out);
+        **out = (dyno_results){
+            .output = output, .format = format, .is_wide = flags_switch(given, "wide")};
     }
     return status;
 }
@@ -183,6 +197,7 @@ dyno_status dyno_results_render(const dyno_results *r, const dyno_render_options
     view_options how;
     text shown = {0};
     RETURN_IF_FAILED(options_take_render(options, r->format, &how));
+    how.columns = r->is_wide ? 0 : how.columns;
     if (r->output.is_listing)
         text_append(&shown, text_string(&r->output.listing));
     else
@@ -193,6 +208,5 @@ dyno_status dyno_results_render(const dyno_results *r, const dyno_render_options
 
 dyno_status dyno_results_write(const dyno_results *r, const char *directory) {
     RETURN_IF_NULL(r, directory);
-    RETURN_IF_FAILED(file_make_output_directory(directory));
-    return status_conclude(results_write(r->output.run, directory));
+    return status_conclude(record_write(r->output.run, directory));
 }

@@ -46,6 +46,8 @@ static report_table *ops_table(void) {
     table_add_column(t, "gradient", "gradient", TABLE_LEFT);
     table_add_column(t, "expression", "expression", TABLE_LEFT);
     table_add_column(t, "summary", "summary", TABLE_LEFT);
+    static const char *const importance[] = {"name", "summary", "class", NULL};
+    table_set_importance(t, importance);
     for (int i = 0; i < op_list_count(); i++) {
         const op *o = op_list_at(i);
         table_add_row(t);
@@ -127,7 +129,7 @@ static dyno_status render(const char *wanted, view_options how, text *out) {
         else if (out->length)
             text_append(out, "\n");
         report_table *t = LISTS[i].create();
-        table_render(t, how.format, how.is_bold, out);
+        table_render_with(t, how.format, (render_options){how.is_bold, false, how.columns}, out);
         table_destroy(t);
         found = true;
     }

@@ -38,14 +38,16 @@ const dyno_tensor *api_model_find(const dyno_model *model, const char *name) {
     return NULL;
 }
 
-static dyno_status resolve(const dyno_model_options *o, model_config *config) {
+/* *config_text is the caller's, and NULL where no file was read. */
+static dyno_status resolve(const dyno_model_options *o, model_config *config, char **config_text) {
+    *config_text = NULL;
     if (o->preset && o->config)
         return dyno_fail(DYNO_INVALID,
                          "dyno_model_options: preset '%s' and config '%s' both name "
                          "a model; give one of them",
                          text_quote(o->preset).text, text_quote(o->config).text);
     if (o->config)
-        RETURN_IF_FAILED(model_config_read(o->config, config));
+        RETURN_IF_FAILED(model_config_read_text(o->config, config, config_text));
     else
         RETURN_IF_FAILED(model_config_from_preset(o->preset ? o->preset : "small", config));
     int64_t sizes[MODEL_SIZE_COUNT] = {
@@ -54,8 +56,16 @@ static dyno_status resolve(const dyno_model_options *o, model_config *config) {
         [VOCAB] = o->vocab};
     for (int i = 0; i < MODEL_SIZE_COUNT; i++)
         sizes[i] = sizes[i] ? sizes[i] : MODEL_SIZE_OPEN;
+    model_config read = *config;
     model_options_change(config, sizes);
-    return model_config_check(config);
+    dyno_status status = model_config_check(config);
+    if (*config_text) {
+        char *text_read = *config_text;
+        *config_text =
+            status == DYNO_OK ? model_config_change_text(text_read, &read, config) : NULL;
+        free(text_read);
+    }
+    return status;
 }
 
 dyno_status dyno_model_create(const dyno_model_options *options, dyno_model **out) {
@@ -65,8 +75,10 @@ dyno_status dyno_model_create(const dyno_model_options *options, dyno_model **ou
     dyno_model_options known = {0};
     model_config config;
     RETURN_IF_FAILED(options_take("dyno_model_options", options, &known, sizeof known));
-    RETURN_IF_FAILED(resolve(&known, &config));
+    char *config_text;
+    RETURN_IF_FAILED(resolve(&known, &config, &config_text));
     *out = api_model_create(&config);
+    (*out)->config_text = config_text;
     return status_conclude(DYNO_OK);
 }
 
@@ -75,6 +87,7 @@ void dyno_model_destroy(dyno_model *model) {
         return;
     arena_destroy(model->names);
     free(model->parameters);
+    free(model->config_text);
     free(model);
 }
 
@@ -113,8 +126,13 @@ static dyno_status draw_parameter(void *context, int index, const model_paramete
     return DYNO_OK;
 }
 
-dyno_status dyno_model_save(const dyno_model *model, uint64_t seed, const char *directory) {
-    RETURN_IF_NULL(model, directory);
+dyno_status dyno_model_save_as(const dyno_model *model, uint64_t seed, const char *directory,
+                               const dyno_save_options *options) {
+    RETURN_IF_NULL(model, directory, options);
+    dyno_save_options known = {0};
+    RETURN_IF_FAILED(options_take("dyno_save_options", options, &known, sizeof known));
+    hf_write_options how = {
+        .config = model->config_text, .is_new = !known.replaces, .note = known.note};
     int64_t most = 0;
     for (int i = 0; i < model->parameter_count; i++) {
         shape s = api_shape(&model->parameters[i]);
@@ -124,7 +142,29 @@ dyno_status dyno_model_save(const dyno_model *model, uint64_t seed, const char *
     if (!d.data)
         return dyno_fail(DYNO_OUT_OF_MEMORY, "no memory for the largest parameter, %s",
                          units_bytes(most * (int64_t)sizeof(float)).text);
-    dyno_status status = hf_directory_write(directory, &model->config, draw_parameter, &d);
+    dyno_status status = hf_directory_write_as(directory, &model->config, &how, draw_parameter, &d);
     free(d.data);
     return status_conclude(status);
 }
+
+dyno_status dyno_model_save(const dyno_model *model, uint64_t seed, const char *directory) {
+    RETURN_IF_NULL(model, directory);
+    return dyno_model_save_as(
+        model, seed, directory,
+        &(dyno_save_options){.size = sizeof(dyno_save_options), .replaces = true});
+}
+
+dyno_status dyno_save_check(const char *directory, const char *loaded,
+                            const dyno_save_options *options) {
+    RETURN_IF_NULL(directory, options);
+    dyno_save_options known = {0};
+    hf_companions *companions = NULL;
+    RETURN_IF_FAILED(options_take("dyno_save_options", options, &known, sizeof known));
+    if (loaded)
+        RETURN_IF_FAILED(hf_companions_read(loaded, "{}", &companions));
+    dyno_status status = hf_directory_check_write(directory, companions, !known.replaces);
+    hf_companions_destroy(companions);
+    return status_conclude(status);
+}
+
+bool dyno_save_writes(const char *name) { return name && hf_directory_writes(name); }

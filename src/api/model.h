@@ -10,7 +10,8 @@ struct dyno_model {
     model_config config;
     int parameter_count;
     dyno_tensor *parameters;
-    arena *names; /* of the parameters */
+    arena *names;      /* of the parameters */
+    char *config_text; /* the config.json it was made from, with its own sizes; NULL: none */
 };
 
 /* `config` has passed model_config_check. */

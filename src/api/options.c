@@ -1,6 +1,7 @@
 #include "api/options.h"
 
 #include <assert.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -44,7 +45,11 @@ dyno_status options_take_render(const dyno_render_options *given, table_format u
     dyno_render_options known = {0};
     if (given)
         RETURN_IF_FAILED(options_take("dyno_render_options", given, &known, sizeof known));
-    *out = (view_options){usual, known.is_bold, known.has_plots};
+    if (known.columns < 0 || known.columns > INT_MAX)
+        return dyno_fail(DYNO_INVALID,
+                         "dyno_render_options: columns is %lld, it must be 0 for all, or a width",
+                         (long long)known.columns);
+    *out = (view_options){usual, known.is_bold, known.has_plots, (int)known.columns};
     return known.format ? table_format_parse(known.format, &out->format) : DYNO_OK;
 }
 
@@ -75,6 +80,7 @@ void dyno_text_free(char *given) { free(given); }
 
 dyno_status dyno_set_threads(int count) {
     RETURN_IF_FAILED(options_check_integer("threads", count));
+    RETURN_IF_FAILED(threads_check(count));
     threads_set_count(count);
     return status_conclude(DYNO_OK);
 }

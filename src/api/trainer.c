@@ -15,7 +15,9 @@ struct dyno_trainer {
     int64_t rows; /* batch x context */
     device *d;
     trainer *inner;
-    bool is_running; /* between start and finish */
+    nonfinite_policy on_nonfinite;
+    bool is_running;           /* between start and finish */
+    hf_companions *companions; /* of the directory it was loaded from; NULL: drawn */
 };
 
 /* ---- from options to a trainer ---- */
@@ -51,6 +53,8 @@ static dyno_status set_options(const dyno_trainer_options *o, step_options *out)
         RETURN_IF_FAILED(take_adamw(o->adamw, &out->pipeline.optimizer.adamw));
     RETURN_IF_FAILED(options_check_real("clip", o->clip_norm));
     out->pipeline.optimizer.clip_norm = o->clip_norm;
+    RETURN_IF_FAILED(nonfinite_policy_parse(o->on_nan ? o->on_nan : "stop",
+                                            &out->pipeline.optimizer.on_nonfinite));
     RETURN_IF_FAILED(step_variant_parse(o->mode, o->precision, o->attention, o->recompute,
                                         o->gradients, &variant));
     step_variant_apply(&variant, &out->pipeline);
@@ -60,6 +64,7 @@ static dyno_status set_options(const dyno_trainer_options *o, step_options *out)
 static dyno_status open_trainer(const dyno_trainer_options *o, dyno_trainer *t) {
     step_options options = {.config = t->model->config};
     RETURN_IF_FAILED(set_options(o, &options));
+    t->on_nonfinite = options.pipeline.optimizer.on_nonfinite;
     if (o->memory_bytes < 0)
         return dyno_fail(DYNO_INVALID, "memory_bytes is %lld, it must be 0 or more",
                          (long long)o->memory_bytes);
@@ -71,6 +76,16 @@ static dyno_status open_trainer(const dyno_trainer_options *o, dyno_trainer *t) 
         &t->inner);
 }
 
+static dyno_status load_weights(dyno_trainer *t, const hf_directory *source) {
+    storage *s = trainer_storage(t->inner);
+    if (t->on_nonfinite == NONFINITE_IGNORE)
+        return weights_load(s, source);
+    dyno_status status = weights_load_finite(s, source);
+    return status == DYNO_NOT_FINITE
+               ? dyno_fail_within(status, "loading the model (--on-nan ignore loads it as it is)")
+               : status;
+}
+
 /* Weights are read from `source`, or drawn where it is NULL. */
 static dyno_status create(const model_config *config, const hf_directory *source, uint64_t seed,
                           const dyno_trainer_options *options, dyno_trainer **out) {
@@ -80,7 +95,7 @@ static dyno_status create(const model_config *config, const hf_directory *source
     t->model = api_model_create(config);
     dyno_status status = open_trainer(&known, t);
     if (status == DYNO_OK)
-        status = source ? weights_load(trainer_storage(t->inner), source)
+        status = source ? load_weights(t, source)
                         : weights_init(trainer_storage(t->inner), config, seed);
     if (status == DYNO_OK)
         *out = t;
@@ -105,6 +120,8 @@ dyno_status dyno_trainer_load(const char *directory, const dyno_trainer_options 
     hf_directory *source;
     RETURN_IF_FAILED(hf_directory_open(directory, &source));
     dyno_status status = create(hf_directory_config(source), source, 0, options, out);
+    if (status == DYNO_OK)
+        (*out)->companions = hf_directory_take_companions(source);
     hf_directory_close(source);
     return status_conclude(status);
 }
@@ -114,6 +131,7 @@ void dyno_trainer_destroy(dyno_trainer *t) {
         return;
     trainer_destroy(t->inner);
     device_close(t->d);
+    hf_companions_destroy(t->companions);
     dyno_model_destroy(t->model);
     free(t);
 }
@@ -179,6 +197,14 @@ dyno_status dyno_trainer_evaluate(dyno_trainer *t, const int32_t *tokens, const 
     return status_conclude(trainer_evaluate(t->inner, tokens, targets, loss, logits));
 }
 
+bool dyno_trainer_skipped(const dyno_trainer *t) { return t && trainer_skipped(t->inner); }
+
+dyno_status dyno_trainer_check(const dyno_trainer *t) {
+    RETURN_IF_NULL(t);
+    RETURN_IF_FAILED(check_running(t, false));
+    return status_conclude(trainer_check_weights(t->inner));
+}
+
 /* ---- numbers by name ---- */
 
 /* Fails unless there is something of that name and size. *parameter has a name when it is one. */
@@ -221,8 +247,26 @@ dyno_status dyno_trainer_write(dyno_trainer *t, const char *name, const float *f
     return status_conclude(weight_write(trainer_storage(t->inner), &parameter, from));
 }
 
+dyno_status dyno_trainer_save_as(const dyno_trainer *t, const char *directory,
+                                 const dyno_save_options *options) {
+    RETURN_IF_NULL(t, directory, options);
+    dyno_save_options known = {0};
+    RETURN_IF_FAILED(options_take("dyno_save_options", options, &known, sizeof known));
+    RETURN_IF_FAILED(check_running(t, false));
+    if (t->on_nonfinite != NONFINITE_IGNORE)
+        RETURN_IF_FAILED(trainer_check_weights(t->inner));
+    hf_write_options how = {
+        .companions = t->companions, .is_new = !known.replaces, .note = known.note};
+    return status_conclude(
+        weights_save_as(trainer_storage(t->inner), &t->model->config, directory, &how));
+}
+
 dyno_status dyno_trainer_save(const dyno_trainer *t, const char *directory) {
     RETURN_IF_NULL(t, directory);
-    RETURN_IF_FAILED(check_running(t, false));
-    return status_conclude(weights_save(trainer_storage(t->inner), &t->model->config, directory));
+    return dyno_trainer_save_as(
+        t, directory, &(dyno_save_options){.size = sizeof(dyno_save_options), .replaces = true});
+}
+
+const char *dyno_trainer_left_out(const dyno_trainer *t) {
+    return t && t->companions ? t->companions->left_out : "";
 }

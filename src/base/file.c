@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,174 +12,136 @@
 
 #include "base/memory.h"
 
-dyno_status file_read_all(const char *path, int64_t limit, char **data, size_t *size) {
-    *data = NULL;
-    *size = 0;
-    FILE *file = fopen(path, "rb");
-    if (!file)
-        return dyno_fail(errno == ENOENT ? DYNO_NOT_FOUND : DYNO_IO, "cannot open '%s': %s", path,
-                         strerror(errno));
+/* "a pipe", for messages. */
+static const char *kind_of_file(mode_t mode) {
+    return S_ISDIR(mode)                    ? "a directory"
+           : S_ISFIFO(mode)                 ? "a pipe"
+           : S_ISSOCK(mode)                 ? "a socket"
+           : S_ISCHR(mode) || S_ISBLK(mode) ? "a device"
+                                            : "something else";
+}
+
+static dyno_status refuse_kind(const char *path, mode_t mode) {
+    bool flows = S_ISFIFO(mode) || S_ISSOCK(mode);
+    return dyno_fail(DYNO_INVALID, "'%s' is not a regular file: it is %s%s", path,
+                     kind_of_file(mode), flows ? "; save what it gives in a file first" : "");
+}
+
+static dyno_status cannot_open(const char *path, int error) {
+    return dyno_fail(error == ENOENT ? DYNO_NOT_FOUND : DYNO_IO, "cannot open '%s': %s", path,
+                     strerror(error));
+}
+
+/* Looks before it opens, because opening a device can have effects, and again afterwards, because
+ * the name may mean something else by then. Without O_NONBLOCK a pipe would block in open. */
+static dyno_status open_checked(const char *path, int flags, int *descriptor, struct stat *status) {
+    *descriptor = -1;
+    bool is_there = stat(path, status) == 0;
+    if (!is_there && !(errno == ENOENT && flags & O_CREAT))
+        return cannot_open(path, errno);
+    if (is_there && !S_ISREG(status->st_mode))
+        return refuse_kind(path, status->st_mode);
+    int opened = open(path, flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0666);
+    if (opened < 0)
+        return cannot_open(path, errno);
+    if (fstat(opened, status) != 0 || !S_ISREG(status->st_mode)) {
+        close(opened);
+        return refuse_kind(path, status->st_mode);
+    }
+    *descriptor = opened;
+    return DYNO_OK;
+}
+
+dyno_status file_open_regular(const char *path, int *descriptor, int64_t *size) {
     struct stat status;
-    if (fstat(fileno(file), &status) != 0 || !S_ISREG(status.st_mode)) {
-        fclose(file);
-        return dyno_fail(DYNO_INVALID, "'%s' is not a regular file", path);
+    *size = 0;
+    RETURN_IF_FAILED(open_checked(path, O_RDONLY, descriptor, &status));
+    *size = status.st_size;
+    return DYNO_OK;
+}
+
+/* Fewer than `count` only where the file ends. */
+static ssize_t read_whole(int descriptor, char *to, size_t count) {
+    size_t have = 0;
+    while (have < count) {
+        ssize_t got = read(descriptor, to + have, count - have);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return -1;
+        if (got == 0)
+            break;
+        have += (size_t)got;
     }
-    if (status.st_size > limit) {
-        fclose(file);
-        return dyno_fail(DYNO_INVALID, "'%s' is %lld bytes, the limit is %lld", path,
-                         (long long)status.st_size, (long long)limit);
-    }
-    size_t bytes = (size_t)status.st_size;
+    return (ssize_t)have;
+}
+
+static dyno_status read_opened(const char *path, int descriptor, size_t bytes, char **data) {
     char *block = memory_try_allocate(bytes + 1);
-    if (!block) {
-        fclose(file);
+    if (!block)
         return dyno_fail(DYNO_OUT_OF_MEMORY, "reading '%s': no %zu bytes of memory", path, bytes);
-    }
-    size_t got = fread(block, 1, bytes, file);
-    fclose(file);
-    if (got != bytes) {
+    ssize_t got = read_whole(descriptor, block, bytes);
+    if (got != (ssize_t)bytes) {
+        int error = errno;
         free(block);
-        return dyno_fail(DYNO_IO, "reading '%s': got %zu of %zu bytes", path, got, bytes);
+        if (got < 0)
+            return dyno_fail(DYNO_IO, "reading '%s': %s", path, strerror(error));
+        return dyno_fail(DYNO_IO, "reading '%s': got %zu of %zu bytes", path, (size_t)got, bytes);
     }
     block[bytes] = '\0';
     *data = block;
-    *size = bytes;
     return DYNO_OK;
 }
 
-struct file_writer {
-    FILE *file;
-    char *path, *temporary;
-    file_writer *next; /* of those that have a temporary file */
-};
-
-static pthread_mutex_t writers_lock = PTHREAD_MUTEX_INITIALIZER;
-static file_writer *writers;
-
-static void remember(file_writer *writer) {
-    pthread_mutex_lock(&writers_lock);
-    writer->next = writers;
-    writers = writer;
-    pthread_mutex_unlock(&writers_lock);
-}
-
-static void forget(const file_writer *writer) {
-    pthread_mutex_lock(&writers_lock);
-    for (file_writer **at = &writers; *at; at = &(*at)->next)
-        if (*at == writer) {
-            *at = writer->next;
-            break;
-        }
-    pthread_mutex_unlock(&writers_lock);
-}
-
-void file_remove_unfinished(void) {
-    pthread_mutex_lock(&writers_lock);
-    for (const file_writer *writer = writers; writer; writer = writer->next)
-        unlink(writer->temporary);
-    writers = NULL;
-    pthread_mutex_unlock(&writers_lock);
-}
-
-dyno_status file_writer_create(const char *path, file_writer **out) {
-    *out = NULL;
-    struct stat status;
-    bool exists = stat(path, &status) == 0;
-    if (exists && S_ISDIR(status.st_mode))
-        return dyno_fail(DYNO_INVALID, "cannot write '%s': it is a directory", path);
-    /* A device or pipe cannot be renamed over; write straight into it. */
-    bool direct = exists && !S_ISREG(status.st_mode);
-    file_writer *writer = memory_allocate(1, sizeof *writer);
-    writer->path = memory_copy_string(path);
-    if (direct) {
-        writer->file = fopen(path, "wb");
-    } else {
-        size_t bytes = strlen(path) + 16;
-        writer->temporary = memory_allocate(bytes, 1);
-        snprintf(writer->temporary, bytes, "%s.tmp-XXXXXX", path);
-        int descriptor = mkstemp(writer->temporary);
-        if (descriptor >= 0) {
-            mode_t mask = umask(0);
-            umask(mask);
-            fchmod(descriptor, 0666 & ~mask); /* mkstemp makes it private; the result is not */
-            writer->file = fdopen(descriptor, "wb");
-            remember(writer);
-        } else {
-            writer->temporary[0] = '\0';
-        }
-    }
-    if (!writer->file) {
-        int error = errno;
-        file_writer_abandon(writer);
-        return dyno_fail(DYNO_IO, "cannot write '%s': %s", path, strerror(error));
-    }
-    *out = writer;
-    return DYNO_OK;
-}
-
-dyno_status file_writer_append(file_writer *writer, const void *bytes, size_t count) {
-    if (count && fwrite(bytes, 1, count, writer->file) != count)
-        return dyno_fail(DYNO_IO, "writing '%s': %s", writer->path, strerror(errno));
-    return DYNO_OK;
-}
-
-dyno_status file_writer_flush(file_writer *writer) {
-    if (fflush(writer->file) != 0 || (writer->temporary && fsync(fileno(writer->file)) != 0))
-        return dyno_fail(DYNO_IO, "writing '%s': %s", writer->path, strerror(errno));
-    return DYNO_OK;
-}
-
-dyno_status file_writer_commit(file_writer *writer) {
-    bool good = fflush(writer->file) == 0;
-    if (good && writer->temporary)
-        good = fsync(fileno(writer->file)) == 0;
-    int error = errno;
-    if (fclose(writer->file) != 0 && good) {
-        good = false;
-        error = errno;
-    }
-    writer->file = NULL;
-    if (good && writer->temporary && rename(writer->temporary, writer->path) != 0) {
-        good = false;
-        error = errno;
-    }
+dyno_status file_read_all(const char *path, int64_t limit, char **data, size_t *size) {
+    int descriptor;
+    int64_t bytes;
+    *data = NULL;
+    *size = 0;
+    RETURN_IF_FAILED(file_open_regular(path, &descriptor, &bytes));
     dyno_status status = DYNO_OK;
-    if (good && writer->temporary) {
-        forget(writer);
-        free(writer->temporary);
-        writer->temporary = NULL;
-    }
-    if (!good) {
-        status = dyno_fail(DYNO_IO, "writing '%s': %s; nothing was written", writer->path,
-                           strerror(error));
-    }
-    file_writer_abandon(writer);
+    if (bytes > limit)
+        status = dyno_fail(DYNO_INVALID, "'%s' is %lld bytes, the limit is %lld", path,
+                           (long long)bytes, (long long)limit);
+    else
+        status = read_opened(path, descriptor, (size_t)bytes, data);
+    close(descriptor);
+    if (status == DYNO_OK)
+        *size = (size_t)bytes;
     return status;
 }
 
-void file_writer_abandon(file_writer *writer) {
-    if (!writer)
-        return;
-    if (writer->file)
-        fclose(writer->file);
-    if (writer->temporary && writer->temporary[0]) {
-        forget(writer);
-        unlink(writer->temporary);
-    }
-    free(writer->temporary);
-    free(writer->path);
-    free(writer);
+bool file_exists(const char *path) {
+    struct stat status;
+    return lstat(path, &status) == 0;
 }
 
-dyno_status file_write_all(const char *path, const void *bytes, size_t count) {
-    file_writer *writer;
-    RETURN_IF_FAILED(file_writer_create(path, &writer));
-    dyno_status status = file_writer_append(writer, bytes, count);
-    if (status != DYNO_OK) {
-        file_writer_abandon(writer);
-        return status;
-    }
-    return file_writer_commit(writer);
+/* The directory that the file is in, or would be in. */
+static bool find_directory(const char *path, struct stat *out) {
+    const char *slash = strrchr(path, '/');
+    char *directory = memory_copy_string(slash ? path : ".");
+    if (slash)
+        directory[slash == path ? 1 : slash - path] = '\0';
+    bool found = stat(directory, out) == 0;
+    free(directory);
+    return found;
+}
+
+static const char *base_name(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+static bool is_same_inode(const struct stat *a, const struct stat *b) {
+    return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
+}
+
+bool file_is_same(const char *a, const char *b) {
+    struct stat of_a, of_b;
+    if (stat(a, &of_a) == 0 && stat(b, &of_b) == 0 && is_same_inode(&of_a, &of_b))
+        return true;
+    return strcmp(base_name(a), base_name(b)) == 0 && find_directory(a, &of_a) &&
+           find_directory(b, &of_b) && is_same_inode(&of_a, &of_b);
 }
 
 dyno_status file_make_output_directory(const char *path) {

@@ -469,6 +469,12 @@ const char *const *flags_text_list(const flags *given, const char *name, int *co
     return value->texts;
 }
 
+int flags_list_length(const flags *given, const char *name) {
+    return look_up(given, name,
+                   1u << FLAG_INTEGER_LIST | 1u << FLAG_TEXT_LIST | 1u << FLAG_CHOICE_LIST)
+        ->count;
+}
+
 bool flags_list_has(const flags *given, const char *name, const char *item) {
     int count;
     const char *const *items = flags_text_list(given, name, &count);

@@ -91,8 +91,9 @@ bool flags_wants_help(const flags *given);
 /* Whether --help is among the arguments, of whatever verb. */
 bool flags_ask_for_help(int argc, char *const *argv);
 
-/* Usage, summary, flags with defaults and limits, examples. */
-void flags_append_help(const flags_verb *verb, text *out);
+/* Usage, summary, flags with defaults and limits, examples; for a terminal of so many columns, or 0 for
+ * a file, where each example is one line. */
+void flags_append_help(const flags_verb *verb, int columns, text *out);
 
 /* Sets a flag as if the user had given it, for what another flag stands for. */
 NODISCARD dyno_status flags_set(flags *given, const char *name, const char *value);
@@ -106,6 +107,7 @@ int64_t flags_bytes(const flags *given, const char *name);
 const char *flags_text(const flags *given, const char *name); /* texts and choices */
 const int64_t *flags_list(const flags *given, const char *name, int *count);
 const char *const *flags_text_list(const flags *given, const char *name, int *count);
+int flags_list_length(const flags *given, const char *name); /* of a list of any kind */
 bool flags_list_has(const flags *given, const char *name, const char *item);
 
 /* Whether the user gave it. */

@@ -5,8 +5,9 @@
 #include <string.h>
 
 #include "base/flags.h"
+#include "base/wrap.h"
 
-enum { LINE = 96, FLAG_COLUMN = 2, NARROWEST_HELP = 40 };
+enum { LINE = 96, FLAG_COLUMN = 2, NARROWEST_HELP = 40, NARROWEST_LINE = 40 };
 
 static const char *placeholder_of(const flag_spec *spec) {
     if (spec->placeholder)
@@ -34,36 +35,6 @@ static const char *placeholder_of(const flag_spec *spec) {
 static void append_spaces(text *out, int count) {
     for (int i = 0; i < count; i++)
         text_append(out, " ");
-}
-
-/* A word, or as many choices of a long list "a|b|c" as fit into `room`. */
-static int word_length(const char *word, int room) {
-    int length = (int)strcspn(word, " "), choices = length;
-    while (choices > room || (choices < length && choices > 0 && word[choices - 1] != '|'))
-        choices--;
-    return choices > 0 ? choices : length;
-}
-
-/* Words of `string`, wrapped; the first line starts at the cursor, which is at `indent`. */
-static void append_wrapped(text *out, const char *string, int indent) {
-    int column = indent;
-    for (const char *p = string; *p;) {
-        int length = word_length(p, LINE - indent);
-        if (column > indent && column + 1 + length > LINE) {
-            text_append(out, "\n");
-            append_spaces(out, indent);
-            column = indent;
-        }
-        if (column > indent) {
-            text_append(out, " ");
-            column++;
-        }
-        text_append_bytes(out, p, (size_t)length);
-        column += length;
-        p += length;
-        p += strspn(p, " ");
-    }
-    text_append(out, "\n");
 }
 
 static void append_explanation(text *out, const flag_spec *spec) {
@@ -97,12 +68,12 @@ static void append_explanation(text *out, const flag_spec *spec) {
         text_append(out, ")");
 }
 
-static void append_flags(const flags_verb *verb, text *out) {
+static void append_flags(const flags_verb *verb, int line, text *out) {
     int widest = (int)strlen("--help");
     for (int i = 0; i < verb->flag_count; i++) {
         int width =
             3 + (int)(strlen(verb->flags[i].name) + strlen(placeholder_of(&verb->flags[i])));
-        if (width > widest && width + NARROWEST_HELP < LINE)
+        if (width > widest && width + NARROWEST_HELP < line)
             widest = width;
     }
     int indent = FLAG_COLUMN + widest + 2;
@@ -121,29 +92,55 @@ static void append_flags(const flags_verb *verb, text *out) {
             append_spaces(out, indent);
         }
         append_explanation(&help, spec);
-        append_wrapped(out, text_string(&help), indent);
+        text_append_wrapped(out, text_string(&help), indent, indent, line);
         text_release(&help);
         has_ranges = has_ranges || spec->kind == FLAG_INTEGER_LIST;
     }
     text_append(out, "  --help");
     append_spaces(out, indent - FLAG_COLUMN - (int)strlen("--help"));
     text_append(out, "print this and stop\n");
+    text_append(out, has_ranges ? "\n" : "");
     if (has_ranges)
-        text_append(out,
-                    "\nA LIST of numbers is written 128,512 and may have ranges: 1:5 counts by "
-                    "one,\n1:10:+3 by three, 128:1024:*2 doubles.\n");
+        text_append_wrapped(out,
+                            "A LIST of numbers is written 128,512 and may have ranges: 1:5 counts "
+                            "by one, 1:10:+3 by three, 128:1024:*2 doubles.",
+                            0, 0, line);
 }
 
-void flags_append_help(const flags_verb *verb, text *out) {
+/* On a terminal over several lines of a shell; else as one, which can be searched for. */
+static void append_command(const char *command, int columns, text *out) {
+    int room = columns - 2;
+    text_append(out, "  ");
+    while (columns > 0 && command[wrap_line(command, room)]) {
+        size_t bytes = wrap_line(command, room - 2); /* for the backslash */
+        text_append_bytes(out, command, bytes);
+        text_append(out, " \\\n    ");
+        command += bytes + strspn(command + bytes, " ");
+        room = columns - 4;
+    }
+    text_format(out, "%s\n", command);
+}
+
+static void append_example(const flags_example *example, int columns, text *out) {
+    text command = {0};
+    text_format(&command, "dyno %s", example->command);
+    append_command(text_string(&command), columns, out);
+    text_append(out, "      ");
+    text_append_wrapped(out, example->effect, 6, 6, columns);
+    text_release(&command);
+}
+
+void flags_append_help(const flags_verb *verb, int columns, text *out) {
+    columns = columns > 0 && columns < NARROWEST_LINE ? NARROWEST_LINE : columns;
+    int line = columns > 0 && columns < LINE ? columns : LINE;
     text_format(out, "usage: dyno %s", verb->name);
     if (verb->positional)
         text_format(out, verb->least_positionals ? " %s" : " [%s]", verb->positional);
     text_append(out, " [flags]\n\n");
-    append_wrapped(out, verb->summary, 0);
-    append_flags(verb, out);
+    text_append_wrapped(out, verb->summary, 0, 0, line);
+    append_flags(verb, line, out);
     if (verb->example_count)
         text_append(out, "\nEXAMPLES\n");
     for (int i = 0; i < verb->example_count; i++)
-        text_format(out, "  dyno %s\n      %s\n", verb->examples[i].command,
-                    verb->examples[i].effect);
+        append_example(&verb->examples[i], columns, out);
 }

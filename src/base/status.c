@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/printable.h"
+
 enum { MESSAGE_BYTES = 2048 };
 
 static _Thread_local char message[MESSAGE_BYTES];
@@ -27,6 +29,7 @@ const char *dyno_status_name(dyno_status status) {
         [DYNO_OUT_OF_MEMORY] = "out of memory",
         [DYNO_INTERRUPTED] = "interrupted",
         [DYNO_DEVICE_FAILED] = "device failed",
+        [DYNO_NOT_FINITE] = "not finite",
     };
     bool is_known = (size_t)status < sizeof names / sizeof *names;
     return is_known ? names[status] : "unknown status";
@@ -38,14 +41,28 @@ dyno_status status_conclude(dyno_status status) {
     return status;
 }
 
+/* Messages name files and quote them: what is in those must not reach a terminal as it is. Lines of a
+ * compiler's log stay lines. Nothing is allocated, as memory may be what is lacking. */
+static void record(const char *formatted) {
+    size_t length = 0;
+    while (*formatted) {
+        printable_piece piece = printable_take(&formatted, "\n\t");
+        if (length + (size_t)piece.length >= MESSAGE_BYTES)
+            break;
+        memcpy(message + length, piece.text, (size_t)piece.length);
+        length += (size_t)piece.length;
+    }
+    message[length] = '\0';
+}
+
 dyno_status dyno_fail(dyno_status code, const char *format, ...) {
     /* Formatted aside first: an argument may point into `message`. */
-    char text[MESSAGE_BYTES];
+    char formatted[MESSAGE_BYTES];
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(text, sizeof text, format, arguments);
+    vsnprintf(formatted, sizeof formatted, format, arguments);
     va_end(arguments);
-    memcpy(message, text, sizeof text);
+    record(formatted);
     return listener ? listener(code, message) : code;
 }
 

@@ -15,7 +15,8 @@ extern "C" {
 #define NODISCARD __attribute__((warn_unused_result))
 #define PRINTF_LIKE(string, first) __attribute__((format(printf, string, first)))
 
-/* Records the message for this thread and returns `code`. */
+/* Records the message for this thread, control characters in it as escapes (printable.h), and returns
+ * `code`. */
 NODISCARD dyno_status dyno_fail(dyno_status code, const char *format, ...) PRINTF_LIKE(2, 3);
 
 /* Puts "`context`: " before the recorded message and returns `code`, for callers that know

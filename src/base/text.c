@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/printable.h"
 
 static void reserve(text *out, size_t more) {
     size_t needed = out->length + more + 1;
@@ -49,15 +50,15 @@ void text_release(text *out) {
 quoted_text text_quote(const char *string) {
     enum { LONGEST = 96 };
     quoted_text out = {""};
-    size_t length = 0;
-    for (; string[length] && length < LONGEST; length++) {
-        unsigned char c = (unsigned char)string[length];
-        out.text[length] = c < 0x20 || c == 0x7f ? '?' : (char)c;
-    }
-    if (string[length]) {
-        while (length && ((unsigned char)string[length] & 0xc0u) == 0x80u)
-            length--; /* not in the middle of a UTF-8 character */
-        memcpy(out.text + length, "...", 4);
+    int length = 0;
+    while (*string) {
+        printable_piece piece = printable_take(&string, "");
+        if (length + piece.length > LONGEST) {
+            memcpy(out.text + length, "...", 4);
+            break;
+        }
+        memcpy(out.text + length, piece.text, (size_t)piece.length);
+        length += piece.length;
     }
     return out;
 }

@@ -21,8 +21,8 @@ void text_release(text *out);
 typedef struct {
     char text[104];
 } quoted_text;
-/* A string from a file, fit for a message: control characters become '?', and what is longer
- * than 96 bytes is cut and ends in "...". */
+/* A string from a file, fit for a message: control characters become escapes (printable.h), and what
+ * is longer than 96 bytes is cut and ends in "...". */
 quoted_text text_quote(const char *string);
 
 /* Of `count` names, the one nearest to `word` by edit distance, or NULL when none is near

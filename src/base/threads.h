@@ -1,4 +1,4 @@
-/* threads.h - OpenMP behind one function, so that kernels see ranges and nothing else.
+/* threads.h - a pool of threads behind two functions, so that kernels see ranges and nothing else.
  *
  * The number of threads never changes a result: callers either write disjoint outputs, or reduce
  * over chunks whose bounds they chose themselves. */
@@ -7,12 +7,16 @@
 
 #include <stdint.h>
 
+#include "base/status.h"
+
 /* Work on [begin, end). */
 typedef void threads_range(void *context, int64_t begin, int64_t end);
 
 /* Threads used from now on; 0 means all that the process may run on. */
 void threads_set_count(int count);
 int threads_count(void);
+/* DYNO_INVALID where the system does not allow so many at once, with how many it allows. */
+NODISCARD dyno_status threads_check(int count);
 /* Cores this process may run on. */
 int threads_available(void);
 
@@ -21,7 +25,8 @@ int threads_available(void);
 void threads_for(int64_t count, int64_t grain, threads_range *run, void *context);
 
 /* Schedules [i, i+1) dynamically, for few tasks of uneven or noisy cost. A library that uses
- * OpenMP, called from a task, runs on that thread alone. */
+ * OpenMP, called from a task, runs on that thread alone. Once the user has asked to stop
+ * (base/stop.h), tasks that have not begun are left out: what they compute is not to be used. */
 void threads_for_each(int64_t count, threads_range *run, void *context);
 
 #endif

@@ -1,7 +1,7 @@
 /* cli.h - what the verbs of `dyno` share. They are made of dyno.h, as any program.
  *
  * A verb is a function: it parses its flags, calls the library, prints to stdout, and returns
- * the exit code: 0 done, 1 failed, 2 misused, 130 interrupted. */
+ * the exit code: 0 done, 1 failed, 2 misused, 128 and the signal's number (130) interrupted. */
 #ifndef CLI_CLI_H
 #define CLI_CLI_H
 
@@ -15,7 +15,7 @@ typedef struct cli_verb {
 } cli_verb;
 
 int cli_experiment(int argc, char **argv); /* of every experiment: argv[0] says which */
-/* Of those that take minutes: they have a progress line, and Ctrl-C keeps what was measured. */
+/* Of those that can take minutes: they have a progress line, and Ctrl-C keeps what there is. */
 int cli_long_experiment(int argc, char **argv);
 int cli_list(int argc, char **argv);
 int cli_init(int argc, char **argv);
@@ -34,7 +34,8 @@ int cli_run(const flags_verb *verb, int argc, char **argv, dyno_status (*run)(fl
  * returned. */
 void cli_print(char *out);
 
-/* Bold where stdout is a terminal and the user has not set NO_COLOR. */
-dyno_render_options cli_render_options(const char *format);
+/* Bold where stdout is a terminal and the user has not set NO_COLOR; as wide as the terminal, unless
+ * `is_wide`. */
+dyno_render_options cli_render_options(const char *format, bool is_wide);
 
 #endif

@@ -1,5 +1,4 @@
 /* main.c - `dyno VERB ...`: finds the verb, runs it, and answers for what stdout swallowed. */
-#define _POSIX_C_SOURCE 200809L
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -11,12 +10,15 @@
 #include "base/isa.h"
 #include "base/json.h"
 #include "base/memory.h"
+#include "base/wrap.h"
 #include "cli/cli.h"
+#include "cli/interrupt.h"
+#include "cli/terminal.h"
 
 static const cli_verb VERBS[] = {
     {"doctor", "what this machine has, can do at best, and lacks", cli_experiment},
     {"list", "models, ops and kernels that dyno knows", cli_list},
-    {"plan", "memory, FLOPs and launches of a step, without running it", cli_experiment},
+    {"plan", "memory, FLOPs and launches of a step, without running it", cli_long_experiment},
     {"bench", "time forward, backward and whole training steps over a sweep", cli_long_experiment},
     {"attention", "time attention alone, forward and backward, over lengths and head sizes",
      cli_long_experiment},
@@ -36,13 +38,13 @@ int cli_report_failure(dyno_status status) {
         fprintf(stderr, "dyno: %s\n", dyno_error_message());
     return status == DYNO_OK            ? 0
            : status == DYNO_INVALID     ? 2
-           : status == DYNO_INTERRUPTED ? 130
+           : status == DYNO_INTERRUPTED ? interrupt_exit_code()
                                         : 1;
 }
 
 static void print_verb_help(const flags_verb *verb) {
     text help = {0};
-    flags_append_help(verb, &help);
+    flags_append_help(verb, terminal_columns(STDOUT_FILENO), &help);
     cli_print(help.data);
 }
 
@@ -63,22 +65,32 @@ void cli_print(char *out) {
     dyno_text_free(out);
 }
 
-dyno_render_options cli_render_options(const char *format) {
+dyno_render_options cli_render_options(const char *format, bool is_wide) {
     const char *no_color = getenv("NO_COLOR");
     return (dyno_render_options){.size = sizeof(dyno_render_options),
                                  .format = format,
-                                 .is_bold = isatty(STDOUT_FILENO) && !(no_color && *no_color)};
+                                 .is_bold = isatty(STDOUT_FILENO) && !(no_color && *no_color),
+                                 .columns = is_wide ? 0 : terminal_columns(STDOUT_FILENO)};
 }
 
 static void print_help(FILE *stream) {
-    fprintf(stream,
-            "dyno %s: builds, plans, trains and measures decoder-only Transformers\n\n"
-            "usage: dyno VERB [flags]\n\n",
-            dyno_version());
-    for (int i = 0; i < VERB_COUNT; i++)
-        fprintf(stream, "  %-9s %s\n", VERBS[i].name, VERBS[i].summary);
-    fputs("\n`dyno VERB --help` explains a verb with examples. Start with `dyno doctor`.\n",
-          stream);
+    int columns = terminal_columns(fileno(stream));
+    text help = {0};
+    text_format(&help, "dyno %s: ", dyno_version());
+    text_append_wrapped(&help, "builds, plans, trains and measures decoder-only Transformers",
+                        (int)help.length, 2, columns);
+    text_append(&help, "\nusage: dyno VERB [flags]\n\n");
+    for (int i = 0; i < VERB_COUNT; i++) {
+        enum { SUMMARY_COLUMN = 12 };
+        text_format(&help, "  %-9s ", VERBS[i].name);
+        text_append_wrapped(&help, VERBS[i].summary, SUMMARY_COLUMN, SUMMARY_COLUMN, columns);
+    }
+    text_append(&help, "\n");
+    text_append_wrapped(
+        &help, "`dyno VERB --help` explains a verb with examples. Start with `dyno doctor`.", 0, 0,
+        columns);
+    fputs(text_string(&help), stream);
+    text_release(&help);
 }
 
 static int run_verb(const char *name, int argc, char **argv) {

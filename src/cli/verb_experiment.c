@@ -4,19 +4,27 @@
  * progress line, Ctrl-C, and the notes on stderr. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "base/memory.h"
 #include "cli/cli.h"
 #include "cli/interrupt.h"
 #include "cli/progress.h"
+#include "cli/terminal.h"
 
 typedef struct experiment_job {
     const char *name;
     progress *line; /* NULL: nothing was told yet */
+    double total;   /* that the line counts to */
 } experiment_job;
 
 static void show_progress(void *caller, double done, double total, const char *label) {
     experiment_job *job = caller;
+    if (job->line && (job->total < total || job->total > total)) { /* planned; now it is measured */
+        progress_destroy(job->line);
+        job->line = NULL;
+    }
+    job->total = total;
     if (!job->line)
         job->line = progress_create(total);
     progress_update(job->line, done, label);
@@ -36,7 +44,7 @@ static bool should_stop(void *caller) {
 
 static int print_help(const char *name) {
     char *help;
-    dyno_status status = dyno_experiment_help(name, &help);
+    dyno_status status = dyno_experiment_help_wrapped(name, terminal_columns(STDOUT_FILENO), &help);
     cli_print(help);
     return status == DYNO_OK ? 0 : cli_report_failure(status);
 }
@@ -44,7 +52,7 @@ static int print_help(const char *name) {
 /* Shows what there is. A failure (an interruption, a full disk) is reported after it, and by the
  * message it came with. */
 static dyno_status show(const dyno_results *found, dyno_status status) {
-    dyno_render_options how = cli_render_options(NULL);
+    dyno_render_options how = cli_render_options(NULL, false);
     char *message = memory_copy_string(dyno_error_message()), *out;
     dyno_status shown = dyno_results_render(found, &how, &out);
     cli_print(out);

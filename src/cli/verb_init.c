@@ -1,8 +1,10 @@
 /* verb_init.c - `dyno init`: a freshly drawn model as a Hugging Face directory. */
-#include <stdio.h>
-
+#include "base/file.h"
+#include "base/printable.h"
+#include "base/text.h"
 #include "base/units.h"
 #include "cli/cli.h"
+#include "cli/interrupt.h"
 #include "experiments/shared_flags.h"
 
 static const flag_spec FLAGS[] = {
@@ -10,6 +12,7 @@ static const flag_spec FLAGS[] = {
     {"seed", NULL, FLAG_INTEGER, "0", .help = "of the weights", .minimum = 0, .maximum = INT64_MAX},
     THREADS_FLAG,
     {"out", "DIR", FLAG_TEXT, NULL, .help = "the directory to write; required"},
+    {"force", NULL, FLAG_SWITCH, NULL, .help = "replaces a model that is in the directory"},
 };
 
 static const flags_example EXAMPLES[] = {
@@ -23,7 +26,8 @@ static const flags_verb VERB = {
     .summary = "Draws a model's weights (truncated normal, std sqrt(2/(in+out)) cut at three std; "
                "embeddings std 1; norms 1) and writes them as a Hugging Face Llama directory, "
                "which dyno step and transformers load. The same seed gives the same weights "
-               "everywhere.",
+               "everywhere. A model that is there is not replaced without --force; the files "
+               "appear together when all are complete.",
     FLAGS_TABLE(FLAGS),
     FLAGS_EXAMPLES(EXAMPLES),
 };
@@ -57,18 +61,45 @@ static dyno_status create_model(const flags *given, dyno_model **out) {
     return dyno_model_create(&o, out);
 }
 
+/* The model's name may come from a file's. */
+static void print_written(const dyno_model *model, const char *directory) {
+    text line = {0};
+    text_append_printable(&line, dyno_model_name(model), "");
+    text_format(&line, ": %s parameters written to ",
+                units_count((double)dyno_model_elements(model)).text);
+    text_append_printable(&line, directory, "");
+    text_append(&line, "\n");
+    cli_print(line.data);
+}
+
+/* Even with --force: sizes would be read from a file that is then replaced. */
+static dyno_status check_out(const char *directory, const char *config) {
+    if (!directory)
+        return dyno_fail(DYNO_INVALID, "--out is required; see dyno init --help");
+    text written = {0};
+    text_format(&written, "%s/config.json", directory);
+    bool is_input = config && file_is_same(written.data, config);
+    text_release(&written);
+    if (is_input)
+        return dyno_fail(DYNO_INVALID,
+                         "--out '%s' would replace '%s', which --config reads; give another "
+                         "directory",
+                         directory, config);
+    return DYNO_OK;
+}
+
 static dyno_status run(flags *given) {
     const char *directory = flags_text(given, "out");
+    dyno_save_options how = {.size = sizeof how, .replaces = flags_switch(given, "force")};
     dyno_model *model;
+    interrupt_install_at_once(); /* half a model is of no use: its temporary files are removed */
     RETURN_IF_FAILED(dyno_set_threads((int)flags_integer(given, "threads")));
     RETURN_IF_FAILED(create_model(given, &model));
-    dyno_status status =
-        directory ? DYNO_OK : dyno_fail(DYNO_INVALID, "--out is required; see dyno init --help");
+    dyno_status status = check_out(directory, flags_text(given, "config"));
     if (status == DYNO_OK)
-        status = dyno_model_save(model, (uint64_t)flags_integer(given, "seed"), directory);
+        status = dyno_model_save_as(model, (uint64_t)flags_integer(given, "seed"), directory, &how);
     if (status == DYNO_OK)
-        printf("%s: %s parameters written to %s\n", dyno_model_name(model),
-               units_count((double)dyno_model_elements(model)).text, directory);
+        print_written(model, directory);
     dyno_model_destroy(model);
     return status;
 }

@@ -1,8 +1,10 @@
 /* verb_list.c - `dyno list`: models, ops and kernels. */
 #include "cli/cli.h"
+#include "experiments/shared_flags.h"
 
 static const flag_spec FLAGS[] = {
     {"format", NULL, FLAG_CHOICE, "table", .help = "how to print", .list_choices = dyno_formats},
+    WIDE_FLAG,
 };
 
 static const flags_example EXAMPLES[] = {
@@ -23,7 +25,8 @@ static const flags_verb VERB = {
 };
 
 static dyno_status run(flags *given) {
-    dyno_render_options how = cli_render_options(flags_text(given, "format"));
+    dyno_render_options how =
+        cli_render_options(flags_text(given, "format"), flags_switch(given, "wide"));
     char *out;
     RETURN_IF_FAILED(
         dyno_list(flags_positional_count(given) ? flags_positional(given, 0) : NULL, &how, &out));

@@ -1,5 +1,6 @@
 /* verb_show.c - `dyno show DIR`: what a run recorded, in any format. */
 #include "cli/cli.h"
+#include "experiments/shared_flags.h"
 
 static const flag_spec FLAGS[] = {
     {"format", NULL, FLAG_CHOICE, "table", .help = "how to print; json is the record itself",
@@ -7,6 +8,7 @@ static const flag_spec FLAGS[] = {
     {"plot", NULL, FLAG_SWITCH, NULL,
      .help =
          "also draw the curve of the steps of each cell, and breakdowns as bars (format table)"},
+    WIDE_FLAG,
 };
 
 static const flags_example EXAMPLES[] = {
@@ -28,7 +30,8 @@ static const flags_verb VERB = {
 };
 
 static dyno_status run(flags *given) {
-    dyno_render_options how = cli_render_options(flags_text(given, "format"));
+    dyno_render_options how =
+        cli_render_options(flags_text(given, "format"), flags_switch(given, "wide"));
     how.has_plots = flags_switch(given, "plot");
     dyno_results *shown;
     char *out;

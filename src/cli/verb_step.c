@@ -1,15 +1,16 @@
 /* verb_step.c - `dyno step`: training steps of a Hugging Face model, with everything they compute
  * written down, so that any framework can check ours. */
+#define _POSIX_C_SOURCE 200809L
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
-#include "base/arena.h"
 #include "base/checked.h"
 #include "base/memory.h"
-#include "base/units.h"
 #include "cli/cli.h"
 #include "cli/interrupt.h"
 #include "cli/progress.h"
+#include "cli/step_job.h"
 #include "experiments/shared_flags.h"
 
 static const flag_spec FLAGS[] = {
@@ -29,7 +30,17 @@ static const flag_spec FLAGS[] = {
      .choices = "logits|loss|gradients|weights"},
     {"out", "FILE", FLAG_TEXT, NULL, .help = "the safetensors file for what --dump lists"},
     {"save", "DIR", FLAG_TEXT, NULL,
-     .help = "also writes the trained model as a Hugging Face directory"},
+     .help = "also writes the trained model as a Hugging Face directory, with the config.json, "
+             "generation_config.json and tokenizer files of the one that was loaded"},
+    {"on-nan", NULL, FLAG_CHOICE, "stop",
+     .help =
+         "what a step does whose loss or gradients are NaN or infinite: stop ends the run, names "
+         "the first tensor that is so and writes nothing; skip does not apply the step and "
+         "goes on; ignore applies it",
+     .choices = "stop|skip|ignore"},
+    {"force", NULL, FLAG_SWITCH, NULL,
+     .help = "replaces a file or model that --out and --save find there; with it --save may name "
+             "the directory of --load. --out never replaces what the run reads"},
     THREADS_FLAG,
     STEP_FLAGS,
     DEVICE_FLAG("auto"),
@@ -53,25 +64,12 @@ static const flags_verb VERB = {
     .name = "step",
     .summary = "Runs training steps of a Hugging Face Llama directory and writes what they "
                "computed: `logits` [B,T,V] and `g.<name>` of the first step, `loss.<k>` of each, "
-               "`w.<name>` after the last. AdamW is torch.optim.AdamW. The file appears whole or "
-               "not at all.",
+               "`w.<name>` after the last. AdamW is torch.optim.AdamW. Files appear whole or "
+               "not at all. Ctrl-C, SIGTERM and SIGHUP end the run after the step it is in; what "
+               "was done is written, with a note in the metadata.",
     FLAGS_TABLE(FLAGS),
     FLAGS_EXAMPLES(EXAMPLES),
 };
-
-typedef struct dump_choice {
-    bool logits, loss, gradients, weights;
-} dump_choice;
-
-/* Everything that is open while the verb runs. */
-typedef struct step_job {
-    const flags *given;
-    dyno_tokens *source;
-    dyno_trainer *trainer;
-    dyno_tensor_file *file;
-    dump_choice dump;
-    int64_t batch, context, steps;
-} step_job;
 
 static dyno_status require(const flags *given, const char *name) {
     if (flags_text(given, name))
@@ -119,8 +117,11 @@ static dyno_status open_inputs(step_job *job) {
     job->steps = flags_integer(given, "steps");
     if (flags_text(given, "out"))
         job->dump = parse_dump(given);
+    RETURN_IF_FAILED(step_check_outputs(job));
     RETURN_IF_FAILED(dyno_tokens_open(flags_text(given, "tokens"), (int)token_bytes, &job->source));
-    return check_token_count(job);
+    RETURN_IF_FAILED(check_token_count(job));
+    job->losses = memory_allocate((size_t)job->steps, sizeof *job->losses);
+    return DYNO_OK;
 }
 
 /* The one word of a flag whose table takes lists, for verbs that run a grid. */
@@ -149,6 +150,7 @@ static dyno_status load_model(step_job *job) {
                                     .memory_bytes = flags_bytes(given, "memory"),
                                     .adamw = &adamw,
                                     .clip_norm = flags_real(given, "clip"),
+                                    .on_nan = flags_text(given, "on-nan"),
                                     .keeps_logits = job->dump.logits,
                                     .keeps_gradients = job->dump.gradients};
     RETURN_IF_FAILED(read_word(given, "mode", &options.mode));
@@ -156,70 +158,6 @@ static dyno_status load_model(step_job *job) {
     RETURN_IF_FAILED(read_word(given, "attention", &options.attention));
     RETURN_IF_FAILED(read_word(given, "recompute", &options.recompute));
     return dyno_trainer_load(flags_text(given, "load"), &options, &job->trainer);
-}
-
-/* Everything in the order in which it will be known; the caller frees *out. */
-static dyno_status list_outputs(const step_job *job, arena *names, dyno_tensor **out, int *count) {
-    const dyno_model *model = dyno_trainer_model(job->trainer);
-    int parameters = dyno_model_parameter_count(model), made = 0;
-    dyno_tensor *list =
-        memory_allocate(1 + (size_t)job->steps + 2 * (size_t)parameters, sizeof *list);
-    *out = list;
-    if (job->dump.logits)
-        list[made++] =
-            (dyno_tensor){"logits", 3, {job->batch, job->context, dyno_model_vocabulary(model)}};
-    for (int i = 0; job->dump.gradients && i < parameters; i++, made++) {
-        RETURN_IF_FAILED(dyno_model_parameter(model, i, &list[made]));
-        list[made].name = arena_format(names, "g.%s", list[made].name);
-    }
-    for (int64_t k = 0; job->dump.loss && k < job->steps; k++)
-        list[made++].name = arena_format(names, "loss.%lld", (long long)k);
-    for (int i = 0; job->dump.weights && i < parameters; i++, made++) {
-        RETURN_IF_FAILED(dyno_model_parameter(model, i, &list[made]));
-        list[made].name = arena_format(names, "w.%s", list[made].name);
-    }
-    *count = made;
-    return DYNO_OK;
-}
-
-static dyno_status open_output(step_job *job) {
-    arena *names = arena_create();
-    dyno_tensor *list;
-    int count;
-    dyno_status status = list_outputs(job, names, &list, &count);
-    if (status == DYNO_OK)
-        status = dyno_tensor_file_create(flags_text(job->given, "out"), list, count, &job->file);
-    arena_destroy(names);
-    free(list);
-    return status;
-}
-
-static dyno_status append_tensor(step_job *job, const char *name, int64_t count) {
-    float *copy = memory_try_allocate((size_t)count * sizeof *copy);
-    if (!copy)
-        return dyno_fail(DYNO_OUT_OF_MEMORY, "the host has no %s for a copy of '%s'",
-                         units_bytes(count * (int64_t)sizeof *copy).text, name);
-    dyno_status status = dyno_trainer_read(job->trainer, name, copy, count);
-    if (status == DYNO_OK)
-        status = dyno_tensor_file_append(job->file, copy, count);
-    free(copy);
-    return status;
-}
-
-/* Of every parameter, what is called `prefix` and its name. */
-static dyno_status append_parameters(step_job *job, const char *prefix) {
-    const dyno_model *model = dyno_trainer_model(job->trainer);
-    for (int i = 0; i < dyno_model_parameter_count(model); i++) {
-        dyno_tensor p;
-        char name[128];
-        int64_t count = 1;
-        RETURN_IF_FAILED(dyno_model_parameter(model, i, &p));
-        for (int j = 0; j < p.rank; j++)
-            count *= p.shape[j];
-        snprintf(name, sizeof name, "%s%s", prefix, p.name);
-        RETURN_IF_FAILED(append_tensor(job, name, count));
-    }
-    return DYNO_OK;
 }
 
 static int64_t vocabulary(const step_job *job) {
@@ -232,19 +170,35 @@ static dyno_status read_step(const step_job *job, int64_t k, int32_t *ids) {
 }
 
 /* Step k, whose ids were given. Those of the next are read and given while it runs. */
-static dyno_status run_step(step_job *job, int64_t k, int32_t *ids, float *loss) {
+static dyno_status run_step(step_job *job, int64_t k, int32_t *ids) {
     RETURN_IF_FAILED(dyno_trainer_start(job->trainer, flags_real(job->given, "lr")));
     if (k + 1 < job->steps) {
         RETURN_IF_FAILED(read_step(job, k + 1, ids));
         RETURN_IF_FAILED(dyno_trainer_give(job->trainer, ids, ids + 1));
     }
-    RETURN_IF_FAILED(dyno_trainer_finish(job->trainer, loss));
-    if (k == 0 && job->dump.logits)
-        RETURN_IF_FAILED(append_tensor(job, "logits", job->batch * job->context * vocabulary(job)));
-    return k == 0 && job->dump.gradients ? append_parameters(job, "g.") : DYNO_OK;
+    RETURN_IF_FAILED(dyno_trainer_finish(job->trainer, &job->losses[k]));
+    return k == 0 ? step_keep_first(job) : DYNO_OK;
 }
 
-static dyno_status run_steps(step_job *job, float *losses) {
+/* At once, so that somebody who follows a log sees it, and a process that is killed has said it. */
+static void print_loss(const step_job *job, int64_t k, progress *line) {
+    if (isatty(STDOUT_FILENO))
+        progress_clear(line);
+    printf("step %lld  loss %.6f\n", (long long)k, (double)job->losses[k]);
+    fflush(stdout);
+}
+
+/* The first one is told at once, their number at the end. */
+static void note_skipped(step_job *job, int64_t k, progress *line) {
+    if (!dyno_trainer_skipped(job->trainer) || job->skipped++)
+        return;
+    progress_clear(line);
+    fprintf(stderr, "dyno step: step %lld was skipped: its loss or gradients are not finite\n",
+            (long long)k);
+}
+
+/* Until the last step, or that in which somebody asked to stop. */
+static dyno_status run_steps(step_job *job) {
     int64_t rows = job->batch * job->context;
     int32_t *ids = memory_try_allocate((size_t)(rows + 1) * sizeof *ids);
     if (!ids)
@@ -253,56 +207,61 @@ static dyno_status run_steps(step_job *job, float *losses) {
     dyno_status status = read_step(job, 0, ids);
     if (status == DYNO_OK)
         status = dyno_trainer_give(job->trainer, ids, ids + 1);
-    for (int64_t k = 0; k < job->steps && status == DYNO_OK; k++) {
-        if (interrupt_requested()) {
-            status = dyno_fail(DYNO_INTERRUPTED,
-                               "interrupted after %lld of %lld steps; nothing "
-                               "was written",
-                               (long long)k, (long long)job->steps);
+    while (status == DYNO_OK && job->done < job->steps && !interrupt_requested()) {
+        status = run_step(job, job->done, ids);
+        if (status != DYNO_OK)
             break;
-        }
-        status = run_step(job, k, ids, &losses[k]);
-        progress_update(line, (double)(k + 1), "training");
+        note_skipped(job, job->done, line);
+        print_loss(job, job->done++, line);
+        progress_update(line, (double)job->done, "training");
     }
     progress_destroy(line);
     free(ids);
     return status;
 }
 
+static dyno_status tell_interruption(const step_job *job) {
+    const char *out = flags_text(job->given, "out"), *save = flags_text(job->given, "save");
+    if (job->done == job->steps)
+        return DYNO_OK;
+    return dyno_fail(DYNO_INTERRUPTED, "interrupted after %lld of %lld steps; %s%s%s%s",
+                     (long long)job->done, (long long)job->steps,
+                     job->done ? "what they computed is in " : "nothing was written",
+                     job->done && out ? out : "", job->done && out && save ? " and " : "",
+                     job->done && save ? save : "");
+}
+
 static dyno_status run_job(step_job *job) {
     RETURN_IF_FAILED(open_inputs(job));
     RETURN_IF_FAILED(load_model(job));
-    if (flags_text(job->given, "out"))
-        RETURN_IF_FAILED(open_output(job));
-    float *losses = memory_allocate((size_t)job->steps, sizeof *losses);
-    dyno_status status = run_steps(job, losses);
-    if (status == DYNO_OK && job->dump.loss)
-        status = dyno_tensor_file_append(job->file, losses, job->steps);
-    if (status == DYNO_OK && job->dump.weights)
-        status = append_parameters(job, "");
-    const char *directory = flags_text(job->given, "save");
-    if (status == DYNO_OK && directory)
-        status = dyno_trainer_save(job->trainer, directory);
-    if (status == DYNO_OK && job->file) {
-        dyno_tensor_file *file = job->file;
-        job->file = NULL;
-        status = dyno_tensor_file_commit(file);
-    }
-    if (status == DYNO_OK)
-        for (int64_t k = 0; k < job->steps; k++)
-            printf("step %lld  loss %.6f\n", (long long)k, (double)losses[k]);
-    free(losses);
-    return status;
+    const char *left_out = dyno_trainer_left_out(job->trainer);
+    if (flags_text(job->given, "save") && left_out[0])
+        fprintf(stderr, "dyno step: --save will not carry over %s\n", left_out);
+    RETURN_IF_FAILED(step_open_output(job));
+    interrupt_ask(); /* from here on there is something to keep */
+    dyno_status status = run_steps(job);
+    if (status == DYNO_OK && job->done)
+        status = step_write_results(job);
+    if (status == DYNO_NOT_FINITE)
+        return dyno_fail(status,
+                         "%s; nothing was written. Use a smaller --lr, --clip, or --on-nan skip",
+                         dyno_error_message());
+    RETURN_IF_FAILED(status);
+    if (job->skipped)
+        fprintf(stderr, "dyno step: %lld of %lld steps were skipped\n", (long long)job->skipped,
+                (long long)job->done);
+    return tell_interruption(job);
 }
 
 static dyno_status run(flags *given) {
+    interrupt_install_at_once();
     RETURN_IF_FAILED(dyno_set_threads((int)flags_integer(given, "threads")));
-    interrupt_install();
     step_job job = {.given = given};
     dyno_status status = run_job(&job);
     dyno_tensor_file_abandon(job.file);
     dyno_trainer_destroy(job.trainer);
     dyno_tokens_close(job.source);
+    free(job.losses);
     return status;
 }
 

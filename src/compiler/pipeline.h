@@ -70,13 +70,14 @@ typedef struct pipeline_options {
     optimizer_options optimizer;
     const char *dump_after; /* name of a pass, or NULL */
     text *dump;             /* where the graph, or the plan, is printed then */
+    bool is_unverified;     /* for a plan that is counted and never run */
 } pipeline_options;
 
 /* The names of the passes in their order; NULL behind the last. */
 const char *pipeline_pass_name(int index);
 
-/* Runs the passes on `g`, which holds the forward pass, with the verifier between them. On failure
- * *out is NULL. */
+/* Runs the passes on `g`, which holds the forward pass, with the verifier between them (unless
+ * is_unverified). On failure *out is NULL. */
 NODISCARD dyno_status pipeline_compile(graph *g, const pipeline_options *options, plan **out);
 
 #endif

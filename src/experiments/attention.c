@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "experiments/attention_sweep.h"
+#include "experiments/grid_size.h"
 
 /* Grids worth having under a name: flags, of which those that the user gives count instead. */
 enum { MOST_PRESET_FLAGS = 12 };
@@ -219,11 +220,16 @@ static dyno_status check_tiles(const flags *given) {
 }
 
 static dyno_status run(flags *given, const experiment_context *context, experiment_output *out) {
+    static const char *const lists[] = {"impl",   "mode", "precision", "tiles",
+                                        "causal", "seq",  "head-dim",  NULL};
     attention_sweep s = {.given = given};
     RETURN_IF_FAILED(expand(given));
     RETURN_IF_FAILED(check_tiles(given));
+    RETURN_IF_FAILED(grid_check_size(given, lists));
     RETURN_IF_FAILED(sweep_prepare(&s.sweep, given, context, out->run));
     dyno_status status = add_points(&s);
+    if (status == DYNO_OK)
+        status = grid_check_cells(s.count); /* with both passes, and every tile there is */
     if (status == DYNO_OK)
         status = sweep_start(&s.sweep);
     if (status == DYNO_OK)
@@ -236,4 +242,6 @@ static dyno_status run(flags *given, const experiment_context *context, experime
 }
 
 const experiment experiment_attention = {
-    .settings = &VERB, .out_help = "keeps every sample in DIR/run.json", .run = run};
+    .settings = &VERB,
+    .out_help = "keeps every sample in DIR/run.json, written after every cell",
+    .run = run};

@@ -48,20 +48,6 @@ static int64_t expect_reps(const attention_sweep *s, double seconds) {
                                            : ATTENTION_MOST_REPS;
 }
 
-/* Each launch as fast as arithmetic and memory allow: what cells take relative to one another. */
-static double predict_seconds(const attention_sweep *s, const plan *p, precision math) {
-    double flops_a_second = sweep_peak_gflops(&s->sweep, math) * 1e9;
-    double bytes_a_second = s->sweep.peaks.bandwidth.copy * 1e9;
-    double seconds = 0;
-    for (int i = 0; i < p->launch_count; i++) {
-        const plan_launch *l = &p->launches[i];
-        double compute = l->flops / flops_a_second;
-        double moving = (l->bytes_read + l->bytes_written) / bytes_a_second;
-        seconds += compute > moving ? compute : moving;
-    }
-    return seconds > 1e-9 ? seconds : 1e-9;
-}
-
 static double predict_cell(const attention_sweep *s, double run_seconds) {
     return run_seconds * (double)(flags_integer(s->given, "warmup") + expect_reps(s, run_seconds));
 }
@@ -114,7 +100,7 @@ static dyno_status plan_point(attention_sweep *s, attention_point *at) {
     }
     RETURN_IF_FAILED(status);
     if (memory_account_plan(p).reserved_bytes <= s->sweep.memory_limit) {
-        at->predicted_seconds = predict_seconds(s, p, at->options.precision);
+        at->predicted_seconds = sweep_predict_seconds(&s->sweep, p, at->options.precision);
         s->sweep.work_total += predict_cell(s, at->predicted_seconds);
     }
     plan_destroy(p);
@@ -122,20 +108,16 @@ static dyno_status plan_point(attention_sweep *s, attention_point *at) {
 }
 
 static dyno_status plan_points(attention_sweep *s) {
-    enum { LONG_SECONDS = 60 };
     int refused = 0;
     for (int i = 0; i < s->count; i++) {
+        sweep_show_planning(&s->sweep, i);
         RETURN_IF_FAILED(plan_point(s, &s->points[i]));
         refused += s->points[i].is_refused;
     }
     if (s->count && refused == s->count)
         return dyno_fail(DYNO_UNSUPPORTED, "%s", s->points[0].reason);
-    s->sweep.run->planned_cells = s->count;
-    if (s->sweep.work_total > LONG_SECONDS)
-        experiment_note(s->sweep.context,
-                        "at this machine's peak rates this takes %s, often longer; "
-                        "--seconds, --reps and --seconds-per-cell shorten it",
-                        units_duration(s->sweep.work_total).text);
+    sweep_tell_estimate(&s->sweep, s->sweep.work_total,
+                        "--seconds, --reps and --seconds-per-cell shorten it");
     return DYNO_OK;
 }
 
@@ -301,12 +283,16 @@ static dyno_status measure_point(attention_sweep *s, attention_point *at) {
 }
 
 dyno_status attention_sweep_run(attention_sweep *s) {
+    s->sweep.run->planned_cells = s->count;
     RETURN_IF_FAILED(plan_points(s));
     RETURN_IF_FAILED(memory_pool_create(s->sweep.device, s->sweep.memory_limit, &s->pool));
     sweep_show_progress(&s->sweep, 0);
     dyno_status status = DYNO_OK;
-    for (int i = 0; i < s->count && status == DYNO_OK; i++)
+    for (int i = 0; i < s->count && status == DYNO_OK; i++) {
         status = measure_point(s, &s->points[i]);
+        if (status == DYNO_OK)
+            experiment_keep_cell(s->sweep.context);
+    }
     memory_pool_destroy(s->pool);
     return status;
 }

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/rng.h"
+#include "experiments/grid_size.h"
 #include "experiments/model_options.h"
 #include "experiments/step_variant.h"
 #include "experiments/sweep.h"
@@ -113,19 +114,32 @@ static dyno_status make_plan(const grid *g, const model_config *config, const po
     return step_plan_create(&options, out);
 }
 
+/* Timed and untimed steps of all cells that differ only in their warm-up. */
+static double steps_of_warmups(const grid *g) {
+    double steps = 0;
+    for (int i = 0; i < g->warmup_count; i++)
+        steps += (double)(g->warmups[i] + flags_integer(g->given, "steps"));
+    return steps;
+}
+
 /* Plans every cell once, so that what cannot be built is said before anything is measured, and
- * sums the work, in FLOPs. */
+ * sums the work, in FLOPs. The warm-up does not change a plan: of cells that differ in nothing
+ * else the first is planned. */
 static dyno_status plan_cells(grid *g) {
+    double seconds = 0, steps = steps_of_warmups(g);
     for (int m = 0; m < g->model_count; m++)
         for (int64_t i = 0; i < point_count(g); i++) {
             point at = point_at(g, i);
             plan *p;
+            if (i / g->extent_count % g->warmup_count > 0)
+                continue;
+            sweep_show_planning(&g->sweep, m * point_count(g) + i);
             RETURN_IF_FAILED(make_plan(g, &g->models[m], &at, &p));
-            g->sweep.work_total += plan_total_cost(p, PHASE_COUNT).flops *
-                                   (double)(at.warmup + flags_integer(g->given, "steps"));
+            g->sweep.work_total += plan_total_cost(p, PHASE_COUNT).flops * steps;
+            seconds += sweep_predict_seconds(&g->sweep, p, at.variant->precision) * steps;
             plan_destroy(p);
         }
-    g->sweep.run->planned_cells = g->model_count * point_count(g);
+    sweep_tell_estimate(&g->sweep, seconds, "--steps and fewer cells shorten it");
     return DYNO_OK;
 }
 
@@ -275,6 +289,8 @@ static dyno_status measure_model(grid *g, const model_config *config) {
     for (int64_t i = 0; i < point_count(g) && status == DYNO_OK; i++) {
         point at = point_at(g, i);
         status = g->is_tracing ? trace_cell(g, &m, &at) : measure_cell(g, &m, &at);
+        if (status == DYNO_OK)
+            experiment_keep_cell(g->sweep.context);
     }
     storage_destroy(m.shared);
     memory_pool_destroy(m.pool);
@@ -303,11 +319,15 @@ static dyno_status parse_extents(grid *g) {
 }
 
 static dyno_status prepare(grid *g, const experiment_context *context, results *run) {
+    static const char *const lists[] = {"model",     "context", "mode", "precision", "attention",
+                                        "recompute", "warmup",  "pass", NULL};
+    RETURN_IF_FAILED(grid_check_size(g->given, lists));
     RETURN_IF_FAILED(model_options_resolve(g->given, &g->models, &g->model_count));
     g->contexts = flags_list(g->given, "context", &g->context_count);
     g->warmups = flags_list(g->given, "warmup", &g->warmup_count);
     RETURN_IF_FAILED(parse_extents(g));
     RETURN_IF_FAILED(step_variants_resolve(g->given, &g->variants, &g->variant_count));
+    run->planned_cells = g->model_count * point_count(g);
     return sweep_prepare(&g->sweep, g->given, context, run);
 }
 
@@ -327,4 +347,6 @@ static dyno_status run(flags *given, const experiment_context *context, experime
 }
 
 const experiment experiment_bench = {
-    .settings = &VERB, .out_help = "keeps every sample in DIR/run.json", .run = run};
+    .settings = &VERB,
+    .out_help = "keeps every sample in DIR/run.json, written after every cell",
+    .run = run};

@@ -265,6 +265,7 @@ static void set_verdict(results *run, bool has_compiler, int gpus) {
 
 static dyno_status run(flags *given, const experiment_context *context, experiment_output *out) {
     int threads = (int)flags_integer(given, "threads");
+    RETURN_IF_FAILED(threads_check(threads));
     RETURN_IF_FAILED(experiment_start(context));
     add_cpu(out->run);
     add_memory(out->run);

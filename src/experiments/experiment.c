@@ -4,7 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/file.h"
+#include "base/printable.h"
+#include "base/stop.h"
+#include "measure/record.h"
 
 static const experiment *const EXPERIMENTS[] = {&experiment_doctor,    &experiment_plan,
                                                 &experiment_bench,     &experiment_attention,
@@ -28,28 +30,73 @@ void experiment_output_release(experiment_output *out) {
     *out = (experiment_output){0};
 }
 
+/* What was found out before a failure is worth keeping, unless the settings were wrong. */
+static bool has_something(const results *run, dyno_status status) {
+    return status == DYNO_OK || status == DYNO_INTERRUPTED ||
+           (status != DYNO_INVALID && results_finished_cells(run) > 0);
+}
+
+static dyno_status end_record(const experiment_context *context, dyno_status status) {
+    record *r = context->record;
+    dyno_status written = record_end(r);
+    if (written != DYNO_OK)
+        return written;
+    if (record_is_beside(r))
+        experiment_note(context,
+                        "'%s/run.json' has more and is kept as it was; the record of this run is "
+                        "'%s'",
+                        context->directory, record_path(r));
+    return status;
+}
+
 dyno_status experiment_run(const experiment *e, flags *given, const experiment_context *context,
                            experiment_output *out) {
     int argc;
     const char *const *argv = flags_arguments(given, &argc);
     *out = (experiment_output){.run = results_create(e->settings->name, argc, argv)};
-    dyno_status status = e->run(given, context, out);
+    experiment_context with = *context;
+    if (context->directory)
+        with.record = record_create(context->directory, out->run, context->replaces_anything);
+    stop_question question = {.should_stop = context->should_stop, .context = context->caller};
+    stop_question *before = stop_ask(&question);
+    dyno_status status = e->run(given, &with, out);
+    stop_ask(before);
     out->run->is_complete = status == DYNO_OK;
-    if (status != DYNO_OK && status != DYNO_INTERRUPTED)
+    if (!has_something(out->run, status)) {
+        if (with.record)
+            record_abandon(with.record);
         experiment_output_release(out);
+    } else if (with.record) {
+        status = end_record(&with, status);
+    }
+    record_destroy(with.record);
     return status;
 }
 
 dyno_status experiment_start(const experiment_context *context) {
-    if (context->directory)
-        RETURN_IF_FAILED(file_make_output_directory(context->directory));
+    if (context->record)
+        RETURN_IF_FAILED(record_begin(context->record));
     return context->on_start ? context->on_start(context->caller) : DYNO_OK;
+}
+
+static void keep(const experiment_context *context) {
+    bool was_failing = record_is_failing(context->record);
+    if (record_keep(context->record) != DYNO_OK && !was_failing)
+        experiment_note(context, "%s; the run goes on and tries again after each cell",
+                        dyno_error_message());
+}
+
+void experiment_keep_cell(const experiment_context *context) {
+    if (context->record)
+        keep(context);
 }
 
 void experiment_progress(const experiment_context *context, double done, double total,
                          const char *label) {
     if (context->on_progress)
         context->on_progress(context->caller, done, total, label);
+    if (context->record && record_was_put_off(context->record))
+        keep(context); /* the cells of before, now that a longer one is under way */
 }
 
 void experiment_note(const experiment_context *context, const char *format, ...) {
@@ -58,8 +105,12 @@ void experiment_note(const experiment_context *context, const char *format, ...)
     va_start(values, format);
     vsnprintf(note, sizeof note, format, values);
     va_end(values);
-    if (context->on_note)
-        context->on_note(context->caller, note);
+    if (!context->on_note)
+        return;
+    text shown = {0}; /* a note may name a file */
+    text_append_printable(&shown, note, "");
+    context->on_note(context->caller, text_string(&shown));
+    text_release(&shown);
 }
 
 bool experiment_should_stop(const experiment_context *context) {

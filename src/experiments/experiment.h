@@ -20,9 +20,11 @@ typedef struct experiment_context {
     void (*on_progress)(void *caller, double done, double total, const char *label);
     /* A sentence for whoever waits, without a full stop. */
     void (*on_note)(void *caller, const char *note);
-    /* Asked between steps. Once it has said yes, the experiment ends with what it has so far. */
+    /* Asked between steps, and wherever something takes long (base/stop.h). Once it has said yes, the experiment ends with what it has so far. */
     bool (*should_stop)(void *caller);
-    const char *directory; /* made before the work begins; NULL: none */
+    const char *directory;  /* of the record, kept as the run goes on; NULL: none is kept */
+    bool replaces_anything; /* a record that is there, also by less (measure/record.h) */
+    struct record *record;  /* set by experiment_run */
 } experiment_context;
 
 typedef struct experiment_output {
@@ -47,8 +49,10 @@ extern const experiment experiment_bench, experiment_attention, experiment_plan,
 const experiment *experiment_at(int index);
 const experiment *experiment_find(const char *name);
 
-/* `given` was parsed with the experiment's table, or one that contains it. On DYNO_OK, and on
- * DYNO_INTERRUPTED, whose record is not complete, the caller releases `out`; else it is all zero. */
+/* `given` was parsed with the experiment's table, or one that contains it. Where the context has a
+ * directory, the record is there afterwards. out->run is NULL when there is nothing to show; it is
+ * there on DYNO_OK, when the run was stopped (DYNO_INTERRUPTED) or failed after cells were finished,
+ * and when it could not be written. The caller releases `out`. */
 NODISCARD dyno_status experiment_run(const experiment *e, flags *given,
                                      const experiment_context *context, experiment_output *out);
 
@@ -58,5 +62,9 @@ void experiment_progress(const experiment_context *context, double done, double 
                          const char *label);
 void experiment_note(const experiment_context *context, const char *format, ...) PRINTF_LIKE(2, 3);
 bool experiment_should_stop(const experiment_context *context);
+
+/* A cell came to its end: the record on the disk gets it. A disk that is full meanwhile is told once
+ * and does not end the run. */
+void experiment_keep_cell(const experiment_context *context);
 
 #endif

@@ -2,6 +2,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
+#include "base/units.h"
+#include "experiments/grid_size.h"
 #include "experiments/model_options.h"
 #include "experiments/plan_advice.h"
 #include "experiments/step_variant.h"
@@ -78,6 +81,8 @@ typedef struct plan_job {
     target target;
     autotune *tuned; /* of the CPU, which is here; NULL: nothing is known of the device */
     experiment_output *out;
+    int64_t begin_ns; /* of planning */
+    bool has_told;    /* how long it takes */
 } plan_job;
 
 static step_options cell_options(const plan_job *job, const model_config *config, int64_t context,
@@ -126,12 +131,25 @@ static dyno_status plan_cell(plan_job *job, const model_config *config, int64_t 
     return DYNO_OK;
 }
 
-static dyno_status check_stop(const plan_job *job, int64_t cells) {
-    results *run = job->out->run;
+/* Once, when enough was planned to know; a grid that is done by then needs none. */
+static void tell_estimate(plan_job *job, int64_t cells) {
+    enum { LEAST_NS = 500000000, LONG_NS = 2000000000 };
+    int64_t done = job->out->run->cell_count, spent_ns = clock_now_ns() - job->begin_ns;
+    if (job->has_told || done == 0 || spent_ns < LEAST_NS)
+        return;
+    job->has_told = true;
+    double left_ns = (double)spent_ns / (double)done * (double)(cells - done);
+    if (left_ns > (double)LONG_NS)
+        experiment_note(job->context, "%lld cells; this takes about %s", (long long)cells,
+                        units_duration((left_ns + (double)spent_ns) / 1e9).text);
+}
+
+static dyno_status check_stop(plan_job *job, int64_t cells) {
+    const results *run = job->out->run;
     experiment_progress(job->context, (double)run->cell_count, (double)cells, "planning");
+    tell_estimate(job, cells);
     if (!experiment_should_stop(job->context))
         return DYNO_OK;
-    run->planned_cells = cells;
     return dyno_fail(DYNO_INTERRUPTED, "interrupted after %lld of %lld cells",
                      (long long)run->cell_count, (long long)cells);
 }
@@ -140,7 +158,7 @@ static dyno_status plan_cells(plan_job *job) {
     int contexts, extents;
     const int64_t *context = flags_list(job->given, "context", &contexts);
     const char *const *names = flags_text_list(job->given, "pass", &extents);
-    int64_t cells = (int64_t)job->model_count * contexts * extents * job->variant_count;
+    int64_t cells = job->out->run->planned_cells;
     if (job->out->is_listing && cells != 1)
         return dyno_fail(DYNO_INVALID,
                          "--dump-after and --source print one cell, but %lld are asked for; give "
@@ -155,6 +173,7 @@ static dyno_status plan_cells(plan_job *job) {
                     RETURN_IF_FAILED(step_extent_parse(names[i], &extent));
                     RETURN_IF_FAILED(
                         plan_cell(job, &job->models[m], context[c], extent, &job->variants[v]));
+                    experiment_keep_cell(job->context);
                 }
     return DYNO_OK;
 }
@@ -173,13 +192,25 @@ static dyno_status find_target(plan_job *job) {
     return DYNO_OK;
 }
 
-static dyno_status run_job(plan_job *job) {
+/* The grid, before anything starts. */
+static dyno_status resolve(plan_job *job) {
+    static const char *const lists[] = {"model",     "context",   "pass",      "mode",
+                                        "precision", "attention", "recompute", NULL};
+    RETURN_IF_FAILED(grid_check_size(job->given, lists));
     RETURN_IF_FAILED(model_options_resolve(job->given, &job->models, &job->model_count));
     RETURN_IF_FAILED(step_variants_resolve(job->given, &job->variants, &job->variant_count));
-    RETURN_IF_FAILED(find_target(job));
+    job->out->run->planned_cells = (int64_t)job->model_count * job->variant_count *
+                                   flags_list_length(job->given, "context") *
+                                   flags_list_length(job->given, "pass");
+    return find_target(job);
+}
+
+static dyno_status run_job(plan_job *job) {
+    RETURN_IF_FAILED(resolve(job));
     RETURN_IF_FAILED(experiment_start(job->context));
     if (target_is_this_cpu(&job->target))
         job->tuned = autotune_create(&job->target);
+    job->begin_ns = clock_now_ns();
     return plan_cells(job);
 }
 
@@ -193,5 +224,7 @@ static dyno_status run(flags *given, const experiment_context *context, experime
     return status;
 }
 
-const experiment experiment_plan = {
-    .settings = &VERB, .out_help = "keeps it all in DIR/run.json", .run = run};
+const experiment experiment_plan = {.settings = &VERB,
+                                    .out_help =
+                                        "keeps it all in DIR/run.json, written after every cell",
+                                    .run = run};

@@ -3,25 +3,11 @@
 #include <stdio.h>
 
 #include "base/units.h"
-#include "plan/memory_account.h"
-
-typedef struct outcome {
-    int64_t bytes;
-    double flops;
-} outcome;
-
-static dyno_status try_options(const step_options *options, outcome *out) {
-    plan *p;
-    RETURN_IF_FAILED(step_plan_create(options, &p));
-    out->bytes = memory_account_plan(p).reserved_bytes;
-    out->flops = plan_total_cost(p, PHASE_COUNT).flops;
-    plan_destroy(p);
-    return DYNO_OK;
-}
+#include "experiments/step_estimate.h"
 
 /* The change so far, as flags. */
-static void describe(const step_options *before, const step_options *after, const outcome *start,
-                     const outcome *result, plan_advice *out) {
+static void describe(const step_options *before, const step_options *after, const step_needs *start,
+                     const step_needs *result, plan_advice *out) {
     size_t used = 0, room = sizeof out->text;
     out->text[0] = '\0';
 #define APPEND(...)                                                                                \
@@ -50,27 +36,36 @@ static void describe(const step_options *before, const step_options *after, cons
 /* A change, what it needs, and whether that fits. */
 typedef struct candidate {
     step_options options;
-    outcome needs;
+    step_needs needs;
     bool fits;
 } candidate;
 
-static dyno_status try_level(const step_options *options, recompute_mode mode, int64_t every,
-                             int64_t memory_bytes, candidate *out) {
-    out->options = *options;
-    out->options.pipeline.recompute = (recompute_options){.mode = mode, .every = (int)every};
-    RETURN_IF_FAILED(try_options(&out->options, &out->needs));
-    out->fits = out->needs.bytes <= memory_bytes;
+typedef struct advisor {
+    step_estimator estimator;
+    int64_t memory_bytes;
+} advisor;
+
+static dyno_status try_options(advisor *a, candidate *c) {
+    RETURN_IF_FAILED(step_estimate(&a->estimator, &c->options, &c->needs));
+    c->fits = c->needs.bytes <= a->memory_bytes;
     return DYNO_OK;
 }
 
+static dyno_status try_level(advisor *a, const step_options *options, recompute_mode mode,
+                             int64_t every, candidate *out) {
+    out->options = *options;
+    out->options.pipeline.recompute = (recompute_options){.mode = mode, .every = (int)every};
+    return try_options(a, out);
+}
+
 /* The fewest MLPs that do, by halves: the more run again, the less is needed. */
-static dyno_status try_mlps(const step_options *options, int64_t memory_bytes, candidate *best) {
-    RETURN_IF_FAILED(try_level(options, RECOMPUTE_MLP, 1, memory_bytes, best));
+static dyno_status try_mlps(advisor *a, const step_options *options, candidate *best) {
+    RETURN_IF_FAILED(try_level(a, options, RECOMPUTE_MLP, 1, best));
     int64_t fits = 1, too_few = options->config.layers;
     while (best->fits && fits + 1 < too_few) {
         int64_t every = fits + (too_few - fits) / 2;
         candidate trial;
-        RETURN_IF_FAILED(try_level(options, RECOMPUTE_MLP, every, memory_bytes, &trial));
+        RETURN_IF_FAILED(try_level(a, options, RECOMPUTE_MLP, every, &trial));
         if (trial.fits) {
             fits = every;
             *best = trial;
@@ -86,13 +81,13 @@ static bool is_better(const candidate *a, const candidate *b) {
 }
 
 /* The recompute level of the fewest FLOPs that fits, if any does: MLPs or segments. Without one
- * *result is what the last one tried needs. */
-static dyno_status try_recompute(step_options *options, int64_t memory_bytes, outcome *result,
-                                 bool *fits) {
+ * the needs are those of the last one tried, and the options stay. */
+static dyno_status try_recompute(advisor *a, candidate *c) {
     candidate best, trial;
-    RETURN_IF_FAILED(try_mlps(options, memory_bytes, &best));
+    const step_options *options = &c->options;
+    RETURN_IF_FAILED(try_mlps(a, options, &best));
     int64_t every = (options->config.layers + 1) / 2;
-    RETURN_IF_FAILED(try_level(options, RECOMPUTE_EVERY, every, memory_bytes, &trial));
+    RETURN_IF_FAILED(try_level(a, options, RECOMPUTE_EVERY, every, &trial));
     /* No other segments run as little again as these two. */
     bool are_mlps_cheaper = best.fits && best.needs.flops <= trial.needs.flops;
     while (!are_mlps_cheaper) {
@@ -101,12 +96,12 @@ static dyno_status try_recompute(step_options *options, int64_t memory_bytes, ou
         if (every == 1)
             break;
         every = (every + 1) / 2;
-        RETURN_IF_FAILED(try_level(options, RECOMPUTE_EVERY, every, memory_bytes, &trial));
+        RETURN_IF_FAILED(try_level(a, options, RECOMPUTE_EVERY, every, &trial));
     }
-    *result = best.needs;
-    *fits = best.fits;
+    c->needs = best.needs;
+    c->fits = best.fits;
     if (best.fits)
-        *options = best.options;
+        c->options = best.options;
     return DYNO_OK;
 }
 
@@ -115,43 +110,66 @@ static bool runs_little_again(recompute_mode mode) {
     return mode == RECOMPUTE_NONE || mode == RECOMPUTE_MLP;
 }
 
-dyno_status plan_advice_find(const step_options *options, int64_t memory_bytes, plan_advice *out) {
-    step_options trial = *options;
-    trial.pipeline.dump_after = NULL;
-    outcome start, result;
-    RETURN_IF_FAILED(try_options(&trial, &start));
-    bool fits = start.bytes <= memory_bytes;
+/* Changes c->options until they fit, or nothing is left to change. */
+static dyno_status search(advisor *a, const step_options *options, candidate *c) {
+    step_options *trial = &c->options;
     bool recomputes = options->pipeline.extent != STEP_FORWARD;
-    result = start;
-    trial.pipeline.mode = STEP_COMPILED;
-    if (!fits && options->pipeline.mode != STEP_COMPILED) {
-        RETURN_IF_FAILED(try_options(&trial, &result));
-        fits = result.bytes <= memory_bytes;
+    trial->pipeline.mode = STEP_COMPILED;
+    if (!c->fits && options->pipeline.mode != STEP_COMPILED)
+        RETURN_IF_FAILED(try_options(a, c));
+    if (!c->fits && recomputes && runs_little_again(options->pipeline.recompute.mode))
+        RETURN_IF_FAILED(try_recompute(a, c));
+    if (!c->fits && precision_low_type(trial->pipeline.precision) == DTYPE_F32) {
+        trial->pipeline.precision = PRECISION_BF16;
+        RETURN_IF_FAILED(try_options(a, c));
+        if (!c->fits && recomputes)
+            RETURN_IF_FAILED(try_recompute(a, c));
+        if (!c->fits && recomputes)
+            trial->pipeline.recompute = (recompute_options){.mode = RECOMPUTE_FULL};
     }
-    if (!fits && recomputes && runs_little_again(options->pipeline.recompute.mode))
-        RETURN_IF_FAILED(try_recompute(&trial, memory_bytes, &result, &fits));
-    if (!fits && precision_low_type(trial.pipeline.precision) == DTYPE_F32) {
-        trial.pipeline.precision = PRECISION_BF16;
-        RETURN_IF_FAILED(try_options(&trial, &result));
-        fits = result.bytes <= memory_bytes;
-        if (!fits && recomputes)
-            RETURN_IF_FAILED(try_recompute(&trial, memory_bytes, &result, &fits));
-        if (!fits && recomputes)
-            trial.pipeline.recompute = (recompute_options){.mode = RECOMPUTE_FULL};
-    }
-    while (!fits && (trial.batch > 1 || trial.context > 1)) {
-        if (trial.batch > 1)
-            trial.batch /= 2;
+    while (!c->fits && (trial->batch > 1 || trial->context > 1)) {
+        if (trial->batch > 1)
+            trial->batch /= 2;
         else
-            trial.context /= 2;
-        RETURN_IF_FAILED(try_options(&trial, &result));
-        fits = result.bytes <= memory_bytes;
+            trial->context /= 2;
+        RETURN_IF_FAILED(try_options(a, c));
     }
-    if (fits)
-        describe(options, &trial, &start, &result, out);
+    return DYNO_OK;
+}
+
+/* The search by estimates, and again by better ones when what it found does not fit in truth. */
+static dyno_status search_and_check(advisor *a, const step_options *options, step_needs *start,
+                                    candidate *c) {
+    for (;;) {
+        *c = (candidate){.options = *options};
+        c->options.pipeline.dump_after = NULL;
+        RETURN_IF_FAILED(try_options(a, c));
+        *start = c->needs;
+        RETURN_IF_FAILED(search(a, options, c));
+        if (!a->estimator.scale)
+            return DYNO_OK;
+        bool should_fit = c->fits;
+        RETURN_IF_FAILED(step_needs_exactly(&c->options, &c->needs));
+        c->fits = c->needs.bytes <= a->memory_bytes;
+        if (c->fits || !should_fit)
+            return DYNO_OK;
+        step_estimator_refine(&a->estimator, options->config.layers);
+    }
+}
+
+dyno_status plan_advice_find(const step_options *options, int64_t memory_bytes, plan_advice *out) {
+    advisor a = {.estimator = step_estimator_begin(options->config.layers),
+                 .memory_bytes = memory_bytes};
+    step_needs start;
+    candidate found;
+    dyno_status status = search_and_check(&a, options, &start, &found);
+    step_estimator_release(&a.estimator);
+    RETURN_IF_FAILED(status);
+    if (found.fits)
+        describe(options, &found.options, &start, &found.needs, out);
     else
         snprintf(out->text, sizeof out->text,
                  "nothing here: weights and their state alone need more (%s at the least)",
-                 units_bytes(result.bytes).text);
+                 units_bytes(found.needs.bytes).text);
     return DYNO_OK;
 }

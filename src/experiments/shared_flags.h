@@ -32,6 +32,13 @@
                                             .minimum = 0, .maximum = 4096                          \
     }
 
+/* Of verbs that print tables. */
+#define WIDE_FLAG                                                                                  \
+    {                                                                                              \
+        "wide", NULL, FLAG_SWITCH, NULL,                                                           \
+            .help = "every column, also where the terminal is too narrow; files get them anyway"   \
+    }
+
 /* "cpu" or "auto" where the user leaves it open. */
 #define DEVICE_FLAG(fallback)                                                                      \
     {                                                                                              \

@@ -2,7 +2,10 @@
 
 #include <stdio.h>
 
+#include "base/clock.h"
+#include "base/stop.h"
 #include "base/threads.h"
+#include "base/units.h"
 #include "measure/environment.h"
 #include "measure/gpu.h"
 #include "measure/keys.h"
@@ -10,7 +13,9 @@
 dyno_status sweep_prepare(sweep *s, const flags *given, const experiment_context *context,
                           results *run) {
     *s = (sweep){.given = given, .context = context, .run = run};
-    threads_set_count((int)flags_integer(given, "threads"));
+    int threads = (int)flags_integer(given, "threads");
+    RETURN_IF_FAILED(threads_check(threads));
+    threads_set_count(threads);
     RETURN_IF_FAILED(experiment_start(context)); /* a GPU's driver makes threads of its own */
     RETURN_IF_FAILED(
         device_open_as(flags_text(given, "device"), flags_text(given, "target"), &s->device));
@@ -52,9 +57,11 @@ dyno_status sweep_start(sweep *s) {
     environment_capture(s->run);
     results_set_environment_text(s->run, ENV_DEVICE, s->device->description);
     results_set_environment_text(s->run, ENV_TARGET, s->device->target.name);
+    RETURN_IF_FAILED(stop_check("measuring the machine"));
     if (!is_cpu(s))
         return capture_gpu(s);
     RETURN_IF_FAILED(machine_peaks_get(threads_count(), &s->peaks));
+    RETURN_IF_FAILED(stop_check("measuring the machine"));
     keep_better_peaks(s, s->peaks.gflops_f32, measure_bf16(s));
     results_set_environment_real(s->run, ENV_READ_GBS, s->peaks.bandwidth.read);
     results_set_environment_real(s->run, ENV_COPY_GBS, s->peaks.bandwidth.copy);
@@ -62,8 +69,9 @@ dyno_status sweep_start(sweep *s) {
 }
 
 dyno_status sweep_finish(sweep *s, dyno_status status) {
-    /* Somebody else may have been busy when the sweep began; the better of two is the peak. */
-    if (is_cpu(s) && (status == DYNO_OK || status == DYNO_INTERRUPTED))
+    /* Somebody else may have been busy when the sweep began; the better of two is the peak. Whoever
+     * asked to stop does not wait for the second. */
+    if (is_cpu(s) && status == DYNO_OK)
         keep_better_peaks(s, machine_measure_peak_flops_f32(threads_count()), measure_bf16(s));
     autotune_destroy(s->tuned);
     s->tuned = NULL;
@@ -79,6 +87,50 @@ void sweep_show_progress(void *of, int64_t steps_done) {
     double done = s->work_done + s->step_work * (double)steps_done;
     experiment_progress(s->context, done < s->work_total ? done : s->work_total, s->work_total,
                         s->label);
+}
+
+void sweep_show_planning(sweep *s, int64_t cells_done) {
+    enum { PAUSE_NS = 500000000 };
+    int64_t now = clock_now_ns(), cells = s->run->planned_cells;
+    if (s->planning_since_ns == 0)
+        s->planning_since_ns = s->planning_shown_ns = now;
+    if (now - s->planning_shown_ns < PAUSE_NS)
+        return;
+    if (s->planning_shown_ns == s->planning_since_ns)
+        experiment_note(s->context,
+                        "%lld cells are planned before the first is measured, which takes about %s",
+                        (long long)cells,
+                        units_duration((double)(now - s->planning_since_ns) / 1e9 * (double)cells /
+                                       (double)cells_done)
+                            .text);
+    s->planning_shown_ns = now;
+    snprintf(s->label, sizeof s->label, "planning cell %lld of %lld", (long long)cells_done + 1,
+             (long long)cells);
+    experiment_progress(s->context, 0, 1, s->label);
+}
+
+double sweep_predict_seconds(const sweep *s, const plan *p, precision math) {
+    double flops_a_second = sweep_peak_gflops(s, math) * 1e9;
+    double bytes_a_second = s->peaks.bandwidth.copy * 1e9;
+    double seconds = 0;
+    for (int i = 0; i < p->launch_count; i++) {
+        const plan_launch *l = &p->launches[i];
+        double compute = l->flops / flops_a_second;
+        double moving = (l->bytes_read + l->bytes_written) / bytes_a_second;
+        seconds += compute > moving ? compute : moving;
+    }
+    return seconds > 1e-9 ? seconds : 1e-9;
+}
+
+void sweep_tell_estimate(const sweep *s, double seconds, const char *way_out) {
+    enum { LONG_SECONDS = 60 };
+    bool is_long = seconds > LONG_SECONDS;
+    if (s->run->planned_cells > 1 || is_long)
+        experiment_note(s->context,
+                        "%lld cell%s; at this machine's peak rates this takes %s, often longer%s%s",
+                        (long long)s->run->planned_cells, s->run->planned_cells == 1 ? "" : "s",
+                        seconds < 1 ? "less than a second" : units_duration(seconds).text,
+                        is_long && way_out ? "; " : "", is_long && way_out ? way_out : "");
 }
 
 timing_options sweep_timing(sweep *s) {

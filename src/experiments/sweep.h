@@ -35,6 +35,7 @@ typedef struct sweep {
      * that. */
     double work_total, work_done, step_work;
     char label[256];
+    int64_t planning_since_ns, planning_shown_ns; /* 0: not yet */
 } sweep;
 
 /* Takes up SWEEP_FLAGS: sets the number of threads, tells the caller that the work starts and
@@ -45,12 +46,19 @@ NODISCARD dyno_status sweep_prepare(sweep *s, const flags *given, const experime
 /* Puts the machine and its peaks into the record. On failure, too, sweep_finish is to be called. */
 NODISCARD dyno_status sweep_start(sweep *s);
 
-/* Closes the device. `status` is that of the sweep: whole or interrupted, its record is completed
- * first. Returns `status`. */
+/* Closes the device. `status` is that of the sweep; the record of a whole one is completed first.
+ * Returns `status`. */
 NODISCARD dyno_status sweep_finish(sweep *s, dyno_status status);
 
 /* Whether the caller wants no more. `sweep` is one, for those who know only a pointer. */
 bool sweep_should_stop(void *sweep);
+/* Says how many cells are planned, where planning takes long, and how many there are in all. */
+void sweep_show_planning(sweep *s, int64_t cells_done);
+/* How long a step takes if each launch is as fast as arithmetic and memory allow. */
+double sweep_predict_seconds(const sweep *s, const plan *p, precision math);
+/* Tells the caller how many cells there are and how long they take at that rate, and if that is long
+ * what would shorten it (NULL: nothing). */
+void sweep_tell_estimate(const sweep *s, double seconds, const char *way_out);
 /* Says how far the sweep is, so many steps into a cell. */
 void sweep_show_progress(void *sweep, int64_t steps_done);
 /* Timing that asks the one and tells the other. */

@@ -12,8 +12,10 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/memory.h"
 #include "base/text.h"
 #include "formats/config_json.h"
+#include "formats/json_text.h"
 #include "model/config.h"
 #include "model/config_check.h"
 
@@ -220,15 +222,48 @@ static void name_after_directory(const char *path, model_config *config) {
     snprintf(config->name, sizeof config->name, "%.*s", (int)(end - begin), begin);
 }
 
+dyno_status model_config_read_text(const char *path, model_config *out, char **bytes) {
+    size_t size;
+    RETURN_IF_FAILED(file_read_all(path, CONFIG_FILE_LIMIT, bytes, &size));
+    dyno_status status = model_config_parse(*bytes, size, path, out);
+    if (status == DYNO_OK) {
+        name_after_directory(path, out);
+    } else {
+        free(*bytes);
+        *bytes = NULL;
+    }
+    return status;
+}
+
 dyno_status model_config_read(const char *path, model_config *out) {
     char *bytes;
-    size_t size;
-    RETURN_IF_FAILED(file_read_all(path, CONFIG_FILE_LIMIT, &bytes, &size));
-    dyno_status status = model_config_parse(bytes, size, path, out);
+    dyno_status status = model_config_read_text(path, out, &bytes);
     free(bytes);
-    if (status == DYNO_OK)
-        name_after_directory(path, out);
     return status;
+}
+
+/* Sizes that a file may leave out, and that then follow from others, are added where they differ. */
+static char *set_size(char *json, const char *field, int64_t before, int64_t now,
+                      bool may_be_left) {
+    const char *end;
+    char number[24];
+    if (before == now || (may_be_left && !json_text_find(json, field, &end)))
+        return json;
+    snprintf(number, sizeof number, "%" PRId64, now);
+    return json_text_set(json, field, number);
+}
+
+char *model_config_change_text(const char *json, const model_config *from, const model_config *to) {
+    char *now = memory_copy_string(json);
+    now = set_size(now, json_names.d_model, from->d_model, to->d_model, false);
+    now = set_size(now, json_names.d_ff, from->d_ff, to->d_ff, false);
+    now = set_size(now, json_names.layers, from->layers, to->layers, false);
+    now = set_size(now, json_names.heads, from->heads, to->heads, false);
+    now =
+        set_size(now, json_names.kv_heads, from->kv_heads, to->kv_heads, to->kv_heads == to->heads);
+    now = set_size(now, json_names.head_dim, from->head_dim, to->head_dim,
+                   to->head_dim == to->d_model / to->heads);
+    return set_size(now, json_names.vocab, from->vocab, to->vocab, false);
 }
 
 json_t *model_config_to_json(const model_config *config) {

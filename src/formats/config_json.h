@@ -14,6 +14,12 @@ NODISCARD dyno_status model_config_parse(const char *bytes, size_t size, const c
                                          model_config *out);
 /* The name becomes that of the directory the file is in. */
 NODISCARD dyno_status model_config_read(const char *path, model_config *out);
+/* The same, and the file's text, which the caller frees; NULL on failure. */
+NODISCARD dyno_status model_config_read_text(const char *path, model_config *out, char **bytes);
+
+/* The text of a config.json that was read as `from`, with the sizes of `to` in place of those that
+ * differ and every other byte as it is. The caller frees it. */
+char *model_config_change_text(const char *json, const model_config *from, const model_config *to);
 
 /* A config.json that transformers loads, of version 4 and of version 5. The caller owns it. */
 json_t *model_config_to_json(const model_config *config);

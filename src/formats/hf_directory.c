@@ -20,8 +20,8 @@
 /* Each stays open, and processes may open about a thousand files. */
 enum { MAX_FILES = 512 };
 
-static const char single_name[] = "model.safetensors";
-static const char index_name[] = "model.safetensors.index.json";
+static const char single_name[] = HF_WEIGHTS_NAME;
+static const char index_name[] = HF_INDEX_NAME;
 
 typedef struct weights_file {
     char *name; /* within the directory */
@@ -42,6 +42,7 @@ struct hf_directory {
     int file_count, file_capacity;
     located_tensor *tensors; /* of every parameter, sorted by name */
     int tensor_count;
+    hf_companions *companions;
 };
 
 static char *join(const char *directory, const char *name) {
@@ -58,8 +59,7 @@ static bool exists(const char *directory, const char *name) {
     return found;
 }
 
-/* Names come from a file: they must not lead out of the directory. */
-static bool is_plain_name(const char *name) {
+bool hf_is_shard_name(const char *name) {
     static const char ending[] = ".safetensors";
     size_t length = strlen(name), ending_length = sizeof ending - 1;
     return length > ending_length && strcmp(name + length - ending_length, ending) == 0 &&
@@ -108,7 +108,7 @@ static dyno_status open_index(hf_directory *directory) {
     json_t *value;
     json_object_foreach(directory->weight_map, tensor, value) {
         const char *name = json_string_value(value);
-        if (!name || !is_plain_name(name))
+        if (!name || !hf_is_shard_name(name))
             return dyno_fail(DYNO_CORRUPT,
                              "'%s/%s': the file of '%s' is %s%s%s; it must be the plain name of a "
                              ".safetensors file in the directory",
@@ -212,13 +212,16 @@ dyno_status hf_directory_open(const char *path, hf_directory **out) {
                          "'%s' is not a directory; give the one that holds config.json", path);
     hf_directory *directory = memory_allocate(1, sizeof *directory);
     directory->path = memory_copy_string(path);
-    char *config_path = join(path, "config.json");
-    dyno_status status = model_config_read(config_path, &directory->config);
+    char *config_path = join(path, "config.json"), *config;
+    dyno_status status = model_config_read_text(config_path, &directory->config, &config);
     free(config_path);
     if (status == DYNO_OK)
         status = open_files(directory);
     if (status == DYNO_OK)
         status = locate_all(directory);
+    if (status == DYNO_OK)
+        status = hf_companions_read(path, config, &directory->companions);
+    free(config);
     if (status != DYNO_OK) {
         hf_directory_close(directory);
         return status;
@@ -238,12 +241,19 @@ void hf_directory_close(hf_directory *directory) {
     free(directory->files);
     free(directory->tensors);
     json_decref(directory->weight_map);
+    hf_companions_destroy(directory->companions);
     free(directory->path);
     free(directory);
 }
 
 const model_config *hf_directory_config(const hf_directory *directory) {
     return &directory->config;
+}
+
+hf_companions *hf_directory_take_companions(hf_directory *directory) {
+    hf_companions *taken = directory->companions;
+    directory->companions = NULL;
+    return taken;
 }
 
 dyno_status hf_directory_read(const hf_directory *directory, const char *name, float *destination) {
@@ -255,90 +265,4 @@ dyno_status hf_directory_read(const hf_directory *directory, const char *name, f
         return dyno_fail(DYNO_NOT_FOUND, "'%s': the model has no parameter '%s'", directory->path,
                          text_quote(name).text);
     return safetensors_read_f32(found->file, found->entry, destination);
-}
-
-/* The two files on their way; each becomes NULL once it is committed. */
-typedef struct pending_files {
-    safetensors_writer *weights;
-    file_writer *config;
-} pending_files;
-
-static dyno_status append_config(const model_config *config, file_writer *writer) {
-    json_t *root = model_config_to_json(config);
-    char *dump = root ? json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(17)) : NULL;
-    json_decref(root);
-    if (!dump)
-        return dyno_fail(DYNO_OUT_OF_MEMORY, "no memory for the text of config.json");
-    dyno_status status = file_writer_append(writer, dump, strlen(dump));
-    if (status == DYNO_OK)
-        status = file_writer_append(writer, "\n", 1);
-    free(dump);
-    return status;
-}
-
-static dyno_status create_weights(const char *path, const model_config *config,
-                                  safetensors_writer **out) {
-    int count = model_parameter_count(config);
-    model_parameter *parameters = memory_allocate((size_t)count, sizeof *parameters);
-    safetensors_tensor *tensors = memory_allocate((size_t)count, sizeof *tensors);
-    for (int i = 0; i < count; i++) {
-        parameters[i] = model_parameter_at(config, i);
-        tensors[i] = (safetensors_tensor){
-            .name = parameters[i].name, .type = DTYPE_F32, .shape = parameters[i].shape};
-    }
-    json_t *metadata = json_pack("{s:s}", "format", "pt"); /* transformers insists on it */
-    dyno_status status = safetensors_writer_create(path, tensors, count, metadata, out);
-    json_decref(metadata);
-    free(tensors);
-    free(parameters);
-    return status;
-}
-
-static dyno_status write_pending(const char *path, const model_config *config,
-                                 hf_parameter_source *source, void *context,
-                                 pending_files *pending) {
-    char *config_path = join(path, "config.json"), *weights_path = join(path, single_name);
-    dyno_status status = file_writer_create(config_path, &pending->config);
-    if (status == DYNO_OK)
-        status = append_config(config, pending->config);
-    if (status == DYNO_OK)
-        status = create_weights(weights_path, config, &pending->weights);
-    free(config_path);
-    free(weights_path);
-    for (int i = 0; i < model_parameter_count(config) && status == DYNO_OK; i++) {
-        model_parameter parameter = model_parameter_at(config, i);
-        const float *data = NULL;
-        status = source(context, i, &parameter, &data);
-        if (status == DYNO_OK)
-            status = safetensors_writer_append(
-                pending->weights, data, (size_t)shape_elements(&parameter.shape) * sizeof *data);
-    }
-    /* Flushed before either is committed: a disk that fills does so here, while nothing shows. */
-    if (status == DYNO_OK)
-        status = file_writer_flush(pending->config);
-    if (status == DYNO_OK)
-        status = safetensors_writer_flush(pending->weights);
-    if (status != DYNO_OK)
-        return status;
-    safetensors_writer *weights = pending->weights;
-    pending->weights = NULL;
-    RETURN_IF_FAILED(safetensors_writer_commit(weights));
-    file_writer *config_file = pending->config;
-    pending->config = NULL;
-    return file_writer_commit(config_file);
-}
-
-dyno_status hf_directory_write(const char *path, const model_config *config,
-                               hf_parameter_source *source, void *context) {
-    RETURN_IF_FAILED(model_config_check(config));
-    struct stat status_of_path;
-    bool was_there = stat(path, &status_of_path) == 0;
-    RETURN_IF_FAILED(file_make_output_directory(path));
-    pending_files pending = {0};
-    dyno_status status = write_pending(path, config, source, context, &pending);
-    safetensors_writer_abandon(pending.weights);
-    file_writer_abandon(pending.config);
-    if (status != DYNO_OK && !was_there)
-        rmdir(path); /* fails, rightly, when others put something in it meanwhile */
-    return status;
 }

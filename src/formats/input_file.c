@@ -2,30 +2,19 @@
 #include "formats/input_file.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/memory.h"
 
 enum { READ_PIECE = 1 << 30 }; /* Linux reads at most 2 GiB at once */
 
 dyno_status input_file_open(const char *path, input_file *out) {
     *out = (input_file){.descriptor = -1};
-    int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe must not block */
-    if (descriptor < 0)
-        return dyno_fail(errno == ENOENT ? DYNO_NOT_FOUND : DYNO_IO, "cannot open '%s': %s", path,
-                         strerror(errno));
-    struct stat status;
-    if (fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode)) {
-        close(descriptor);
-        return dyno_fail(DYNO_INVALID, "'%s' is not a regular file", path);
-    }
-    out->descriptor = descriptor;
-    out->size = status.st_size;
+    RETURN_IF_FAILED(file_open_regular(path, &out->descriptor, &out->size));
     out->path = memory_copy_string(path);
     return DYNO_OK;
 }

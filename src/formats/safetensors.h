@@ -8,9 +8,11 @@
 #ifndef FORMATS_SAFETENSORS_H
 #define FORMATS_SAFETENSORS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/file.h"
 #include "base/json.h"
 #include "base/status.h"
 #include "tensor/dtype.h"
@@ -78,11 +80,25 @@ typedef struct safetensors_writer safetensors_writer;
 NODISCARD dyno_status safetensors_writer_create(const char *path, const safetensors_tensor *tensors,
                                                 int count, const json_t *metadata,
                                                 safetensors_writer **out);
+/* The same; with `is_new` a file that exists is DYNO_INVALID (base/file.h). */
+NODISCARD dyno_status safetensors_writer_create_as(const char *path,
+                                                   const safetensors_tensor *tensors, int count,
+                                                   const json_t *metadata, bool is_new,
+                                                   safetensors_writer **out);
+/* Other tensors and metadata than were declared, where a file ends earlier than it was meant to.
+ * The data given so far stays and is the first of theirs; it is copied once. On failure the writer
+ * is as it was. */
+NODISCARD dyno_status safetensors_writer_redeclare(safetensors_writer *writer,
+                                                   const safetensors_tensor *tensors, int count,
+                                                   const json_t *metadata);
 /* The next bytes of the data, in the order declared, in pieces of any size. */
 NODISCARD dyno_status safetensors_writer_append(safetensors_writer *writer, const void *bytes,
                                                 size_t count);
 /* Brings what was appended to the disk, so that commit has only the rename left to do. */
 NODISCARD dyno_status safetensors_writer_flush(safetensors_writer *writer);
+/* Takes the writer, whether it succeeds or not, and leaves the file for file_writer_commit_all.
+ * Fails when bytes are missing. */
+NODISCARD dyno_status safetensors_writer_release(safetensors_writer *writer, file_writer **out);
 /* Takes the writer, whether it succeeds or not. Fails when bytes are missing. */
 NODISCARD dyno_status safetensors_writer_commit(safetensors_writer *writer);
 /* Takes the writer; NULL is allowed. */

@@ -14,6 +14,8 @@
 struct safetensors_writer {
     file_writer *file;
     char *path;
+    bool is_new;
+    int64_t header_bytes;      /* before the data */
     int64_t expected, written; /* bytes of data */
 };
 
@@ -98,19 +100,22 @@ static dyno_status write_header(safetensors_writer *writer, const json_t *root) 
         status = file_writer_append(writer->file, prefix, sizeof prefix);
     if (status == DYNO_OK)
         status = file_writer_append(writer->file, header.data, header.length);
+    writer->header_bytes = (int64_t)(sizeof prefix + header.length);
     text_release(&header);
     return status;
 }
 
-dyno_status safetensors_writer_create(const char *path, const safetensors_tensor *tensors,
-                                      int count, const json_t *metadata, safetensors_writer **out) {
+dyno_status safetensors_writer_create_as(const char *path, const safetensors_tensor *tensors,
+                                         int count, const json_t *metadata, bool is_new,
+                                         safetensors_writer **out) {
     *out = NULL;
     safetensors_writer *writer = memory_allocate(1, sizeof *writer);
     writer->path = memory_copy_string(path);
+    writer->is_new = is_new;
     json_t *root = json_object();
     dyno_status status = build_header(path, tensors, count, metadata, root, &writer->expected);
     if (status == DYNO_OK)
-        status = file_writer_create(path, &writer->file);
+        status = file_writer_create_as(path, is_new, &writer->file);
     if (status == DYNO_OK)
         status = write_header(writer, root);
     json_decref(root);
@@ -120,6 +125,36 @@ dyno_status safetensors_writer_create(const char *path, const safetensors_tensor
     }
     *out = writer;
     return DYNO_OK;
+}
+
+dyno_status safetensors_writer_create(const char *path, const safetensors_tensor *tensors,
+                                      int count, const json_t *metadata, safetensors_writer **out) {
+    return safetensors_writer_create_as(path, tensors, count, metadata, false, out);
+}
+
+dyno_status safetensors_writer_redeclare(safetensors_writer *writer,
+                                         const safetensors_tensor *tensors, int count,
+                                         const json_t *metadata) {
+    safetensors_writer *other;
+    RETURN_IF_FAILED(safetensors_writer_create_as(writer->path, tensors, count, metadata,
+                                                  writer->is_new, &other));
+    dyno_status status = DYNO_OK;
+    if (writer->written > other->expected)
+        status = dyno_fail(DYNO_INVALID,
+                           "writing '%s': %" PRId64 " bytes were given, the tensors declared anew "
+                           "take %" PRId64,
+                           writer->path, writer->written, other->expected);
+    if (status == DYNO_OK)
+        status = file_writer_append_from(other->file, writer->file, writer->header_bytes,
+                                         writer->written);
+    if (status == DYNO_OK) {
+        other->written = writer->written;
+        safetensors_writer before = *writer;
+        *writer = *other;
+        *other = before;
+    }
+    safetensors_writer_abandon(other);
+    return status;
 }
 
 dyno_status safetensors_writer_append(safetensors_writer *writer, const void *bytes, size_t count) {
@@ -136,19 +171,26 @@ dyno_status safetensors_writer_flush(safetensors_writer *writer) {
     return file_writer_flush(writer->file);
 }
 
-dyno_status safetensors_writer_commit(safetensors_writer *writer) {
+dyno_status safetensors_writer_release(safetensors_writer *writer, file_writer **out) {
+    *out = NULL;
     dyno_status status = DYNO_OK;
-    if (writer->written != writer->expected)
+    if (writer->written != writer->expected) {
         status = dyno_fail(DYNO_INVALID,
                            "writing '%s': %" PRId64 " of %" PRId64
                            " declared bytes were given; nothing was written",
                            writer->path, writer->written, writer->expected);
-    if (status == DYNO_OK) {
-        status = file_writer_commit(writer->file);
+    } else {
+        *out = writer->file;
         writer->file = NULL;
     }
     safetensors_writer_abandon(writer);
     return status;
+}
+
+dyno_status safetensors_writer_commit(safetensors_writer *writer) {
+    file_writer *file;
+    RETURN_IF_FAILED(safetensors_writer_release(writer, &file));
+    return file_writer_commit(file);
 }
 
 void safetensors_writer_abandon(safetensors_writer *writer) {

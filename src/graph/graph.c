@@ -20,6 +20,7 @@ graph *graph_create(const char *name) {
     g->scopes = memory_allocate(1, sizeof *g->scopes);
     g->scopes[0] = (graph_scope){.path = "", .block = -1};
     g->scope_count = g->scope_capacity = 1;
+    name_table_set(&g->scope_numbers, g->scopes[0].path, 0);
     return g;
 }
 
@@ -31,6 +32,8 @@ void graph_destroy(graph *g) {
     free(g->values);
     free(g->parameters);
     free(g->scopes);
+    name_table_release(&g->scope_numbers);
+    name_table_release(&g->parameter_names);
     free(g);
 }
 
@@ -78,6 +81,21 @@ void graph_join_family(graph *g, value *const *leaves, int count, const char *fa
                                     family, leaves[i]->id));
         leaves[i]->family = name;
     }
+}
+
+int *graph_link_families(const graph *g) {
+    int *next = memory_allocate((size_t)g->value_count, sizeof *next);
+    name_table following = {0};
+    for (int i = g->value_count - 1; i >= 0; i--) {
+        const value *v = g->values[i];
+        next[i] = -1;
+        if (v->producer || !v->family)
+            continue;
+        next[i] = name_table_find(&following, v->family);
+        name_table_set(&following, v->family, i);
+    }
+    name_table_release(&following);
+    return next;
 }
 
 static dyno_status fail_input_count(const op *kind, int given) {
@@ -180,12 +198,13 @@ value *graph_find_value(const graph *g, const char *name) {
 }
 
 int graph_intern_scope(graph *g, const char *path, int like) {
-    for (int i = g->scope_count - 1; i >= 0; i--) /* the newest is the likeliest */
-        if (strcmp(g->scopes[i].path, path) == 0)
-            return i;
+    int known = name_table_find(&g->scope_numbers, path);
+    if (known >= 0)
+        return known;
     MEMORY_GROW(g->scopes, g->scope_count, g->scope_capacity);
     g->scopes[g->scope_count] = g->scopes[like];
     g->scopes[g->scope_count].path = arena_copy_string(g->memory, path);
+    name_table_set(&g->scope_numbers, g->scopes[g->scope_count].path, g->scope_count);
     return g->scope_count++;
 }
 

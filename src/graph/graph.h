@@ -14,6 +14,7 @@
 #define GRAPH_GRAPH_H
 
 #include "base/arena.h"
+#include "base/name_table.h"
 #include "base/status.h"
 #include "tensor/attributes.h"
 #include "tensor/dtype.h"
@@ -31,30 +32,31 @@ typedef enum block_part {
     BLOCK_MLP    /* its MLP and the norm before that */
 } block_part;
 
+/* What passes read of every value comes first: walks over large graphs wait for memory. */
 typedef struct value {
     int id;
     dtype type;
-    shape shape;
     role role;
+    int output_index; /* which output of its producer it is */
+    node *producer;   /* NULL for inputs, parameters and state */
     const char *name; /* NULL: none */
+    /* The parameter whose leaf, gradient, moment or low copy this is; NULL for any other value. */
+    graph_parameter *parameter;
     /* Leaves of one family are contiguous in memory, in their order, in every plan; NULL: no
      * family. */
     const char *family;
-    node *producer;   /* NULL for inputs, parameters and state */
-    int output_index; /* which output of its producer it is */
-    bool is_output;   /* kept alive to the end of the step, for the caller to read */
-    /* The parameter whose leaf, gradient, moment or low copy this is; NULL for any other value. */
-    graph_parameter *parameter;
+    bool is_output; /* kept alive to the end of the step, for the caller to read */
+    shape shape;
 } value;
 
 struct node {
-    int id;
     const op *op;
+    int id;
+    phase phase;
     int input_count, output_count;
     value **inputs, **outputs;
     attributes attributes;
     int scope; /* index into the graph's scopes */
-    phase phase;
     int group; /* nodes of one number above 0 become one generated kernel; 0: a launch of its own */
 };
 
@@ -74,8 +76,10 @@ struct graph {
     int value_count, value_capacity;
     graph_parameter **parameters; /* in the order in which the model added them */
     int parameter_count, parameter_capacity;
-    graph_scope *scopes; /* the path of scopes[0] is "" */
+    name_table parameter_names; /* as many as there are parameters, unless some share a name */
+    graph_scope *scopes;        /* the path of scopes[0] is "" */
     int scope_count, scope_capacity;
+    name_table scope_numbers; /* by path */
 
     int current_scope; /* given to new nodes */
     phase current_phase;
@@ -96,6 +100,9 @@ value *graph_add_leaf(graph *g, role r, dtype type, const shape *s, const char *
 
 /* Makes a family of leaves of one role and type. */
 void graph_join_family(graph *g, value *const *leaves, int count, const char *family);
+/* By value id: the next leaf of the same family; -1 after the last, and for values without one. The
+ * caller frees it. */
+int *graph_link_families(const graph *g);
 
 /* Adds a node at the end; its outputs' types come from the op's shape rule. Attributes are
  * copied. Returns output 0; the others are value->producer->outputs[i]. */

@@ -22,6 +22,8 @@ graph_parameter *graph_record_parameter(graph *g, value *leaf, const char *name,
     *p = (graph_parameter){
         .name = arena_copy_string(g->memory, name), .block = block, .value = leaf};
     leaf->parameter = p;
+    if (name_table_find(&g->parameter_names, p->name) < 0)
+        name_table_set(&g->parameter_names, p->name, g->parameter_count);
     MEMORY_GROW(g->parameters, g->parameter_count, g->parameter_capacity);
     return g->parameters[g->parameter_count++] = p;
 }

@@ -4,7 +4,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/memory.h"
 #include "base/text.h"
@@ -14,6 +13,7 @@
 /* Positions in the node list; -1 for "never". */
 typedef struct history {
     int *made_at, *overwritten_at;
+    bool is_any_overwritten;
 } history;
 
 static dyno_status broken(const graph *g, int position, const char *rule, const char *detail) {
@@ -30,6 +30,8 @@ static bool belongs_to(const graph *g, const value *v) {
 
 /* The node that overwrote the value, or what it may be a view of; -1 when none did. */
 static int overwritten_at(const history *seen, const value *v) {
+    if (!seen->is_any_overwritten)
+        return -1; /* so it is up to the optimizer */
     int position = seen->overwritten_at[v->id];
     const node *n = v->producer;
     for (int i = 0; position < 0 && n && i < n->input_count; i++)
@@ -97,11 +99,15 @@ static dyno_status check_types(const graph *g, int position, const value_type *e
 
 static dyno_status check_outputs(const graph *g, int position) {
     const node *n = g->nodes[position];
-    value_type *expected = memory_allocate((size_t)n->output_count, sizeof *expected);
+    value_type few[OP_MAX_OUTPUTS] = {0};
+    value_type *many = n->output_count > OP_MAX_OUTPUTS
+                           ? memory_allocate((size_t)n->output_count, sizeof *many)
+                           : NULL;
+    value_type *expected = many ? many : few;
     dyno_status status = n->op->infer(n, expected);
     status = status == DYNO_OK ? check_types(g, position, expected)
                                : broken(g, position, "type", dyno_error_message());
-    free(expected);
+    free(many);
     return status;
 }
 
@@ -115,8 +121,11 @@ static dyno_status check_node(const graph *g, int position, history *seen) {
     RETURN_IF_FAILED(check_outputs(g, position));
     for (int i = 0; i < n->output_count; i++) {
         seen->made_at[n->outputs[i]->id] = position;
-        if (op_inplace_input(n, i) >= 0)
-            seen->overwritten_at[n->inputs[op_inplace_input(n, i)]->id] = position;
+        int taken = op_inplace_input(n, i);
+        if (taken < 0)
+            continue;
+        seen->overwritten_at[n->inputs[taken]->id] = position;
+        seen->is_any_overwritten = true;
     }
     return DYNO_OK;
 }
@@ -173,24 +182,16 @@ static dyno_status check_record(const graph *g, const graph_parameter *p) {
     return DYNO_OK;
 }
 
-static int by_name(const void *a, const void *b) {
-    const graph_parameter *const *x = a, *const *y = b;
-    return strcmp((*x)->name, (*y)->name);
-}
-
+/* The names are counted as parameters are added, so that they need not be compared here. */
 static dyno_status check_parameters(const graph *g) {
-    size_t count = (size_t)g->parameter_count;
-    const graph_parameter **sorted = memory_allocate(count, sizeof(graph_parameter *));
-    dyno_status status = DYNO_OK;
-    for (size_t i = 0; i < count && status == DYNO_OK; i++)
-        status = check_record(g, sorted[i] = g->parameters[i]);
-    if (status == DYNO_OK && count)
-        qsort(sorted, count, sizeof *sorted, by_name);
-    for (size_t i = 1; i < count && status == DYNO_OK; i++)
-        if (by_name(&sorted[i - 1], &sorted[i]) == 0)
-            status = broken_record(g, sorted[i], "another parameter has its name");
-    free(sorted);
-    return status;
+    bool share_names = g->parameter_names.count < (size_t)g->parameter_count;
+    for (int i = 0; i < g->parameter_count; i++) {
+        const graph_parameter *p = g->parameters[i];
+        RETURN_IF_FAILED(check_record(g, p));
+        if (share_names && name_table_find(&g->parameter_names, p->name) != i)
+            return broken_record(g, p, "another parameter has its name");
+    }
+    return DYNO_OK;
 }
 
 dyno_status graph_verify(const graph *g) {
@@ -205,7 +206,8 @@ dyno_status graph_verify(const graph *g) {
     }
     RETURN_IF_FAILED(check_parameters(g));
     size_t count = (size_t)g->value_count;
-    history seen = {memory_allocate(count, sizeof(int)), memory_allocate(count, sizeof(int))};
+    history seen = {.made_at = memory_allocate(count, sizeof(int)),
+                    .overwritten_at = memory_allocate(count, sizeof(int))};
     for (size_t i = 0; i < count; i++)
         seen.made_at[i] = seen.overwritten_at[i] = -1;
     dyno_status status = DYNO_OK;

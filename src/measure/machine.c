@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "base/stop.h"
 #include "base/system_memory.h"
 #include "base/target.h"
 #include "base/threads.h"
@@ -127,11 +128,19 @@ static int64_t best_of_three(const machine_loop *loop, int64_t iterations) {
     return best;
 }
 
+/* More threads than cores take turns: together they are as fast as the cores, and measuring it takes
+ * that many times longer. */
+static int limit_to_cores(int threads) {
+    int most = threads_available();
+    if (threads <= 0)
+        threads = threads_count();
+    return threads < most ? threads : most;
+}
+
 /* The duration is calibrated on one thread: with other processes running, several threads wait for
  * one another, and a run that is short compared with that measures nothing else. */
 static double measure_peak(const machine_loop *loop, int threads) {
-    if (threads <= 0)
-        threads = threads_count();
+    threads = limit_to_cores(threads);
     int64_t iterations = 1000, elapsed;
     while ((elapsed = best_of_three(loop, iterations)) < FLOPS_RUN_NS / 2)
         iterations *= 2;
@@ -177,6 +186,18 @@ static int64_t time_loop(traffic which, int threads, unsigned char *buffer, size
     return end > begin ? end - begin : 1;
 }
 
+/* In pieces, because finding the pages can take the system seconds. */
+static dyno_status fill(int threads, unsigned char *buffer, size_t share) {
+    const size_t piece = 16 << 20;
+    for (size_t at = 0; at < share; at += piece) {
+        RETURN_IF_FAILED(stop_check("measuring the machine"));
+        size_t count = share - at < piece ? share - at : piece;
+#pragma omp parallel num_threads(threads)
+        loop_body(LOOP_FILL, buffer + (size_t)omp_get_thread_num() * share + at, count);
+    }
+    return DYNO_OK;
+}
+
 /* Best of at least three, and of as many as the budget allows. */
 static double best_rate(traffic which, int threads, unsigned char *buffer, size_t share) {
     int64_t best = INT64_MAX, deadline = clock_now_ns() + BANDWIDTH_BUDGET_NS;
@@ -191,8 +212,7 @@ static double best_rate(traffic which, int threads, unsigned char *buffer, size_
 
 dyno_status machine_measure_bandwidth(int threads, machine_bandwidth *out) {
     *out = (machine_bandwidth){0};
-    if (threads <= 0)
-        threads = threads_count();
+    threads = limit_to_cores(threads);
     int64_t wanted = 256 << 20, past_cache = environment_read_cpu().l3_bytes * 4;
     int64_t available = system_memory_read().available_bytes;
     if (past_cache > wanted)
@@ -211,12 +231,14 @@ dyno_status machine_measure_bandwidth(int threads, machine_bandwidth *out) {
                          "buffer; free some memory",
                          bytes);
     madvise(buffer, bytes, MADV_HUGEPAGE); /* fewer faults; a refusal does not matter */
-    time_loop(LOOP_FILL, threads, buffer, share);
-    out->read = best_rate(LOOP_READ, threads, buffer, share);
-    out->copy = best_rate(LOOP_COPY, threads, buffer, share);
-    out->triad = best_rate(LOOP_TRIAD, threads, buffer, share);
+    dyno_status status = fill(threads, buffer, share);
+    if (status == DYNO_OK) {
+        out->read = best_rate(LOOP_READ, threads, buffer, share);
+        out->copy = best_rate(LOOP_COPY, threads, buffer, share);
+        out->triad = best_rate(LOOP_TRIAD, threads, buffer, share);
+    }
     munmap(buffer, bytes);
-    return DYNO_OK;
+    return status;
 }
 
 dyno_status machine_peaks_get(int threads, machine_peaks *out) {
@@ -231,6 +253,7 @@ dyno_status machine_peaks_get(int threads, machine_peaks *out) {
         }
     machine_peaks peaks = {.threads = threads};
     RETURN_IF_FAILED(machine_measure_bandwidth(threads, &peaks.bandwidth));
+    RETURN_IF_FAILED(stop_check("measuring the machine"));
     peaks.gflops_f32 = machine_measure_peak_flops_f32(threads);
     if (known_count < MOST_THREAD_COUNTS)
         known[known_count++] = peaks;

@@ -26,6 +26,7 @@
 
 #include "base/json.h"
 #include "base/memory.h"
+#include "base/printable.h"
 
 static const char FORMAT[] = "dyno-run";
 
@@ -114,7 +115,7 @@ json_t *results_to_json(const results *run) {
 void results_append_json(const results *run, text *out) {
     json_t *root = results_to_json(run);
     char *dump = json_dumps(root, JSON_INDENT(1) | JSON_REAL_PRECISION(17));
-    text_append(out, dump ? dump : "");
+    text_append_printable_json(out, dump ? dump : "");
     text_append(out, "\n");
     free(dump);
     json_decref(root);

@@ -40,11 +40,13 @@ static void add_step(results_cell *cell, const plan *p, const step_times *times)
 dyno_status timing_run(executor *e, const plan *p, const timing_options *options,
                        results_cell *cell) {
     for (int64_t i = 0; i < options->warmup + options->steps; i++) {
-        if (options->should_stop && options->should_stop(options->context))
-            return dyno_fail(DYNO_INTERRUPTED, "interrupted after %lld of %lld steps", (long long)i,
-                             (long long)(options->warmup + options->steps));
         step_times times;
-        RETURN_IF_FAILED(executor_run(e, NULL, &times));
+        bool is_stopped = options->should_stop && options->should_stop(options->context);
+        dyno_status status = is_stopped ? DYNO_INTERRUPTED : executor_run(e, NULL, &times);
+        if (status == DYNO_INTERRUPTED) /* before this step, or in it */
+            return dyno_fail(status, "interrupted after %lld of %lld steps", (long long)i,
+                             (long long)(options->warmup + options->steps));
+        RETURN_IF_FAILED(status);
         if (!cell_find_metric(cell, METRIC_FIRST_STEP_NS))
             cell_set_metric(cell, METRIC_FIRST_STEP_NS, "ns", times.total_ns);
         if (options->by_events)

@@ -11,9 +11,10 @@
 #include <stdio.h>
 
 #include "base/rng.h"
+#include "base/stop.h"
 #include "base/threads.h"
 
-enum { PER_LAYER = 9, INIT_GRAIN = 16384 };
+enum { PER_LAYER = 9, INIT_GRAIN = 16384, PIECE = 1 << 23 };
 
 static model_parameter outside_layers(const char *name, parameter_kind kind, shape dims) {
     model_parameter parameter = {.kind = kind, .shape = dims};
@@ -74,17 +75,18 @@ typedef struct fill_job {
     rng_stream stream;
     double std;
     float *data;
+    int64_t first; /* of the piece */
 } fill_job;
 
 static void fill_normal(void *context, int64_t begin, int64_t end) {
     const fill_job *job = context;
-    for (int64_t i = begin; i < end; i++)
+    for (int64_t i = job->first + begin; i < job->first + end; i++)
         job->data[i] = (float)(job->std * rng_truncated_normal(job->stream, (uint64_t)i));
 }
 
 static void fill_ones(void *context, int64_t begin, int64_t end) {
     const fill_job *job = context;
-    for (int64_t i = begin; i < end; i++)
+    for (int64_t i = job->first + begin; i < job->first + end; i++)
         job->data[i] = 1;
 }
 
@@ -93,6 +95,10 @@ void model_parameter_init(const model_parameter *parameter, uint64_t seed, float
         .stream = rng_stream_init(seed, rng_hash_name(parameter->name)), .std = 1, .data = data};
     if (parameter->kind == PARAMETER_LINEAR)
         job.std = sqrt(2.0 / (double)(parameter->shape.dim[0] + parameter->shape.dim[1]));
-    threads_for(shape_elements(&parameter->shape), INIT_GRAIN,
-                parameter->kind == PARAMETER_NORM ? fill_ones : fill_normal, &job);
+    int64_t count = shape_elements(&parameter->shape);
+    for (int64_t begin = 0; begin < count && !stop_is_requested(); begin += PIECE) {
+        job.first = begin;
+        threads_for(count - begin < PIECE ? count - begin : PIECE, INIT_GRAIN,
+                    parameter->kind == PARAMETER_NORM ? fill_ones : fill_normal, &job);
+    }
 }

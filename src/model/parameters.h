@@ -24,7 +24,8 @@ int64_t model_parameter_elements(const model_config *config);
 
 /* Fills `data`. Linear: normal with std sqrt(2 / (in + out)); embedding: normal with std 1;
  * both cut at three standard deviations. Norm: 1. The values depend on the seed, the name and
- * the shape, never on the number of threads. */
+ * the shape, never on the number of threads. Once the user has asked to stop (base/stop.h) it ends
+ * early, and what `data` holds is not to be used. */
 void model_parameter_init(const model_parameter *parameter, uint64_t seed, float *data);
 
 #endif

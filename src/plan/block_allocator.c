@@ -4,16 +4,18 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
+#include "base/ordered_set.h"
 
 struct block {
+    ordered_item by_size; /* first, so that an item is its block; of free blocks only */
     int64_t offset, bytes;
-    block *before, *after;            /* neighbours in the range */
-    block *previous_free, *next_free; /* the free list, in no order */
+    block *before, *after; /* neighbours in the range */
     bool is_free;
 };
 
 struct block_allocator {
-    block *first, *last, *free_list;
+    block *first, *last;
+    ordered_set free_blocks; /* by bytes, then by offset */
     int64_t taken_bytes, high_water;
 };
 
@@ -34,21 +36,14 @@ void block_allocator_destroy(block_allocator *a) {
 
 static void add_free(block_allocator *a, block *b) {
     b->is_free = true;
-    b->previous_free = NULL;
-    b->next_free = a->free_list;
-    if (a->free_list)
-        a->free_list->previous_free = b;
-    a->free_list = b;
+    b->by_size.key = b->bytes;
+    b->by_size.second = b->offset;
+    ordered_set_add(&a->free_blocks, &b->by_size);
 }
 
 static void remove_free(block_allocator *a, block *b) {
     b->is_free = false;
-    if (b->previous_free)
-        b->previous_free->next_free = b->next_free;
-    else
-        a->free_list = b->next_free;
-    if (b->next_free)
-        b->next_free->previous_free = b->previous_free;
+    ordered_set_remove(&a->free_blocks, &b->by_size);
 }
 
 static block *insert_after(block_allocator *a, block *before, int64_t offset, int64_t bytes) {
@@ -78,15 +73,13 @@ static void remove_block(block_allocator *a, block *b) {
     free(b);
 }
 
-/* Never the last block: it stands for all memory above, allocated before or not, so that a second
- * step finds every block at the same offset as the first. */
+/* The smallest free block that is large enough, of several the lowest. Never the last block: it
+ * stands for all memory above, allocated before or not, so that a second step finds every block at
+ * the same offset as the first. */
 static block *best_fit(const block_allocator *a, int64_t bytes) {
-    block *best = NULL;
-    for (block *b = a->free_list; b; b = b->next_free)
-        if (b != a->last && b->bytes >= bytes &&
-            (!best || b->bytes < best->bytes ||
-             (b->bytes == best->bytes && b->offset < best->offset)))
-            best = b;
+    block *best = (block *)ordered_set_first_from(&a->free_blocks, bytes, 0);
+    if (best && best == a->last)
+        best = (block *)ordered_set_first_from(&a->free_blocks, best->bytes, best->offset + 1);
     return best;
 }
 
@@ -120,11 +113,12 @@ void block_release(block_allocator *a, block *b) {
         remove_block(a, after);
     }
     if (before && before->is_free) {
+        remove_free(a, before);
         before->bytes += b->bytes;
         remove_block(a, b);
-    } else {
-        add_free(a, b);
+        b = before;
     }
+    add_free(a, b);
 }
 
 int64_t block_offset(const block *b) { return b->offset; }

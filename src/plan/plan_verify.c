@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/ordered_set.h"
 #include "plan/memory_plan.h"
 #include "plan/operand.h"
 
@@ -377,62 +378,51 @@ static dyno_status check_streams(const plan *p) {
 
 /* ---- the arena ---- */
 
-/* Where in `alive`, buffers sorted by offset, one at `offset` goes. */
-static int find_slot(const plan *p, const int *alive, int count, int64_t offset) {
-    int low = 0, high = count;
-    while (low < high) {
-        int middle = low + (high - low) / 2;
-        if (p->buffers[alive[middle]].offset < offset)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
-}
-
 static bool share_bytes(const plan *p, int a, int b) {
     const plan_buffer *x = &p->buffers[a], *y = &p->buffers[b];
     return meet((byte_range){x->offset, x->offset + x->bytes},
                 (byte_range){y->offset, y->offset + y->bytes});
 }
 
-static dyno_status place_in_arena(const plan *p, int launch, int buffer, int *alive, int *count) {
+/* `items`, by buffer, are those that `alive` consists of: sorted by offset, then by number. */
+static dyno_status place_in_arena(const plan *p, int launch, int buffer, ordered_item *items,
+                                  ordered_set *alive) {
     const plan_buffer *b = &p->buffers[buffer];
     if (b->offset < 0 || b->offset % MEMORY_PLAN_ALIGNMENT != 0 ||
         b->bytes > p->arena_bytes - b->offset)
         return broken(p, launch, "arena", "%s is at byte %lld of %lld; %d is the alignment",
                       describe(p, buffer).text, (long long)b->offset, (long long)p->arena_bytes,
                       MEMORY_PLAN_ALIGNMENT);
-    int slot = find_slot(p, alive, *count, b->offset);
-    for (int i = slot - 1; i <= slot; i++)
-        if (i >= 0 && i < *count && share_bytes(p, alive[i], buffer))
+    const ordered_item *const neighbours[] = {ordered_set_last_before(alive, b->offset, 0),
+                                              ordered_set_first_from(alive, b->offset, 0)};
+    for (int i = 0; i < 2; i++) {
+        int other = neighbours[i] ? (int)neighbours[i]->second : NOBODY;
+        if (other != NOBODY && share_bytes(p, other, buffer))
             return broken(p, launch, "arena",
                           "%s, at byte %lld, shares bytes with %s, at byte %lld",
-                          describe(p, buffer).text, (long long)b->offset,
-                          describe(p, alive[i]).text, (long long)p->buffers[alive[i]].offset);
-    memmove(alive + slot + 1, alive + slot, (size_t)(*count - slot) * sizeof *alive);
-    alive[slot] = buffer;
-    ++*count;
+                          describe(p, buffer).text, (long long)b->offset, describe(p, other).text,
+                          (long long)p->buffers[other].offset);
+    }
+    items[buffer] = (ordered_item){.key = b->offset, .second = buffer};
+    ordered_set_add(alive, &items[buffer]);
     return DYNO_OK;
 }
 
 static dyno_status check_arena(const plan *p) {
-    int *alive = memory_allocate((size_t)p->buffer_count, sizeof *alive), count = 0;
+    ordered_item *items = memory_allocate((size_t)p->buffer_count, sizeof *items);
+    ordered_set alive = {0};
     dyno_status status = DYNO_OK;
     for (int launch = 0; launch < p->launch_count && status == DYNO_OK; launch++) {
         for (int i = p->birth_start[launch]; i < p->birth_start[launch + 1] && status == DYNO_OK;
              i++)
             if (p->buffers[p->births[i]].bytes > 0)
-                status = place_in_arena(p, launch, p->births[i], alive, &count);
+                status = place_in_arena(p, launch, p->births[i], items, &alive);
         for (int i = p->death_start[launch]; i < p->death_start[launch + 1] && status == DYNO_OK;
-             i++) {
-            const plan_buffer *b = &p->buffers[p->deaths[i]];
-            int slot = find_slot(p, alive, count, b->offset);
-            if (b->bytes > 0)
-                memmove(alive + slot, alive + slot + 1, (size_t)(--count - slot) * sizeof *alive);
-        }
+             i++)
+            if (p->buffers[p->deaths[i]].bytes > 0)
+                ordered_set_remove(&alive, &items[p->deaths[i]]);
     }
-    free(alive);
+    free(items);
     return status;
 }
 

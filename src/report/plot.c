@@ -6,36 +6,88 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/printable.h"
+#include "base/wrap.h"
 #include "report/table.h"
 
 static double drawable(double value) { return isfinite(value) && value > 0 ? value : 0; }
 
-void plot_bars(text *out, const plot_bar *bars, int count, int width, const char *unit) {
+/* Three decimals, fewer digits where the number has many before the point. */
+static void append_number(text *out, int width, double value) {
+    bool is_small = value > -1e5 && value < 1e6, is_large = fabs(value) >= 1e9;
+    text_format(out, is_small ? "%*.3f" : is_large ? "%*.3g" : "%*.0f", width, value);
+}
+
+/* The label as it shows, in `width` columns; one that is longer ends in dots. */
+static void append_label(text *out, const char *label, int width) {
+    text shown = {0};
+    table_append_printable(&shown, label);
+    const char *at = text_string(&shown);
+    int left = width - printable_width(at);
+    if (left < 0) {
+        static const char dots[] = "..";
+        left = width - (int)strlen(dots);
+        while (*at) {
+            printable_piece piece = printable_take(&at, "");
+            if (printable_width(piece.text) > left)
+                break;
+            left -= printable_width(piece.text);
+            text_append_bytes(out, piece.text, (size_t)piece.length);
+        }
+        text_append(out, dots);
+    } else {
+        text_append(out, at);
+    }
+    text_format(out, "%*s", left, "");
+    text_release(&shown);
+}
+
+static int label_width(const char *label) {
+    text shown = {0};
+    table_append_printable(&shown, label);
+    int width = printable_width(text_string(&shown));
+    text_release(&shown);
+    return width;
+}
+
+void plot_bars(text *out, const plot_bar *bars, int count, int width, int columns,
+               const char *unit) {
+    enum { NUMBER = 10, SHORTEST_BAR = 10 };
     double longest = 0;
-    int label_width = 0;
+    int widest = 0;
     for (int i = 0; i < count; i++) {
-        if (drawable(bars[i].value) > longest)
-            longest = bars[i].value;
-        if ((int)strlen(bars[i].label) > label_width)
-            label_width = (int)strlen(bars[i].label);
+        longest = fmax(longest, drawable(bars[i].value));
+        widest = label_width(bars[i].label) > widest ? label_width(bars[i].label) : widest;
+    }
+    int room = columns - NUMBER - printable_width(unit) - 6; /* and blanks between */
+    if (columns > 0 && widest + width > room) {
+        width = room - widest > SHORTEST_BAR ? room - widest : SHORTEST_BAR;
+        widest = widest + width > room ? room - width : widest;
     }
     for (int i = 0; i < count; i++) {
         int length = longest > 0 ? (int)lround(drawable(bars[i].value) / longest * width) : 0;
         text_append(out, "  ");
-        table_append_printable(out, bars[i].label);
-        text_format(out, "%*s  ", label_width - (int)strlen(bars[i].label), "");
+        append_label(out, bars[i].label, widest);
+        text_append(out, "  ");
         for (int k = 0; k < width; k++)
             text_append(out, k < length ? "#" : " ");
-        if (isfinite(bars[i].value))
-            text_format(out, " %10.3f %s\n", bars[i].value, unit);
-        else
-            text_append(out, "\n");
+        if (isfinite(bars[i].value)) {
+            text_append(out, " ");
+            append_number(out, NUMBER, bars[i].value);
+            text_format(out, " %s", unit);
+        }
+        text_append(out, "\n");
     }
 }
 
 /* Where the scale starts: at 0, unless that would compress the curve into the top third. */
 static double scale_start(double least, double most) {
     return least > 0 && least > most * 2 / 3 ? least : fmin(least, 0);
+}
+
+static void append_scale(text *out, double value) {
+    append_number(out, PLOT_LINE_MARGIN - 2, value);
+    text_append(out, " |");
 }
 
 void plot_line(text *out, const double *values, int64_t count, int64_t marked, int width,
@@ -59,7 +111,7 @@ void plot_line(text *out, const double *values, int64_t count, int64_t marked, i
         double start = scale_start(least, most), range = most - start;
         for (int row = height - 1; row >= 0; row--) {
             if (row == height - 1 || row == 0)
-                text_format(out, "%12.3f |", row ? most : start);
+                append_scale(out, row ? most : start);
             else
                 text_append(out, "             |");
             for (int j = 0; j < columns; j++) {
@@ -72,12 +124,14 @@ void plot_line(text *out, const double *values, int64_t count, int64_t marked, i
         text_append(out, "             +");
         for (int j = 0; j < columns; j++)
             text_append(out, "-");
-        text_format(out, "\n              %s; 1 to %lld", unit, (long long)count);
-        if (marked > 0)
-            text_append(out, ", w is warm-up");
-        if (count > columns)
-            text_append(out, ", each column the largest of several");
-        text_append(out, "\n");
+        text caption = {0};
+        text_format(&caption, "%s; 1 to %lld%s%s", unit, (long long)count,
+                    marked > 0 ? ", w is warm-up" : "",
+                    count > columns ? ", each column the largest of several" : "");
+        text_format(out, "\n%*s", PLOT_LINE_MARGIN, "");
+        text_append_wrapped(out, text_string(&caption), PLOT_LINE_MARGIN, PLOT_LINE_MARGIN,
+                            PLOT_LINE_MARGIN + width);
+        text_release(&caption);
     }
     free(tops);
 }

@@ -13,12 +13,15 @@ typedef struct plot_bar {
 
 /* One line a bar, the longest `width` characters:
  *     matmul   ################ 12.3
- *     softmax  ####              3.1   */
-void plot_bars(text *out, const plot_bar *bars, int count, int width, const char *unit);
+ *     softmax  ####              3.1
+ * Lines stay within `columns`, by shorter bars and then by labels that are cut; 0: no limit. */
+void plot_bars(text *out, const plot_bar *bars, int count, int width, int columns,
+               const char *unit);
 
 /* The values in order, `width` x `height` characters, the scale from 0 or from the least value
  * when that shows more. More values than columns: each column shows its largest, so that a
  * spike cannot vanish. The first `marked` values are drawn as 'w' (warm-up), the others '*'. */
+enum { PLOT_LINE_MARGIN = 14 }; /* columns beside the picture, for the scale */
 void plot_line(text *out, const double *values, int64_t count, int64_t marked, int width,
                int height, const char *unit);
 

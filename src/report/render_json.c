@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
+#include "base/printable.h"
 #include "measure/results_json.h"
 #include "report/document.h"
 
@@ -18,7 +19,7 @@ static void append_json_text(text *out, const char *string) {
         free(copy);
     }
     char *dump = json_dumps(value, JSON_ENCODE_ANY);
-    text_append(out, dump ? dump : "\"\"");
+    text_append_printable_json(out, dump ? dump : "\"\"");
     free(dump);
     json_decref(value);
 }

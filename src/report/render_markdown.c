@@ -1,19 +1,25 @@
-/* render_markdown.c - tables as GitHub draws them; plots have no form here. */
+/* render_markdown.c - tables as GitHub draws them; plots have no form here.
+ *
+ * Whatever Markdown or HTML gives a meaning is escaped: text from a file must not become a link, an
+ * image that is fetched, a tag or another column. */
+#include <string.h>
+
 #include "report/document.h"
 
 static void append_markdown(text *out, const char *string) {
     text clean = {0};
     table_append_printable(&clean, string);
     for (const char *p = text_string(&clean); *p; p++) {
-        if (*p == '|' || *p == '\\' || *p == '<' || *p == '`')
+        if (strchr("|\\<`&[]*~", *p))
             text_append(out, "\\");
         text_append_bytes(out, p, 1);
     }
     text_release(&clean);
 }
 
+/* A paragraph; what would begin a heading, a list or a quotation does not. */
 static void append_note(text *out, const char *note) {
-    text_append(out, "\n");
+    text_append(out, *note && strchr("#+->=", *note) ? "\n\\" : "\n");
     append_markdown(out, note);
     text_append(out, "\n");
 }

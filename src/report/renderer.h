@@ -34,6 +34,7 @@ bool table_format_is_full(table_format format);
 typedef struct render_options {
     bool is_bold;   /* headers are, by escape codes of terminals */
     bool has_plots; /* a terminal draws curves and bars, too */
+    int columns;    /* of the terminal: what fits is shown (table_layout.h); 0: everything */
 } render_options;
 
 typedef struct report_document report_document;

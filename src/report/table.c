@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
+#include "base/printable.h"
 #include "report/document.h"
 
 report_table *table_create(const char *title) {
@@ -34,7 +35,17 @@ void table_add_column(report_table *table, const char *key, const char *header,
     MEMORY_GROW(table->columns, table->column_count, table->column_capacity);
     table->columns[table->column_count++] =
         (table_column){arena_copy_string(table->strings, key),
-                       arena_copy_string(table->strings, header), alignment};
+                       arena_copy_string(table->strings, header), alignment, false};
+}
+
+void table_add_setting(report_table *table, const char *key, const char *header,
+                       table_alignment alignment) {
+    table_add_column(table, key, header, alignment);
+    table->columns[table->column_count - 1].is_setting = true;
+}
+
+void table_set_importance(report_table *table, const char *const *keys) {
+    table->importance = keys;
 }
 
 void table_add_row(report_table *table) {
@@ -89,19 +100,16 @@ void table_add_note(report_table *table, const char *format, ...) {
 
 int table_row_count(const report_table *table) { return table->row_count; }
 
-/* Control bytes become '?': C0, DEL, and C1 in its UTF-8 form. */
 void table_append_printable(text *out, const char *string) {
-    for (const unsigned char *p = (const unsigned char *)string; *p; p++) {
-        if (*p == 0xc2 && p[1] >= 0x80 && p[1] <= 0x9f) {
-            text_append(out, "?");
-            p++;
-        } else if (*p < 0x20 || *p == 0x7f) {
-            text_append(out, *p == '\n' || *p == '\t' ? " " : "?");
-        } else {
-            text_append_bytes(out, (const char *)p, 1);
-        }
-    }
+    size_t from = out->length;
+    text_append_printable(out, string, "\n\t");
+    for (size_t i = from; i < out->length; i++)
+        if (out->data[i] == '\n' || out->data[i] == '\t')
+            out->data[i] = ' ';
 }
+
+/* Beyond that a number has more digits than it has to say. */
+static const double LARGEST_PLAIN = 1e15;
 
 void table_append_shown(text *out, const table_cell *cell) {
     if (cell->kind == CELL_TEXT)
@@ -109,7 +117,8 @@ void table_append_shown(text *out, const table_cell *cell) {
     else if (cell->kind == CELL_INTEGER)
         text_format(out, "%lld", (long long)cell->integer);
     else if (cell->kind == CELL_REAL)
-        text_format(out, "%.*f", cell->decimals, cell->real);
+        text_format(out, fabs(cell->real) < LARGEST_PLAIN ? "%.*f" : "%.*e", cell->decimals,
+                    cell->real);
 }
 
 /* The fewest digits that read back as the same number. */
@@ -131,8 +140,13 @@ void table_append_exact(text *out, const table_cell *cell) {
 }
 
 void table_render(const report_table *table, table_format format, bool is_bold, text *out) {
+    table_render_with(table, format, (render_options){.is_bold = is_bold}, out);
+}
+
+void table_render_with(const report_table *table, table_format format, render_options options,
+                       text *out) {
     report_table borrowed = *table; /* a block's table is not const: a document owns its own */
     document_block block = {.kind = BLOCK_TABLE, .table = &borrowed};
     report_document document = {.blocks = &block, .count = 1};
-    document_render(&document, format, (render_options){.is_bold = is_bold}, out);
+    document_render(&document, format, options, out);
 }

@@ -21,7 +21,7 @@ report_document *view_create_document(const results *run, bool is_full) {
 
 void view_render(const results *run, view_options options, text *out) {
     report_document *document = view_create_document(run, table_format_is_full(options.format));
-    document_render(document, options.format, (render_options){options.is_bold, options.has_plots},
-                    out);
+    document_render(document, options.format,
+                    (render_options){options.is_bold, options.has_plots, options.columns}, out);
     document_destroy(document);
 }

@@ -11,7 +11,8 @@
 
 typedef struct view_options {
     table_format format;
-    bool is_bold, has_plots; /* see render_options */
+    bool is_bold, has_plots; /* these and the next as in render_options */
+    int columns;
 } view_options;
 
 /* Appends everything there is to see to `out`. */

@@ -9,6 +9,25 @@
 #include "report/view.h"
 #include "report/view_parts.h"
 
+/* Of columns, where a terminal has no room for all. */
+static const char *const IMPORTANCE[] = {"end_to_end_ms",
+                                         "forward_ms",
+                                         "backward_ms",
+                                         "note",
+                                         "best",
+                                         "peak_mib",
+                                         "end_to_end_speedup",
+                                         "end_to_end_tflops",
+                                         "forward_speedup",
+                                         "backward_speedup",
+                                         "before_backward_mib",
+                                         "forward_tflops",
+                                         "backward_tflops",
+                                         TABLE_OTHERS,
+                                         "launches",
+                                         "reps",
+                                         NULL};
+
 typedef struct attention_view {
     const results *run;
     report_table *table;
@@ -192,7 +211,7 @@ static void add_parameter_columns(const attention_view *view) {
         view_add_parameter_column(view->run, name, header, view->table);
     }
     if (view->has_tiles)
-        table_add_column(view->table, "tile", "tile", TABLE_LEFT);
+        table_add_setting(view->table, "tile", "tile", TABLE_LEFT);
     if (view->has_tile_choice)
         table_add_column(view->table, "best", "best tile", TABLE_LEFT);
 }
@@ -201,7 +220,7 @@ static void add_parameter_columns(const attention_view *view) {
 static void add_columns(const attention_view *view) {
     report_table *table = view->table;
     add_parameter_columns(view);
-    table_add_column(table, "status", "status", TABLE_LEFT);
+    table_add_setting(table, "status", "status", TABLE_LEFT);
     for (int i = 0; i < ATTENTION_TIME_COUNT; i++) {
         if (shows_time(view, i))
             add_time_column(view, i, "ms", "ms");
@@ -231,6 +250,7 @@ static void add_columns(const attention_view *view) {
     if (view->is_full)
         table_add_column(table, "predicted_mib", "predicted MiB", TABLE_RIGHT);
     table_add_column(table, "note", "note", TABLE_LEFT);
+    table_set_importance(table, IMPORTANCE);
 }
 
 static void find_tiles(attention_view *view) {

@@ -13,6 +13,28 @@ static const char *const LEADING_HEADER[] = {"model", "context tokens", "batch",
                                              "pass"};
 enum { LEADING_COUNT = 5 };
 
+/* Of columns, where a terminal has no room for all. */
+static const char *const IMPORTANCE[] = {"median_ms",
+                                         PARAM_PASS,
+                                         "status",
+                                         PARAM_MODEL,
+                                         PARAM_CONTEXT,
+                                         PARAM_MODE,
+                                         PARAM_MATH,
+                                         "tokens_per_s",
+                                         "note",
+                                         "peak_mib",
+                                         "percent_of_peak",
+                                         "mean_ms",
+                                         "std_ms",
+                                         TABLE_OTHERS,
+                                         "gflops",
+                                         "warmup_ms",
+                                         "max_ms",
+                                         "min_ms",
+                                         "device_idle_percent",
+                                         NULL};
+
 typedef struct bench_view {
     const results *run;
     report_table *table;
@@ -165,18 +187,19 @@ static void add_bench_columns(bench_view *view) {
                    {"setup_ms", "setup ms", FILES},
                    {"first_step_ms", "first step ms", FILES}};
     for (int i = 0; i < LEADING_COUNT; i++)
-        table_add_column(view->table, LEADING[i], LEADING_HEADER[i],
-                         i == 0 || i == LEADING_COUNT - 1 ? TABLE_LEFT : TABLE_RIGHT);
+        table_add_setting(view->table, LEADING[i], LEADING_HEADER[i],
+                          i == 0 || i == LEADING_COUNT - 1 ? TABLE_LEFT : TABLE_RIGHT);
     for (int i = 0; i < view->others.count; i++)
         view_add_parameter_column(view->run, view->others.names[i], view->others.names[i],
                                   view->table);
-    table_add_column(view->table, "status", "status", TABLE_LEFT);
+    table_add_setting(view->table, "status", "status", TABLE_LEFT);
     for (size_t i = 0; i < sizeof columns / sizeof *columns; i++)
         if (columns[i].who == GPUS      ? view->has_device
             : columns[i].who == RECORDS ? view->has_records
                                         : columns[i].who == ALL || view->is_full)
             table_add_column(view->table, columns[i].key, columns[i].header, TABLE_RIGHT);
     table_add_column(view->table, "note", "note", TABLE_LEFT);
+    table_set_importance(view->table, IMPORTANCE);
 }
 
 /* Which peaks the rows' % are of. */

@@ -21,7 +21,7 @@ report_table *view_create_general_table(const results *run) {
     report_table *table = table_create(text_string(&label));
     for (int i = 0; i < parameters.count; i++)
         view_add_parameter_column(run, parameters.names[i], parameters.names[i], table);
-    table_add_column(table, "status", "status", TABLE_LEFT);
+    table_add_setting(table, "status", "status", TABLE_LEFT);
     for (int i = 0; i < series.count; i++) {
         bool is_time = !isnan(view_ms_per_unit(series.units[i]));
         label.length = 0;
@@ -34,6 +34,8 @@ report_table *view_create_general_table(const results *run) {
         table_add_column(table, metrics.names[i], text_string(&label), TABLE_RIGHT);
     }
     table_add_column(table, "note", "note", TABLE_LEFT);
+    static const char *const importance[] = {"status", "note", TABLE_OTHERS, NULL};
+    table_set_importance(table, importance);
     for (int64_t i = 0; i < run->cell_count; i++) {
         const results_cell *cell = run->cells[i];
         table_add_row(table);

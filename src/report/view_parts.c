@@ -103,7 +103,7 @@ static bool is_text(const results *run, const char *key) {
 
 void view_add_parameter_column(const results *run, const char *name, const char *header,
                                report_table *table) {
-    table_add_column(table, name, header, is_text(run, name) ? TABLE_LEFT : TABLE_RIGHT);
+    table_add_setting(table, name, header, is_text(run, name) ? TABLE_LEFT : TABLE_RIGHT);
 }
 
 void view_choose_parameters(const results *run, bool is_full, const char *const *always,

@@ -66,7 +66,7 @@ static void append_common_ways(const results *run, text *out) {
 static void add_way_columns(const results *run, report_table *t) {
     for (int i = 0; i < WAY_COUNT; i++)
         if (varies(run, WAYS[i]))
-            table_add_column(t, WAYS[i], WAYS[i], TABLE_LEFT);
+            table_add_setting(t, WAYS[i], WAYS[i], TABLE_LEFT);
 }
 
 static void add_ways(const results *run, const results_cell *cell, report_table *t) {
@@ -89,10 +89,10 @@ static report_table *summary_table(const results *run) {
     text_append(&title, "; bytes by role at the peak");
     report_table *t = table_create(text_string(&title));
     text_release(&title);
-    table_add_column(t, "model", "model", TABLE_LEFT);
-    table_add_column(t, "context", "context", TABLE_RIGHT);
+    table_add_setting(t, "model", "model", TABLE_LEFT);
+    table_add_setting(t, "context", "context", TABLE_RIGHT);
     add_way_columns(run, t);
-    table_add_column(t, "pass", "pass", TABLE_LEFT);
+    table_add_setting(t, "pass", "pass", TABLE_LEFT);
     table_add_column(t, "parameters", "parameters", TABLE_RIGHT);
     table_add_column(t, "gflop", "GFLOP", TABLE_RIGHT);
     table_add_column(t, "launches", "launches", TABLE_RIGHT);
@@ -108,6 +108,10 @@ static report_table *summary_table(const results *run) {
     if (has_advice(run))
         table_add_column(t, "fits_with", "would fit with", TABLE_LEFT);
     table_add_column(t, "peak_at", "peak at", TABLE_LEFT);
+    static const char *const importance[] = {"reserved_mib", "fits",  "fits_with", "peak_mib",
+                                             "parameters",   "gflop", "launches",  TABLE_OTHERS,
+                                             "peak_at",      NULL};
+    table_set_importance(t, importance);
     for (int64_t i = 0; i < run->cell_count; i++) {
         const results_cell *cell = run->cells[i];
         table_add_row(t);
@@ -148,6 +152,8 @@ static report_table *flops_table(const results_cell *cell, const results_breakdo
     for (int i = 0; i < 5; i++)
         table_add_column(t, keys[i], headers[i], TABLE_RIGHT);
     table_add_column(t, "share", "% of FLOPs", TABLE_RIGHT);
+    static const char *const importance[] = {"scope", "all_gflop", "share", NULL};
+    table_set_importance(t, importance);
     double total[5] = {0}, all = metric(cell, METRIC_FLOPS);
     for (int64_t i = 0; i <= b->row_count; i++) {
         bool is_total = i == b->row_count;
@@ -184,6 +190,8 @@ static report_table *peak_table(const results_cell *cell, const results_breakdow
     table_add_column(t, "formula", "each", TABLE_LEFT);
     table_add_column(t, "mib", "MiB", TABLE_RIGHT);
     table_add_column(t, "share", "% of peak", TABLE_RIGHT);
+    static const char *const importance[] = {"value", "mib", "share", "role", NULL};
+    table_set_importance(t, importance);
     double peak = metric(cell, METRIC_PEAK_BYTES), rest = peak;
     int64_t shown = b->row_count < PEAK_VALUES ? b->row_count : PEAK_VALUES;
     for (int64_t i = 0; i < shown; i++) {
@@ -221,10 +229,10 @@ static report_table *map_table(const results *run) {
                     units_bytes(whole(metric(run->cells[0], METRIC_MEMORY_BYTES))).text);
     report_table *t = table_create(text_string(&title));
     text_release(&title);
-    table_add_column(t, "model", "model", TABLE_LEFT);
+    table_add_setting(t, "model", "model", TABLE_LEFT);
     table_add_column(t, "parameters", "parameters", TABLE_RIGHT);
     add_way_columns(run, t);
-    table_add_column(t, "pass", "pass", TABLE_LEFT);
+    table_add_setting(t, "pass", "pass", TABLE_LEFT);
     const results_cell *first = run->cells[0];
     int64_t across = 0;
     while (across < run->cell_count &&
@@ -281,11 +289,14 @@ static void add_details(const results *run, report_document *out) {
 void view_plan(const results *run, bool is_full, report_document *out) {
     if (!run->cell_count) {
         view_general(run, is_full, out);
-    } else if (has_flag(run, "--map")) {
+        return;
+    }
+    if (has_flag(run, "--map")) {
         document_add_table(out, map_table(run));
     } else {
         document_add_table(out, summary_table(run));
         if (!is_full && (run->cell_count == 1 || has_flag(run, "--detail")))
             add_details(run, out);
     }
+    view_add_interruption(run, out);
 }

@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "base/stop.h"
 #include "ops/kernel.h"
 
 /* In a replayed step an event takes as long as a small kernel. Phases that alternate more often
@@ -290,6 +291,7 @@ static dyno_status run_launches(executor *e, trace *recorder) {
         else if (is_recording)
             record_births(e, i);
         RETURN_IF_FAILED(run_launch(e, i));
+        RETURN_IF_FAILED(stop_check("running a step")); /* the launch may be cut short then */
         if (is_eager)
             release_deaths(e, i);
         else if (is_recording)
@@ -394,6 +396,38 @@ dyno_status executor_finish(executor *e, step_times *times) {
 dyno_status executor_run(executor *e, trace *recorder, step_times *times) {
     RETURN_IF_FAILED(executor_start(e, recorder));
     return executor_finish(e, times);
+}
+
+/* ---- inspected steps ---- */
+
+static dyno_status inspect_launch(executor *e, int launch, executor_look *look, void *context,
+                                  bool *goes_on) {
+    const plan_launch *l = &e->p->launches[launch];
+    RETURN_IF_FAILED(run_launch(e, launch));
+    RETURN_IF_FAILED(e->d->functions->finish(e->d));
+    *goes_on =
+        look(context, launch, e->args ? e->args[launch].outputs : e->operands + l->input_count);
+    return DYNO_OK;
+}
+
+dyno_status executor_inspect(executor *e, executor_look *look, void *context) {
+    RETURN_IF_FAILED(executor_finish(e, NULL));
+    bool is_eager = !is_static(e), goes_on = true;
+    dyno_status status = DYNO_OK;
+    if (is_eager)
+        release_all(e, -1);
+    e->has_run = false;
+    for (int i = 0; i < e->p->launch_count && goes_on && status == DYNO_OK; i++) {
+        if (is_eager)
+            status = allocate_births(e, i);
+        if (status == DYNO_OK)
+            status = inspect_launch(e, i, look, context, &goes_on);
+        if (is_eager)
+            release_deaths(e, i);
+    }
+    if (is_eager)
+        release_all(e, e->p->launch_count);
+    return status;
 }
 
 /* ---- observed steps ---- */

@@ -47,6 +47,12 @@ NODISCARD dyno_status executor_run(executor *e, trace *recorder, step_times *tim
 NODISCARD dyno_status executor_start(executor *e, trace *recorder);
 NODISCARD dyno_status executor_finish(executor *e, step_times *times);
 
+/* Runs one step launch by launch and shows the outputs of each, in device memory, to `look` before
+ * the next one runs; false ends the step there. Nothing is replayed. Afterwards no output of the
+ * step is there. */
+typedef bool executor_look(void *context, int launch, const tensor *outputs);
+NODISCARD dyno_status executor_inspect(executor *e, executor_look *look, void *context);
+
 /* Between begin and end the device records when it ran each launch of every step, by a clock of its
  * own, in steps that are replayed as usual. Steps are counted from 0; a capture comes before the
  * first. DYNO_UNSUPPORTED, with the reason, where the device has no such records; nothing has begun

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +13,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/cache.h"
@@ -19,6 +21,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/memory.h"
+#include "base/stop.h"
 #include "base/text.h"
 #include "base/trust.h"
 #include "ops/levels.h"
@@ -161,6 +164,39 @@ static dyno_status load_bytes(const char *bytes, size_t count, jit_module *out) 
 
 /* ---- compiling ---- */
 
+/* Waits for the compiler; whoever asked to stop does not, and it is ended with all it started. */
+static dyno_status wait_for(pid_t child, int *status) {
+    const struct timespec pause = {.tv_nsec = 1000000};
+    for (;;) {
+        pid_t ended = waitpid(child, status, stop_is_asked() ? WNOHANG : 0);
+        if (ended == child)
+            return DYNO_OK;
+        if (ended < 0 && errno != EINTR)
+            return dyno_fail(DYNO_IO, "waiting for the compiler: %s", strerror(errno));
+        if (stop_is_requested())
+            break;
+        nanosleep(&pause, NULL);
+    }
+    kill(-child, SIGKILL);
+    waitpid(child, status, 0);
+    return stop_check("compiling kernels");
+}
+
+/* In a process group of its own, so that all of it can be ended. */
+static void become_compiler(const char *log_path, const char *const *arguments) {
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    setpgid(0, 0);
+    int log = open(log_path, O_WRONLY | O_CREAT | O_TRUNC, 0666);
+    if (log >= 0) {
+        dup2(log, STDOUT_FILENO);
+        dup2(log, STDERR_FILENO);
+    }
+    execvp(arguments[0], (char *const *)arguments);
+    _exit(127);
+}
+
 /* Runs the compiler; on failure the message holds the beginning of its output. */
 static dyno_status compile(const char *compiler, const char *architecture, const char *source_path,
                            const char *object_path, const char *log_path) {
@@ -178,18 +214,11 @@ static dyno_status compile(const char *compiler, const char *architecture, const
     pid_t child = fork();
     if (child < 0)
         return dyno_fail(DYNO_IO, "cannot start the compiler '%s': %s", compiler, strerror(errno));
-    if (child == 0) {
-        int log = open(log_path, O_WRONLY | O_CREAT | O_TRUNC, 0666);
-        if (log >= 0) {
-            dup2(log, STDOUT_FILENO);
-            dup2(log, STDERR_FILENO);
-        }
-        execvp(compiler, (char *const *)arguments);
-        _exit(127);
-    }
+    if (child == 0)
+        become_compiler(log_path, arguments);
+    setpgid(child, child); /* whichever of the two comes first */
     int status;
-    while (waitpid(child, &status, 0) < 0 && errno == EINTR)
-        ;
+    RETURN_IF_FAILED(wait_for(child, &status));
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
         return DYNO_OK;
     char said[400] = "";

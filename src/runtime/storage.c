@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/stop.h"
 
 typedef struct entry {
     char *name;
@@ -157,6 +158,7 @@ dyno_status storage_add_plan(storage *s, const plan *p) {
         e->what.scope = 0;
         device *d = memory_pool_device(s->pool);
         d->functions->clear(d, memory_pool_address(s->pool, memory), b->bytes);
+        status = stop_check("making room for weights");
     }
     if (status != DYNO_OK) {
         storage_shrink(s, before);

@@ -1,12 +1,15 @@
 #include "train/trainer.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/memory.h"
 #include "base/units.h"
 #include "plan/memory_account.h"
 #include "runtime/autotune.h"
+#include "train/find_nonfinite.h"
 
 struct trainer {
     plan *p;
@@ -19,7 +22,18 @@ struct trainer {
     executor *evaluation;
     int64_t steps_done, step_number; /* the latter of the step under way */
     loss_scale scale;                /* used where the plan has the input "loss_scale" */
+    int64_t started;                 /* steps, void ones too */
+    bool was_skipped;                /* the last one */
+    /* NONFINITE_STOP keeps data to run a step again: what was given last, and what the step under
+     * way had; tokens, then targets. */
+    int32_t *given, *running;
 };
+
+static int64_t rows(const trainer *t) { return t->options.batch * t->options.context; }
+
+static nonfinite_policy policy(const trainer *t) {
+    return t->options.pipeline.optimizer.on_nonfinite;
+}
 
 static dyno_status make_plan(const trainer *t, const step_options *options, plan **out) {
     autotune *kept = autotune_create(&t->d->target);
@@ -50,6 +64,10 @@ dyno_status trainer_create(device *d, const step_options *options, int64_t memor
     dyno_status status = make_plan(t, options, &t->p);
     if (status == DYNO_OK)
         status = take_memory(t, memory_limit);
+    if (status == DYNO_OK && policy(t) == NONFINITE_STOP) {
+        t->given = memory_allocate((size_t)rows(t) * 2, sizeof *t->given);
+        t->running = memory_allocate((size_t)rows(t) * 2, sizeof *t->running);
+    }
     if (status != DYNO_OK) {
         trainer_destroy(t);
         return status;
@@ -67,6 +85,8 @@ void trainer_destroy(trainer *t) {
     memory_pool_destroy(t->pool);
     plan_destroy(t->forward);
     plan_destroy(t->p);
+    free(t->given);
+    free(t->running);
     free(t);
 }
 
@@ -88,9 +108,17 @@ static dyno_status set_input(executor *e, const char *name, const void *data) {
     return input.data ? executor_write(e, name, data, tensor_bytes(&input)) : DYNO_OK;
 }
 
-dyno_status trainer_give(trainer *t, const int32_t *tokens, const int32_t *targets) {
+static dyno_status set_data(trainer *t, const int32_t *tokens, const int32_t *targets) {
     RETURN_IF_FAILED(set_input(t->e, "tokens", tokens));
     return set_input(t->e, "targets", targets);
+}
+
+dyno_status trainer_give(trainer *t, const int32_t *tokens, const int32_t *targets) {
+    if (t->given) {
+        memcpy(t->given, tokens, (size_t)rows(t) * sizeof *tokens);
+        memcpy(t->given + rows(t), targets, (size_t)rows(t) * sizeof *targets);
+    }
+    return set_data(t, tokens, targets);
 }
 
 dyno_status trainer_start(trainer *t, double learning_rate) {
@@ -99,22 +127,72 @@ dyno_status trainer_start(trainer *t, double learning_rate) {
     RETURN_IF_FAILED(set_input(t->e, "learning_rate", &learning_rate));
     RETURN_IF_FAILED(set_input(t->e, "step", &t->step_number));
     RETURN_IF_FAILED(set_input(t->e, "loss_scale", &scale));
+    if (t->given)
+        memcpy(t->running, t->given, (size_t)rows(t) * 2 * sizeof *t->running);
+    t->started++;
     return executor_start(t->e, NULL);
 }
 
+/* ---- what is not finite ---- */
+
+/* The message of the step that was finished last. */
+static dyno_status fail_step(trainer *t, float loss) {
+    text message = {0}, where = {0};
+    text_format(&message, "step %lld: the %s", (long long)t->started - 1,
+                isnan(loss)       ? "loss is NaN"
+                : !isfinite(loss) ? "loss is infinite"
+                                  : "gradients are not finite");
+    dyno_status status =
+        find_nonfinite_weight(t->shared, &t->options.config, message.data, t->started - 2);
+    if (status == DYNO_OK)
+        status = set_data(t, t->running, t->running + rows(t));
+    if (status == DYNO_OK)
+        status = find_nonfinite_launch(t->e, t->p, &where);
+    if (status == DYNO_OK)
+        status = set_data(t, t->given, t->given + rows(t));
+    if (status == DYNO_OK)
+        status = dyno_fail(DYNO_NOT_FINITE, "%s; it shows first in %s", message.data,
+                           where.length ? where.data : "none of its values when it is run again");
+    text_release(&message);
+    text_release(&where);
+    return status;
+}
+
+dyno_status trainer_check_weights(const trainer *t) {
+    char when[64];
+    snprintf(when, sizeof when, "after %lld steps", (long long)t->started);
+    return find_nonfinite_weight(t->shared, &t->options.config, when, t->started - 1);
+}
+
+bool trainer_skipped(const trainer *t) { return t->was_skipped; }
+
+/* Whether the step that is finished was not applied. Without a norm that follows from the loss. */
+static dyno_status find_whether_void(const trainer *t, float loss, bool *is_void) {
+    *is_void = policy(t) != NONFINITE_IGNORE && !isfinite(loss);
+    if (!has_name(t, "gradient_scale") ||
+        !optimizer_takes_norm(&t->options.pipeline.optimizer, has_name(t, "loss_scale")))
+        return DYNO_OK;
+    float factor;
+    RETURN_IF_FAILED(executor_read(t->e, "gradient_scale", &factor, sizeof factor));
+    *is_void = isnan(factor);
+    return DYNO_OK;
+}
+
 dyno_status trainer_finish(trainer *t, float *loss) {
+    bool is_void;
     RETURN_IF_FAILED(executor_finish(t->e, NULL));
-    bool has_optimizer = has_name(t, "gradient_scale");
-    float gradient_scale = 0;
-    if (has_optimizer)
-        RETURN_IF_FAILED(
-            executor_read(t->e, "gradient_scale", &gradient_scale, sizeof gradient_scale));
-    bool overflowed = isnan(gradient_scale);
-    if (has_optimizer)
-        loss_scale_adapt(&t->scale, overflowed);
-    if (!overflowed)
+    RETURN_IF_FAILED(executor_read(t->e, "loss", loss, sizeof *loss));
+    RETURN_IF_FAILED(find_whether_void(t, *loss, &is_void));
+    bool is_scaled = has_name(t, "gradient_scale") && has_name(t, "loss_scale");
+    /* The scale that is too high for finite gradients goes down; at 1 it is not the scale. */
+    bool is_overflow = is_scaled && isfinite(*loss) && t->scale.factor > 1;
+    if (is_scaled)
+        loss_scale_adapt(&t->scale, is_void);
+    if (!is_void)
         t->steps_done = t->step_number;
-    return executor_read(t->e, "loss", loss, sizeof *loss);
+    bool is_bad = policy(t) != NONFINITE_IGNORE && is_void && !is_overflow;
+    t->was_skipped = is_bad && policy(t) == NONFINITE_SKIP;
+    return is_bad && policy(t) == NONFINITE_STOP ? fail_step(t, *loss) : DYNO_OK;
 }
 
 dyno_status trainer_step(trainer *t, const int32_t *tokens, const int32_t *targets,

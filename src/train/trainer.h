@@ -34,6 +34,14 @@ NODISCARD dyno_status trainer_give(trainer *t, const int32_t *tokens, const int3
 NODISCARD dyno_status trainer_start(trainer *t, double learning_rate);
 NODISCARD dyno_status trainer_finish(trainer *t, float *loss);
 
+/* A step whose loss or gradients are not finite, by the policy of the options' optimizer:
+ * NONFINITE_STOP: trainer_finish is DYNO_NOT_FINITE, *loss is set, and the message says in which
+ * step and tensor it shows first. Not where gradients of a scaled loss overflow and the scale can
+ * go down. NONFINITE_SKIP: trainer_finish succeeds, and the step has changed nothing. */
+bool trainer_skipped(const trainer *t); /* whether the last step was one of those */
+/* DYNO_NOT_FINITE where a weight is not finite. */
+NODISCARD dyno_status trainer_check_weights(const trainer *t);
+
 /* The forward pass alone, by a plan of its own that is made the first time and shares the weights.
  * `logits` may be NULL. Replaces the data that was given; no step is under way. */
 NODISCARD dyno_status trainer_evaluate(trainer *t, const int32_t *tokens, const int32_t *targets,

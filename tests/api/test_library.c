@@ -44,6 +44,52 @@ static void lists_are_tables_in_any_format(void **state) {
     FAILS(DYNO_INVALID, "html", dyno_list(NULL, &how, &out));
 }
 
+static size_t widest_line(const char *shown) {
+    size_t widest = 0;
+    for (const char *line = shown; *line;) {
+        size_t length = strcspn(line, "\n");
+        widest = length > widest ? length : widest;
+        line += length + (line[length] == '\n');
+    }
+    return widest;
+}
+
+static void tables_and_help_fit_a_terminal(void **state) {
+    (void)state;
+    dyno_render_options how = {.size = sizeof how, .columns = 80};
+    const char *settings[] = {"layers=1", "d-model=8", "heads=2", "d-ff=16", "vocab=32", "wide"};
+    dyno_experiment_options o = {
+        .size = sizeof o, .name = "plan", .settings = settings, .setting_count = 5};
+    dyno_results *found;
+    char *out;
+    OK(dyno_list("ops", &how, &out));
+    assert_in_range(widest_line(out), 40, 80);
+    dyno_text_free(out);
+    OK(dyno_experiment_run(&o, &found));
+    OK(dyno_results_render(found, &how, &out));
+    assert_in_range(widest_line(out), 40, 80);
+    assert_non_null(strstr(out, "left out to fit 80 columns: "));
+    dyno_text_free(out);
+    OK(dyno_results_render(found, NULL, &out)); /* without a width: everything */
+    assert_true(widest_line(out) > 80);
+    dyno_text_free(out);
+    dyno_results_destroy(found);
+    o.setting_count = 6;
+    OK(dyno_experiment_run(&o, &found));
+    OK(dyno_results_render(found, &how, &out));
+    assert_null(strstr(out, "left out"));
+    dyno_text_free(out);
+    dyno_results_destroy(found);
+    OK(dyno_experiment_help_wrapped("bench", 72, &out));
+    assert_in_range(widest_line(out), 40, 72);
+    dyno_text_free(out);
+    FAILS(DYNO_INVALID, "columns is -1", dyno_experiment_help_wrapped("bench", -1, &out));
+    how.columns = -1;
+    FAILS(DYNO_INVALID, "columns is -1", dyno_list(NULL, &how, &out));
+    how.columns = INT64_MAX;
+    FAILS(DYNO_INVALID, "columns is", dyno_list(NULL, &how, &out));
+}
+
 static void models_have_parameters_by_name(void **state) {
     (void)state;
     dyno_model *model = small_model();
@@ -360,6 +406,89 @@ static void tensor_files_appear_whole_or_never(void **state) {
     scratch_remove(&made);
 }
 
+/* What is there is kept unless the caller says otherwise, and what is not finite is not saved. */
+static void existing_things_are_kept(void **state) {
+    (void)state;
+    scratch made = scratch_create();
+    char directory[300], path[300];
+    snprintf(directory, sizeof directory, "%s/model", made.path);
+    snprintf(path, sizeof path, "%s/a.safetensors", made.path);
+    dyno_save_options keep = {.size = sizeof keep, .note = "first"};
+    dyno_save_options replace = {.size = sizeof replace, .replaces = true};
+    dyno_model *model = small_model();
+    OK(dyno_save_check(directory, NULL, &keep));
+    OK(dyno_model_save_as(model, 7, directory, &keep));
+    FAILS(DYNO_INVALID, "--force", dyno_model_save_as(model, 8, directory, &keep));
+    FAILS(DYNO_INVALID, "--force", dyno_save_check(directory, directory, &keep));
+    OK(dyno_save_check(directory, directory, &replace));
+    OK(dyno_model_save_as(model, 8, directory, &replace));
+    assert_true(dyno_save_writes("config.json") && dyno_save_writes("tokenizer.json"));
+    assert_false(dyno_save_writes("notes.txt") || dyno_save_writes(NULL));
+    dyno_model_destroy(model);
+
+    const dyno_tensor tensors[] = {{"a", 1, {2}}, {"b", 1, {3}}};
+    const float values[] = {1, 2, 3};
+    dyno_tensor_file *file;
+    for (int i = 0; i < 2; i++) {
+        OK(dyno_tensor_file_create_as(path, tensors, 2, i ? &replace : &keep, &file));
+        OK(dyno_tensor_file_append(file, values, 2));
+        FAILS(DYNO_INVALID, "declared anew",
+              dyno_tensor_file_redeclare(file, &(dyno_tensor){.name = "c"}, 1, NULL));
+        OK(dyno_tensor_file_redeclare(file, tensors, 1, "cut"));
+        OK(dyno_tensor_file_commit(file));
+        FAILS(DYNO_INVALID, "exists", dyno_tensor_file_create_as(path, tensors, 2, &keep, &file));
+    }
+    FAILS(DYNO_INVALID, "UTF-8",
+          dyno_tensor_file_create_as(
+              "x", tensors, 2, &(dyno_save_options){.size = sizeof keep, .note = "\xff"}, &file));
+    scratch_remove(&made);
+}
+
+static void steps_that_are_not_finite_are_treated_as_asked(void **state) {
+    (void)state;
+    scratch made = scratch_create();
+    char directory[300];
+    snprintf(directory, sizeof directory, "%s/model", made.path);
+    static const char *const ways[] = {NULL, "stop", "skip", "ignore"};
+    int32_t ids[ROWS + 1];
+    fill_ids(ids);
+    for (int i = 0; i < 4; i++) {
+        dyno_trainer_options o = small_steps();
+        o.on_nan = ways[i];
+        dyno_trainer *trainer = small_trainer(&o);
+        float loss, norm[32];
+        assert_string_equal(dyno_trainer_left_out(trainer), "");
+        for (int k = 0; k < 32; k++)
+            norm[k] = INFINITY;
+        OK(dyno_trainer_write(trainer, "model.norm.weight", norm, 32));
+        FAILS(DYNO_NOT_FINITE, "weight 'model.norm.weight' has Inf in 32 of 32 elements",
+              dyno_trainer_check(trainer));
+        if (i < 2)
+            FAILS(DYNO_NOT_FINITE, "step 0: the loss is NaN: weight 'model.norm.weight' has Inf",
+                  dyno_trainer_step(trainer, ids, ids + 1, 1e-3, &loss));
+        else
+            OK(dyno_trainer_step(trainer, ids, ids + 1, 1e-3, &loss));
+        assert_true(isnan(loss));
+        assert_int_equal(dyno_trainer_skipped(trainer), i == 2);
+        if (i < 3)
+            FAILS(DYNO_NOT_FINITE, "model.norm.weight", dyno_trainer_save(trainer, directory));
+        else
+            OK(dyno_trainer_save(trainer, directory));
+        dyno_trainer_destroy(trainer);
+    }
+    dyno_trainer_options o = small_steps();
+    dyno_trainer *trainer;
+    FAILS(DYNO_NOT_FINITE, "weight '", dyno_trainer_load(directory, &o, &trainer));
+    assert_null(trainer);
+    o.on_nan = "ignore";
+    OK(dyno_trainer_load(directory, &o, &trainer));
+    dyno_trainer_destroy(trainer);
+    o.on_nan = "halt";
+    FAILS(DYNO_INVALID, "halt", dyno_trainer_load(directory, &o, &trainer));
+    assert_string_equal(dyno_status_name(DYNO_NOT_FINITE), "not finite");
+    scratch_remove(&made);
+}
+
 /* ---- experiments ---- */
 
 static const char *const BENCH[] = {"d-model=32",   "d-ff=64",   "layers=1",
@@ -496,6 +625,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names_end_with_null),
         cmocka_unit_test(lists_are_tables_in_any_format),
+        cmocka_unit_test(tables_and_help_fit_a_terminal),
         cmocka_unit_test(models_have_parameters_by_name),
         cmocka_unit_test(a_plan_knows_what_a_step_takes),
         cmocka_unit_test(a_plan_that_does_not_fit_comes_with_advice),
@@ -507,6 +637,8 @@ int main(void) {
         cmocka_unit_test(a_step_can_be_taken_in_parts),
         cmocka_unit_test(tokens_are_read_and_checked),
         cmocka_unit_test(tensor_files_appear_whole_or_never),
+        cmocka_unit_test(existing_things_are_kept),
+        cmocka_unit_test(steps_that_are_not_finite_are_treated_as_asked),
         cmocka_unit_test(a_bench_gives_its_record_and_its_table),
         cmocka_unit_test(a_stopped_experiment_keeps_what_it_has),
         cmocka_unit_test(experiments_take_a_users_arguments),

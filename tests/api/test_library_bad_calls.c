@@ -224,6 +224,7 @@ static void null_is_named_by_models_and_plans(void **state) {
     dyno_model *model = small_model(), *other_model;
     dyno_model_options sizes = {.size = sizeof sizes};
     dyno_plan_options planned = {.size = sizeof planned, .device = "cpu"};
+    dyno_save_options saving = {.size = sizeof saving};
     dyno_plan *plan, *other_plan;
     dyno_cost cost = {.size = sizeof cost};
     dyno_tensor tensor;
@@ -237,6 +238,11 @@ static void null_is_named_by_models_and_plans(void **state) {
     NAMED(dyno_model_parameter, out, model, 0, NULL);
     NAMED(dyno_model_save, model, NULL, 0, "x");
     NAMED(dyno_model_save, directory, model, 0, NULL);
+    NAMED(dyno_model_save_as, model, NULL, 0, "x", &saving);
+    NAMED(dyno_model_save_as, directory, model, 0, NULL, &saving);
+    NAMED(dyno_model_save_as, options, model, 0, "x", NULL);
+    NAMED(dyno_save_check, directory, NULL, NULL, &saving);
+    NAMED(dyno_save_check, options, "x", NULL, NULL);
     NAMED(dyno_plan_create, model, NULL, &planned, &other_plan);
     NAMED(dyno_plan_create, options, model, NULL, &other_plan);
     NAMED(dyno_plan_create, out, model, &planned, NULL);
@@ -262,6 +268,7 @@ static void null_is_named_by_trainers(void **state) {
     (void)state;
     dyno_model *model = small_model();
     dyno_trainer_options steps = small_steps();
+    dyno_save_options saving = {.size = sizeof saving};
     dyno_trainer *t = small_trainer(&steps), *other;
     int32_t ids[ROWS + 1];
     float number;
@@ -294,6 +301,10 @@ static void null_is_named_by_trainers(void **state) {
     NAMED(dyno_trainer_write, from, t, "loss", NULL, 1);
     NAMED(dyno_trainer_save, t, NULL, "x");
     NAMED(dyno_trainer_save, directory, t, NULL);
+    NAMED(dyno_trainer_save_as, t, NULL, "x", &saving);
+    NAMED(dyno_trainer_save_as, directory, t, NULL, &saving);
+    NAMED(dyno_trainer_save_as, options, t, "x", NULL);
+    NAMED(dyno_trainer_check, t, NULL);
     assert_null(other);
     OK(dyno_trainer_evaluate(t, ids, ids + 1, &number, NULL)); /* the logits may be NULL */
     OK(dyno_trainer_step(t, ids, ids + 1, 0, &number));        /* and no step is under way */
@@ -305,6 +316,7 @@ static void null_is_named_by_files(void **state) {
     (void)state;
     scratch made = scratch_create();
     const dyno_tensor tensor = {"a", 1, {1}};
+    dyno_save_options saving = {.size = sizeof saving};
     dyno_tokens *tokens, *other;
     dyno_tensor_file *file, *other_file;
     int32_t ids[1];
@@ -319,6 +331,12 @@ static void null_is_named_by_files(void **state) {
     NAMED(dyno_tensor_file_create, path, NULL, &tensor, 1, &other_file);
     NAMED(dyno_tensor_file_create, tensors, "x", NULL, 1, &other_file);
     NAMED(dyno_tensor_file_create, out, "x", &tensor, 1, NULL);
+    NAMED(dyno_tensor_file_create_as, path, NULL, &tensor, 1, &saving, &other_file);
+    NAMED(dyno_tensor_file_create_as, tensors, "x", NULL, 1, &saving, &other_file);
+    NAMED(dyno_tensor_file_create_as, options, "x", &tensor, 1, NULL, &other_file);
+    NAMED(dyno_tensor_file_create_as, out, "x", &tensor, 1, &saving, NULL);
+    NAMED(dyno_tensor_file_redeclare, file, NULL, &tensor, 1, NULL);
+    NAMED(dyno_tensor_file_redeclare, tensors, file, NULL, 1, NULL);
     NAMED(dyno_tensor_file_append, file, NULL, &number, 1);
     NAMED(dyno_tensor_file_append, from, file, NULL, 1);
     NAMED(dyno_tensor_file_commit, file, NULL);
@@ -346,6 +364,8 @@ static void null_is_named_by_experiments(void **state) {
     NAMED(dyno_experiment_run, out, &experiment, NULL);
     NAMED(dyno_experiment_help, name, NULL, &out);
     NAMED(dyno_experiment_help, out, "bench", NULL);
+    NAMED(dyno_experiment_help_wrapped, name, NULL, 80, &out);
+    NAMED(dyno_experiment_help_wrapped, out, "bench", 80, NULL);
     NAMED(dyno_results_read, path, NULL, &other);
     NAMED(dyno_results_read, out, "x", NULL);
     NAMED(dyno_results_json, r, NULL, &out);
@@ -367,6 +387,8 @@ static void null_is_nothing_to_functions_that_cannot_fail(void **state) {
     assert_int_equal(dyno_model_elements(NULL), 0);
     assert_int_equal(dyno_model_parameter_count(NULL), 0);
     assert_int_equal(dyno_tokens_count(NULL), 0);
+    assert_false(dyno_trainer_skipped(NULL));
+    assert_string_equal(dyno_trainer_left_out(NULL), "");
     dyno_model_destroy(NULL);
     dyno_plan_destroy(NULL);
     dyno_trainer_destroy(NULL);

@@ -16,10 +16,12 @@
 #include "base/arena.h"
 #include "base/checked.h"
 #include "base/memory.h"
+#include "base/printable.h"
 #include "base/rng.h"
 #include "base/text.h"
 #include "base/threads.h"
 #include "base/units.h"
+#include "base/wrap.h"
 
 static void sizes_are_written_for_people(void **state) {
     (void)state;
@@ -120,7 +122,10 @@ static void text_grows(void **state) {
 static void quoted_text_is_fit_for_a_message(void **state) {
     (void)state;
     assert_string_equal(text_quote("plain").text, "plain");
-    assert_string_equal(text_quote("a\nb\x1b[31m\x7f").text, "a?b?[31m?");
+    assert_string_equal(text_quote("a\nb\x1b[31m\x7f").text, "a\\nb\\x1b[31m\\x7f");
+    /* C1 in UTF-8, an override of direction, a byte that is no UTF-8, and what may stay. */
+    assert_string_equal(text_quote("\xc2\x9b \xe2\x80\xae \x9b \xc3\xa9").text,
+                        "\\u009b \\u202e \\x9b \xc3\xa9");
     char endless[300];
     memset(endless, 'a', sizeof endless);
     endless[299] = '\0';
@@ -129,6 +134,84 @@ static void quoted_text_is_fit_for_a_message(void **state) {
     memcpy(endless + 95, "\xc3\xa4", 2);
     quoted_text cut = text_quote(endless);
     assert_string_equal(cut.text + 93, "aa...");
+}
+
+static void expect_printable(const char *string, const char *kept, const char *wanted) {
+    text out = {0};
+    text_append_printable(&out, string, kept);
+    assert_string_equal(text_string(&out), wanted);
+    text_release(&out);
+}
+
+static void what_a_terminal_obeys_or_hides_becomes_an_escape(void **state) {
+    (void)state;
+    expect_printable("plain \xe4\xb8\xad \xf0\x9f\x98\x80", "",
+                     "plain \xe4\xb8\xad \xf0\x9f\x98\x80");
+    expect_printable("\x01\x1b]0;t\x07\x08\r\n\t\x7f", "",
+                     "\\x01\\x1b]0;t\\x07\\x08\\r\\n\\t\\x7f");
+    expect_printable("a\nb\tc\r", "\n\t", "a\nb\tc\\r");
+    /* Zero width, line separator, isolate, byte order mark, a tag. */
+    expect_printable("\xe2\x80\x8b\xe2\x80\xa8\xe2\x81\xa6\xef\xbb\xbf\xf3\xa0\x80\x81", "",
+                     "\\u200b\\u2028\\u2066\\ufeff\\U000e0001");
+    /* Overlong, a surrogate, beyond the last, cut off. */
+    expect_printable("\xc0\x9b", "", "\\xc0\\x9b");
+    expect_printable("\xe0\x82\x9b", "", "\\xe0\\x82\\x9b");
+    expect_printable("\xed\xa0\x80", "", "\\xed\\xa0\\x80");
+    expect_printable("\xf4\x90\x80\x80", "", "\\xf4\\x90\\x80\\x80");
+    expect_printable("\xe2\x80", "", "\\xe2\\x80");
+}
+
+static void escapes_of_json_keep_what_its_strings_say(void **state) {
+    (void)state;
+    text out = {0};
+    text_append_printable_json(
+        &out, "{\n \"a\": \"\x7f\xc2\x9b\xe2\x80\xae\xf3\xa0\x80\x81\xc3\xa9\"\n}");
+    assert_string_equal(text_string(&out),
+                        "{\n \"a\": \"\\u007f\\u009b\\u202e\\udb40\\udc01\xc3\xa9\"\n}");
+    text_release(&out);
+}
+
+static void a_screen_has_two_columns_for_a_wide_character(void **state) {
+    (void)state;
+    assert_int_equal(printable_width(""), 0);
+    assert_int_equal(printable_width("abc\xc3\xa9"), 4);
+    assert_int_equal(printable_width("\xe4\xb8\xad\xe6\x96\x87"), 4);
+    assert_int_equal(printable_width("e\xcc\x81"), 1);
+}
+
+static void expect_wrapped(const char *string, int columns, const char *wanted) {
+    text out = {0};
+    text_append_wrapped(&out, string, 0, 2, columns);
+    assert_string_equal(text_string(&out), wanted);
+    text_release(&out);
+}
+
+static void lines_are_wrapped_between_words(void **state) {
+    (void)state;
+    expect_wrapped("", 10, "\n");
+    expect_wrapped("one two three four", 0, "one two three four\n");
+    expect_wrapped("one two three four", 18, "one two three four\n");
+    expect_wrapped("one two three four", 10, "one two\n  three\n  four\n");
+    expect_wrapped("abcdefghijklmno p", 10, "abcdefghij\n  klmno p\n");
+    expect_wrapped("(aaaa|bbbb|cccc)", 12, "(aaaa|bbbb|\n  cccc)\n");
+    expect_wrapped("\xe4\xb8\xad\xe4\xb8\xad\xe4\xb8\xad", 4,
+                   "\xe4\xb8\xad\xe4\xb8\xad\n  \xe4\xb8\xad\n");
+    assert_int_equal(wrap_longest_word("a three of"), 5);
+    assert_int_equal(wrap_line("  x", 2), 3); /* something is taken, however narrow */
+}
+
+static void messages_escape_what_they_quote(void **state) {
+    (void)state;
+    assert_int_equal(dyno_fail(DYNO_IO, "cannot open '%s':\n%s", "a\033[2Jb", "log"), DYNO_IO);
+    assert_string_equal(dyno_error_message(), "cannot open 'a\\x1b[2Jb':\nlog");
+    assert_int_equal(dyno_fail_within(DYNO_IO, "'\x9b'"), DYNO_IO);
+    assert_string_equal(dyno_error_message(), "'\\x9b': cannot open 'a\\x1b[2Jb':\nlog");
+    char endless[8192];
+    memset(endless, '\033', sizeof endless);
+    endless[sizeof endless - 1] = '\0';
+    assert_int_equal(dyno_fail(DYNO_IO, "%s", endless), DYNO_IO);
+    assert_true(strlen(dyno_error_message()) < 2048);
+    assert_null(strchr(dyno_error_message(), '\033'));
 }
 
 static void sizes_that_do_not_fit_are_refused(void **state) {
@@ -361,6 +444,11 @@ int main(void) {
         cmocka_unit_test(the_nearest_name_is_suggested),
         cmocka_unit_test(text_grows),
         cmocka_unit_test(quoted_text_is_fit_for_a_message),
+        cmocka_unit_test(what_a_terminal_obeys_or_hides_becomes_an_escape),
+        cmocka_unit_test(escapes_of_json_keep_what_its_strings_say),
+        cmocka_unit_test(a_screen_has_two_columns_for_a_wide_character),
+        cmocka_unit_test(lines_are_wrapped_between_words),
+        cmocka_unit_test(messages_escape_what_they_quote),
         cmocka_unit_test(sizes_that_do_not_fit_are_refused),
         cmocka_unit_test(random_numbers_depend_on_their_index_alone),
         cmocka_unit_test(streams_are_independent),

@@ -11,7 +11,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -44,6 +46,39 @@ static void files_are_read_whole_or_refused(void **state) {
                      DYNO_NOT_FOUND);
     assert_int_equal(file_read_all(made.path, 4, &data, &size), DYNO_INVALID);
     assert_int_equal(file_read_all("/dev/zero", 4, &data, &size), DYNO_INVALID);
+    scratch_remove(&made);
+}
+
+/* None of these calls may wait: nobody writes to the pipe. */
+static void only_regular_files_are_opened(void **state) {
+    (void)state;
+    scratch made = scratch_create();
+    scratch_path pipe = scratch_join(&made, "pipe"), place = scratch_join(&made, "socket");
+    assert_int_equal(mkfifo(pipe.text, 0600), 0);
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    snprintf(address.sun_path, sizeof address.sun_path, "%.100s", place.text);
+    int listening = socket(AF_UNIX, SOCK_STREAM, 0);
+    assert_int_equal(bind(listening, (struct sockaddr *)&address, sizeof address), 0);
+    const struct {
+        const char *path, *kind;
+    } cases[] = {{pipe.text, "it is a pipe"},
+                 {place.text, "it is a socket"},
+                 {made.path, "it is a directory"},
+                 {"/dev/null", "it is a device"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        int descriptor;
+        int64_t size;
+        assert_int_equal(file_open_regular(cases[i].path, &descriptor, &size), DYNO_INVALID);
+        assert_int_equal(descriptor, -1);
+        assert_non_null(strstr(dyno_error_message(), "is not a regular file"));
+        assert_non_null(strstr(dyno_error_message(), cases[i].kind));
+    }
+    close(listening);
+    scratch_path kept = scratch_join(&made, "kept");
+    scratch_write(&made, "kept", "one two", 7);
+    expect_content(kept.text, "one two");
+    assert_int_equal(symlink(kept.text, scratch_join(&made, "link").text), 0);
+    expect_content(scratch_join(&made, "link").text, "one two");
     scratch_remove(&made);
 }
 
@@ -178,6 +213,7 @@ static void bad_json_is_refused_by_name(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(files_are_read_whole_or_refused),
+        cmocka_unit_test(only_regular_files_are_opened),
         cmocka_unit_test(a_file_appears_only_when_committed),
         cmocka_unit_test(an_abandoned_file_leaves_the_old_one),
         cmocka_unit_test(a_full_disk_leaves_the_old_file),

@@ -338,7 +338,7 @@ static void what_a_flag_stands_for_can_be_set(void **state) {
 static void help_teaches(void **state) {
     (void)state;
     text help = {0};
-    flags_append_help(&VERB, &help);
+    flags_append_help(&VERB, 0, &help);
     static const char *const wanted[] = {"usage: dyno bench [DIR] [flags]\n",
                                          "Measures things",
                                          "--batch NUMBER",
@@ -353,6 +353,27 @@ static void help_teaches(void **state) {
     for (const char *line = text_string(&help); *line; line += strcspn(line, "\n") + 1)
         assert_true(strcspn(line, "\n") <= 100);
     text_release(&help);
+}
+
+/* An example is broken as a shell takes it. */
+static void help_fits_a_terminal(void **state) {
+    (void)state;
+    static const int widths[] = {40, 60, 80, 200};
+    static const flags_example examples[] = {
+        {"bench --context 128:1024:*2 --warmup 0,1,5 --format csv --pass forward,step",
+         "an example that is longer than most terminals are wide, with an effect that is, too"}};
+    flags_verb verb = VERB;
+    verb.examples = examples;
+    verb.example_count = 1;
+    for (int i = 0; i < 4; i++) {
+        text help = {0};
+        flags_append_help(&verb, widths[i], &help);
+        for (const char *line = text_string(&help); *line; line += strcspn(line, "\n") + 1)
+            assert_true(strcspn(line, "\n") <= (size_t)widths[i]);
+        bool is_broken = strstr(text_string(&help), " \\\n    ") != NULL;
+        assert_int_equal(is_broken, widths[i] <= 80);
+        text_release(&help);
+    }
 }
 
 int main(void) {
@@ -373,6 +394,7 @@ int main(void) {
         cmocka_unit_test(bad_settings_are_refused_as_flags_are),
         cmocka_unit_test(what_a_flag_stands_for_can_be_set),
         cmocka_unit_test(help_teaches),
+        cmocka_unit_test(help_fits_a_terminal),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -308,6 +308,31 @@ static void flags_of_step_are_checked(void **state) {
 #undef STEP
 }
 
+/* $'...' is bash's; printf in a substitution is every shell's. */
+static void what_a_message_quotes_is_escaped(void **state) {
+    (void)state;
+#define EVIL "\"$(printf 'no\\033[2J\\302\\233such')\""
+    dyno_expect(1, "no\\x1b[2J\\u009bsuch", "show " EVIL);
+    dyno_expect(1, "no\\x1b[2J\\u009bsuch", "plan --config " EVIL);
+    dyno_expect(1, "no\\x1b[2J\\u009bsuch",
+                "step --tokens " GOLDEN "/tokens.bin --batch 1 --context 8 --out x --load " EVIL);
+    dyno_expect(2, "no\\x1b[2J\\u009bsuch", EVIL);
+    dyno_expect(2, "no\\x1b[2J\\u009bsuch", "plan " EVIL);
+    dyno_expect(2, "no\\x1b[2J\\u009bsuch", "plan --context " EVIL);
+    dyno_expect(2, "no\\x1b[2J\\u009bsuch", "list " EVIL);
+    scratch dir = scratch_create();
+    dyno_expect(0, "/m\\x1b[2J", "init " SMALL " --out \"%s/$(printf 'm\\033[2J')\"", dir.path);
+    static const char config[] = "{\"model_type\": \"\\u001b[2J\\u009b\\u202e\"}";
+    scratch_write(&dir, "config.json", config, sizeof config - 1);
+    text output = {0};
+    assert_int_equal(dyno_run(&output, "plan --config %s/config.json", dir.path), 1);
+    assert_non_null(strstr(text_string(&output), "[2J"));
+    assert_null(strpbrk(text_string(&output), "\033\302\342"));
+    text_release(&output);
+    scratch_remove(&dir);
+#undef EVIL
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(unknown_names_suggest_the_nearest),
@@ -320,6 +345,7 @@ int main(void) {
         cmocka_unit_test(a_configuration_that_does_not_fit_the_weights_is_refused),
         cmocka_unit_test(tokens_that_do_not_fit_are_refused),
         cmocka_unit_test(flags_of_step_are_checked),
+        cmocka_unit_test(what_a_message_quotes_is_escaped),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

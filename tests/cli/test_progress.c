@@ -35,6 +35,17 @@ static void the_line_never_wraps(void **state) {
     expect(25, 100, 2, 20, " 25 %  6.0 s left  s");
 }
 
+static void a_label_is_fit_for_a_terminal(void **state) {
+    (void)state;
+    text out = {0};
+    progress_format(&out, 0, 100, 2, "a\033[2J", 80);
+    assert_string_equal(text_string(&out), "  0 %  a\\x1b[2J");
+    text_release(&out);
+    progress_format(&out, 0, 100, 2, "a\033[2J", 10); /* an escape is cut off whole */
+    assert_string_equal(text_string(&out), "  0 %  a");
+    text_release(&out);
+}
+
 static void a_progress_nobody_watches_is_harmless(void **state) {
     (void)state;
     progress *line = progress_create(10);
@@ -50,6 +61,7 @@ int main(void) {
         cmocka_unit_test(no_work_done_predicts_nothing),
         cmocka_unit_test(more_work_than_planned_is_all_of_it),
         cmocka_unit_test(the_line_never_wraps),
+        cmocka_unit_test(a_label_is_fit_for_a_terminal),
         cmocka_unit_test(a_progress_nobody_watches_is_harmless),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -54,7 +54,11 @@ static dyno_status run(const char *name, listener *l, experiment_output *out, in
                        const char *const *settings) {
     const experiment *e = experiment_find(name);
     assert_non_null(e);
-    experiment_context context = {l, on_start, on_progress, on_note, should_stop, NULL};
+    experiment_context context = {.caller = l,
+                                  .on_start = on_start,
+                                  .on_progress = on_progress,
+                                  .on_note = on_note,
+                                  .should_stop = should_stop};
     flags *given;
     *out = (experiment_output){0};
     RETURN_IF_FAILED(flags_parse_settings(e->settings, count, settings, &given));

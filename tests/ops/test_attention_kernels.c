@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "base/isa.h"
+#define LANES_AVX512
 #include "ops/lanes.h"
 #include "ops/op_list.h"
 #include "support/attention_sample.h"
@@ -229,11 +230,11 @@ static void any_number_of_threads_gives_the_same_bits(void **state) {
 
 #if defined(__x86_64__)
 LANES_TARGET static void exp2_of(const float *x, float *y) {
-    _mm512_storeu_ps(y, exp2_lanes(_mm512_loadu_ps(x)));
+    _mm512_storeu_ps(y, lanes_exp2(_mm512_loadu_ps(x)));
 }
 
 LANES_TARGET static void rough_exp2_of(const float *x, float *y) {
-    _mm512_storeu_ps(y, exp2_lanes_rough(_mm512_loadu_ps(x)));
+    _mm512_storeu_ps(y, lanes_exp2_rough(_mm512_loadu_ps(x)));
 }
 
 static void rough_exp2_is_within_three_millionths(void **state) {

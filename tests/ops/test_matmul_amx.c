@@ -17,16 +17,8 @@
 #include "base/memory.h"
 #include "support/amx_emulation.h"
 
-/* The sources again, under other names, with emulated tiles. */
+/* The source again, under another name, with emulated tiles. */
 #define gemm_amx emulated_gemm_amx
-#define gemm_method_name emulated_gemm_method_name
-#define gemm_reject emulated_gemm_reject
-#define gemm_pick emulated_gemm_pick
-#define gemm_workspace_bytes emulated_gemm_workspace_bytes
-#define gemm_workspace_bytes_by emulated_gemm_workspace_bytes_by
-#define gemm_run emulated_gemm_run
-#define gemm_run_by emulated_gemm_run_by
-#include "../../src/ops/matmul/gemm.c"
 #include "../../src/ops/matmul/gemm_amx.c"
 
 enum { LINES = PAIRS_LINES, MOST_DEPTH = 352, LD = LINES + 5 };
@@ -58,9 +50,9 @@ static sample *sample_create(int64_t depth) {
         s->sum[i] = NAN;
     }
     gemm_lines lines = {.data = s->a, .type = DTYPE_BF16, .along = depth, .deep = 1};
-    gemm_pack_pairs_a(&lines, LINES, depth, s->packed_a);
+    gemm_pack_pairs_a(&lines, LINES, depth, LINES, LINES, s->packed_a);
     lines.data = s->b;
-    gemm_pack_pairs_b(&lines, LINES, depth, s->packed_b);
+    gemm_pack_pairs_b(&lines, LINES, depth, LINES, LINES, s->packed_b);
     return s;
 }
 
@@ -97,8 +89,8 @@ static void blocks_are_products_of_their_strips(void **state) {
             sample *s = sample_create(depths[i]);
             int64_t padded = (depths[i] + PAIRS_DEPTH - 1) / PAIRS_DEPTH * PAIRS_DEPTH;
             emulated_gemm_amx.begin();
-            emulated_gemm_amx.multiply(padded, s->packed_a, s->packed_b, is_added ? s->start : NULL,
-                                       LD, s->sum, LD);
+            gemm_multiply_pairs(&emulated_gemm_amx, padded, s->packed_a, s->packed_b,
+                                is_added ? s->start : NULL, LD, s->sum, LD);
             emulated_gemm_amx.end();
             expect_sums(s, is_added);
             sample_destroy(s);
@@ -176,10 +168,8 @@ static void try_product(int64_t m, int64_t n, int64_t k, const layout *how, dtyp
         before[i] = (float)(i % 13);
         dtype_store(type, p.c, i, (double)before[i]);
     }
-    blocking sizes = make_blocking(&emulated_gemm_amx, &p);
-    size_t bytes = (size_t)(sizes.group * sizes.packed_bytes) + ALIGNMENT;
-    void *workspace = memory_allocate(bytes, 1);
-    run_engine(&emulated_gemm_amx, &p, workspace);
+    void *workspace = memory_allocate(gemm_shared_workspace_bytes(&emulated_gemm_amx, &p), 1);
+    gemm_run_shared(&emulated_gemm_amx, &p, workspace);
     expect_product(&p, &a, &b, before, how->name);
     free(workspace);
     free(before);

@@ -187,7 +187,7 @@ static void bars_are_as_long_as_their_values(void **state) {
     (void)state;
     const plot_bar bars[] = {{"matmul", 10}, {"softmax", 5}, {"none", -1}, {"nan", NAN}};
     text out = {0};
-    plot_bars(&out, bars, 4, 10, "ms");
+    plot_bars(&out, bars, 4, 10, 0, "ms");
     assert_string_equal(text_string(&out), "  matmul   ##########     10.000 ms\n"
                                            "  softmax  #####           5.000 ms\n"
                                            "  none                    -1.000 ms\n"
@@ -217,7 +217,7 @@ static void plots_of_nothing_and_of_no_numbers_are_harmless(void **state) {
     text out = {0};
     plot_line(&out, NULL, 0, 0, 10, 4, "ms");
     plot_line(&out, values, 3, 0, 10, 4, "ms");
-    plot_bars(&out, NULL, 0, 10, "ms");
+    plot_bars(&out, NULL, 0, 10, 0, "ms");
     assert_int_equal(out.length, 0);
     plot_line(&out, same, 2, 0, 10, 1, "ms");
     plot_line(&out, wide, 2, 0, 10, 4, "ms");

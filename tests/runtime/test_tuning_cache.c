@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 #include "runtime/tuning_cache.h"
@@ -104,6 +105,18 @@ static void without_a_place_to_write_choices_last_as_long_as_the_process(void **
     expect("key", NULL);
 }
 
+/* Opening either way would wait for a process at the other end. */
+static void a_pipe_in_place_of_the_file_is_passed_over(void **state) {
+    add("key", "1");
+    scratch_path path = scratch_join(*state, "dyno/choices.txt");
+    assert_int_equal(unlink(path.text), 0);
+    assert_int_equal(mkfifo(path.text, 0600), 0);
+    tuning_cache *cache = tuning_cache_create("choices.txt");
+    assert_false(tuning_cache_add(cache, "key", "42"));
+    assert_string_equal(tuning_cache_find(cache, "key"), "42");
+    tuning_cache_destroy(cache);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_choice_is_found_again, own_cache_set_up,
@@ -115,6 +128,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(
             without_a_place_to_write_choices_last_as_long_as_the_process, own_cache_set_up,
             own_cache_tear_down),
+        cmocka_unit_test_setup_teardown(a_pipe_in_place_of_the_file_is_passed_over,
+                                        own_cache_set_up, own_cache_tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -97,7 +97,8 @@ class Walk:
         """Whether the file was compiled with one of the changed headers."""
         try:
             with open(self.built_object(entry) + ".d", encoding="utf-8") as file:
-                names = file.read().split()
+                names = {os.path.normpath(os.path.join(entry["directory"], name))  # ccache's are relative
+                         for name in file.read().split()}
         except FileNotFoundError:
             return False
         return any(os.path.join(ROOT, name) in names for name in self.changed)

@@ -201,7 +201,7 @@ static void build_product(const op_case *c, op_instance *in, draw *d) {
     a.dim[a.rank++] = ta ? m : k;
     b.dim[b.rank++] = tb ? n : k;
     b.dim[b.rank++] = tb ? k : n;
-    /* bf16 gives f32 here, so that one tolerance serves; bf16 results are test_matmul_bf16.c's. */
+    /* bf16 gives f32 here, so that one tolerance serves; bf16 results are test_gemm.c's. */
     static const dtype types[] = {DTYPE_F32, DTYPE_BF16, DTYPE_F16};
     dtype type = in->is_smooth ? DTYPE_F32 : types[draw_below(d, 3)];
     double alpha = draw_chance(d, 0.3) ? 0.125 : 1;

@@ -314,18 +314,18 @@ static dyno_status lower_nodes(lowering *l) {
     return DYNO_OK;
 }
 
-static bool is_of_family(const value *v, const value *first) {
-    return !v->producer && v->role == first->role && v->type == first->type && v->family &&
-           strcmp(v->family, first->family) == 0;
+/* Of leaves of one family, those of another role or type have a buffer of their own. */
+static bool share_buffer(const value *v, const value *first) {
+    return v->role == first->role && v->type == first->type;
 }
 
 /* One buffer for all leaves of the family of `first`, which comes before the others. */
-static void place_family(lowering *l, const value *first) {
+static void place_family(lowering *l, const value *first, const int *next_of_family) {
     value whole = *first;
     whole.name = first->family;
-    for (int i = first->id + 1; i < l->g->value_count; i++) {
+    for (int i = next_of_family[first->id]; i >= 0; i = next_of_family[i]) {
         const value *v = l->g->values[i];
-        if (!is_of_family(v, first))
+        if (!share_buffer(v, first))
             continue;
         bool fits = v->shape.rank == whole.shape.rank && v->shape.rank > 0;
         for (int d = 1; d < v->shape.rank && fits; d++)
@@ -336,9 +336,9 @@ static void place_family(lowering *l, const value *first) {
             whole.shape = SHAPE(shape_elements(&whole.shape) + shape_elements(&v->shape));
     }
     plan_operand place = lowering_place_dense(l, &whole, 0, -1);
-    for (int i = first->id; i < l->g->value_count; i++) {
+    for (int i = first->id; i >= 0; i = next_of_family[i]) {
         const value *v = l->g->values[i];
-        if (!is_of_family(v, first))
+        if (!share_buffer(v, first))
             continue;
         place.layout = tensor_contiguous(NULL, v->type, &v->shape);
         l->placed[i] = place;
@@ -349,13 +349,13 @@ static void place_family(lowering *l, const value *first) {
 
 /* Parameters come first, so that a pool that keeps them from plan to plan has no holes below them
  * when the rest changes, and reserves for each plan what an empty pool would. */
-static void place_leaves(lowering *l, bool are_parameters) {
+static void place_leaves(lowering *l, bool are_parameters, const int *next_of_family) {
     for (int i = 0; i < l->g->value_count; i++) {
         const value *v = l->g->values[i];
         if (v->producer || (v->role == ROLE_PARAMETER) != are_parameters || l->is_begun[i])
             continue;
         if (v->family)
-            place_family(l, v);
+            place_family(l, v, next_of_family);
         else
             l->placed[i] = lowering_place_dense(l, v, 0, -1);
     }
@@ -375,9 +375,12 @@ dyno_status lower_graph_with(const graph *g, const target *chip, const lower_opt
     l.p->scopes = arena_allocate(l.p->memory, (size_t)g->scope_count, sizeof(char *));
     for (int i = 0; i < g->scope_count; i++)
         l.p->scopes[i] = arena_copy_string(l.p->memory, g->scopes[i].path);
-    place_leaves(&l, true);
-    place_leaves(&l, false);
+    int *next_of_family = graph_link_families(g);
+    place_leaves(&l, true, next_of_family);
+    place_leaves(&l, false, next_of_family);
+    free(next_of_family);
     lower_find_escapes(&l);
+    lower_find_memory_reads(&l);
     dyno_status status = lower_nodes(&l);
     if (l.source.length)
         l.p->source =
@@ -390,8 +393,10 @@ dyno_status lower_graph_with(const graph *g, const target *chip, const lower_opt
         plan_destroy(l.p);
     }
     text_release(&l.source);
+    kernel_memo_release(&l.kernels_made);
     free(l.placed);
     free(l.escapes);
+    free(l.is_read_from_memory);
     free(l.wanted);
     free(l.is_begun);
     return status;

@@ -40,20 +40,22 @@ void lower_find_escapes(lowering *l) {
     }
 }
 
+void lower_find_memory_reads(lowering *l) {
+    const graph *g = l->g;
+    l->is_read_from_memory = memory_allocate((size_t)g->value_count, sizeof(bool));
+    for (int i = 0; i < g->node_count; i++) {
+        const node *n = g->nodes[i];
+        for (int j = 0; !n->op->view && !n->group && j < n->input_count; j++)
+            l->is_read_from_memory[fusion_root_of(n->inputs[j])->id] = true;
+    }
+}
+
 bool lower_is_inlined_constant(const lowering *l, const node *n) {
     if (n->op->view && !n->outputs[0]->is_output)
         n = fusion_root_of(n->outputs[0])->producer;
     if (!n || !n->op->is_literal || n->outputs[0]->is_output)
         return false;
-    for (int i = 0; i < l->g->node_count; i++) {
-        const node *user = l->g->nodes[i];
-        if (user->op->view || user->group)
-            continue;
-        for (int j = 0; j < user->input_count; j++)
-            if (fusion_root_of(user->inputs[j]) == n->outputs[0])
-                return false;
-    }
-    return true;
+    return !l->is_read_from_memory[n->outputs[0]->id];
 }
 
 /* ---- from nodes to a fused kernel ---- */
@@ -176,8 +178,8 @@ static const char *text_of_outputs(const group_builder *b) {
     return reduces ? "fused rows" : "fused element-wise";
 }
 
-/* The kernel's index in the plan; a new one is rendered and appended to the source. */
-static int find_generated(group_builder *b) {
+/* The kernel's index in the plan; one with a new source is appended. */
+static int render_kernel(group_builder *b) {
     lowering *l = b->l;
     const renderer *language = renderer_of(l->target);
     text body = {0};
@@ -195,6 +197,16 @@ static int find_generated(group_builder *b) {
     p->generated[p->generated_count] = (plan_generated){
         .symbol = arena_copy_string(p->memory, symbol), .units = how.units, .threads = how.threads};
     return p->generated_count++;
+}
+
+static int find_generated(group_builder *b) {
+    kernel_memo *memo = &b->l->kernels_made;
+    int generated = kernel_memo_find(memo, &b->k);
+    if (generated < 0) {
+        generated = render_kernel(b);
+        kernel_memo_add(memo, &b->k, generated);
+    }
+    return generated;
 }
 
 /* The last stage in which an operand is read. */

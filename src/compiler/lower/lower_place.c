@@ -3,7 +3,8 @@
  *
  * The attempt goes back through views, inverting each on the strides, to the value that a kernel
  * computes. It succeeds if that kernel can write such strides and if all readers of the value, or
- * of views of it, accept them. */
+ * of views of it, accept them. An attempt costs as much as the values that it would change: it
+ * takes no walk over the graph. */
 #include "compiler/lower/lower_place.h"
 
 #include <stdlib.h>
@@ -12,6 +13,7 @@
 #include "base/memory.h"
 #include "compiler/lower/lowering.h"
 #include "compiler/passes/fusion_space.h"
+#include "compiler/passes/uses.h"
 #include "graph/op.h"
 
 typedef struct placer {
@@ -20,10 +22,15 @@ typedef struct placer {
     placement *placements; /* by value id */
     tensor *layout;        /* by value id, as lowering will place it */
     int *readers;          /* by value id: nodes outside the maker's group that read it */
+    uses *uses;
     /* By value id, in the current attempt: the layouts values would have, and which would change.
      * */
     tensor *trial;
     bool *is_moved;
+    int *moved; /* the ids of those that would */
+    int moved_count, moved_capacity;
+    int *pending; /* ids of nodes that read them and have to agree, the first in order last */
+    int pending_count, pending_capacity;
 } placer;
 
 static void count_readers(placer *p) {
@@ -72,6 +79,41 @@ static bool can_make(const placer *p, const value *v) {
 
 static bool is_seen_outside(const value *v) { return v->is_output || v->role == ROLE_GRADIENT; }
 
+static void add_pending(placer *p, int node_id) {
+    int at = p->pending_count;
+    while (at > 0 && p->pending[at - 1] < node_id)
+        at--;
+    if (at > 0 && p->pending[at - 1] == node_id)
+        return;
+    MEMORY_GROW(p->pending, p->pending_count, p->pending_capacity);
+    memmove(p->pending + at + 1, p->pending + at,
+            (size_t)(p->pending_count++ - at) * sizeof *p->pending);
+    p->pending[at] = node_id;
+}
+
+/* In the current attempt the value has this layout. */
+static void try_layout(placer *p, const value *v, const tensor *layout) {
+    p->trial[v->id] = *layout;
+    p->is_moved[v->id] = true;
+    MEMORY_GROW(p->moved, p->moved_count, p->moved_capacity);
+    p->moved[p->moved_count++] = v->id;
+    for (const node *n = uses_next_reader(p->uses, v, NULL); n; n = uses_next_reader(p->uses, v, n))
+        add_pending(p, n->id);
+}
+
+/* Ends the attempt: what would have changed does so, or stays as it was. */
+static void settle(placer *p, bool is_accepted) {
+    for (int i = 0; i < p->moved_count; i++) {
+        int id = p->moved[i];
+        if (is_accepted)
+            p->layout[id] = p->trial[id];
+        else
+            p->trial[id] = p->layout[id];
+        p->is_moved[id] = false;
+    }
+    p->moved_count = p->pending_count = 0;
+}
+
 /* Propagates the layout in p->trial through a view; false where the view becomes a copy. */
 static bool follow_view(placer *p, const node *n) {
     const value *in = n->inputs[0];
@@ -82,8 +124,7 @@ static bool follow_view(placer *p, const node *n) {
         if (n->op->view(n, i, &p->trial[in->id], &after, &offset)) {
             if (is_seen_outside(out) && !tensor_is_contiguous(&after))
                 return false;
-            p->trial[out->id] = after;
-            p->is_moved[out->id] = true;
+            try_layout(p, out, &after);
         } else if (n->op->view(n, i, &p->layout[in->id], &before, &offset)) {
             return false;
         }
@@ -98,19 +139,15 @@ static bool takes_over(const node *n, int input) {
     return false;
 }
 
-/* Whether all readers of `root`, and of views of it, accept its layout in p->trial. */
-static bool readers_agree(placer *p, const value *root) {
-    for (int i = root->producer->id + 1; i < p->g->node_count; i++) {
-        const node *n = p->g->nodes[i];
-        bool reads = false;
-        for (int j = 0; j < n->input_count; j++) {
-            if (!p->is_moved[n->inputs[j]->id])
-                continue;
-            reads = true;
-            if (takes_over(n, j))
+/* Whether all readers of values that would change, and of views of them, accept their layouts in
+ * p->trial. Their order is the graph's: a node comes behind the views that it reads. */
+static bool readers_agree(placer *p) {
+    while (p->pending_count) {
+        const node *n = p->g->nodes[p->pending[--p->pending_count]];
+        for (int j = 0; j < n->input_count; j++)
+            if (p->is_moved[n->inputs[j]->id] && takes_over(n, j))
                 return false;
-        }
-        if (!reads || n->group || n->op->piece)
+        if (n->group || n->op->piece)
             continue;
         if (n->op->view ? !follow_view(p, n) : !has_kernel(p, n, p->trial))
             return false;
@@ -137,19 +174,15 @@ static const value *find_root(const placer *p, const value *v, bool must_be_priv
 /* Places `v` with that layout in the memory of `owner`, if everything agrees. A part of a larger
  * value must have no other readers: the whole would live as long as any of them needs the part. */
 static void claim(placer *p, const value *v, const value *owner, tensor layout, int64_t offset) {
-    size_t values = (size_t)p->g->value_count;
     bool is_piece = owner->producer->op->piece != NULL;
     const value *root = find_root(p, v, is_piece, &layout);
     if (!root)
         return;
-    memcpy(p->trial, p->layout, values * sizeof *p->trial);
-    memset(p->is_moved, 0, values * sizeof *p->is_moved);
-    p->trial[root->id] = layout;
-    p->is_moved[root->id] = true;
-    if (!can_make(p, root) || !readers_agree(p, root))
-        return;
-    memcpy(p->layout, p->trial, values * sizeof *p->layout);
-    p->placements[root->id] = (placement){owner, offset, layout};
+    try_layout(p, root, &layout);
+    bool is_accepted = can_make(p, root) && readers_agree(p);
+    settle(p, is_accepted);
+    if (is_accepted)
+        p->placements[root->id] = (placement){owner, offset, layout};
 }
 
 static void visit_view(placer *p, const node *n) {
@@ -158,7 +191,7 @@ static void visit_view(placer *p, const node *n) {
         tensor view, wanted;
         int64_t offset = 0;
         if (n->op->view(n, i, &p->layout[n->inputs[0]->id], &view, &offset))
-            p->layout[out->id] = view;
+            p->layout[out->id] = p->trial[out->id] = view;
         else if (n->op->undo_view && n->op->undo_view(n, &p->layout[out->id], &wanted))
             claim(p, n->inputs[0], out, wanted, 0);
     }
@@ -179,10 +212,12 @@ placement *lower_plan_placements(const graph *g, const target *chip) {
                 .placements = memory_allocate(values, sizeof *p.placements),
                 .layout = memory_allocate(values, sizeof *p.layout),
                 .readers = memory_allocate(values, sizeof *p.readers),
+                .uses = uses_create(g),
                 .trial = memory_allocate(values, sizeof *p.trial),
                 .is_moved = memory_allocate(values, sizeof *p.is_moved)};
     for (int i = 0; i < g->value_count; i++)
-        p.layout[i] = tensor_contiguous(NULL, g->values[i]->type, &g->values[i]->shape);
+        p.layout[i] = p.trial[i] =
+            tensor_contiguous(NULL, g->values[i]->type, &g->values[i]->shape);
     count_readers(&p);
     for (int i = 0; i < g->node_count; i++) {
         const node *n = g->nodes[i];
@@ -193,7 +228,10 @@ placement *lower_plan_placements(const graph *g, const target *chip) {
     }
     free(p.layout);
     free(p.readers);
+    uses_destroy(p.uses);
     free(p.trial);
     free(p.is_moved);
+    free(p.moved);
+    free(p.pending);
     return p.placements;
 }

@@ -4,6 +4,7 @@
 
 #include "base/text.h"
 #include "compiler/lower/choose_kernel.h"
+#include "compiler/lower/kernel_memo.h"
 #include "compiler/lower/lower_place.h"
 #include "graph/graph.h"
 #include "ops/kernel.h"
@@ -16,7 +17,9 @@ typedef struct lowering {
     plan *p;
     plan_operand *placed; /* by value id */
     text source;          /* of generated kernels */
-    bool *escapes;        /* by value id: a fused value that somebody outside its group reads */
+    kernel_memo kernels_made;
+    bool *escapes; /* by value id: a fused value that somebody outside its group reads */
+    bool *is_read_from_memory; /* by value id: a launch that is no fused kernel reads it */
     placement *wanted; /* by value id: where it is to be made; NULL: all in memory of their own */
     bool *is_begun;    /* by value id: it has memory already, in which others are being made */
 } lowering;
@@ -44,6 +47,8 @@ NODISCARD dyno_status lower_group(lowering *l, int begin, int end);
 
 /* Fills l->escapes. */
 void lower_find_escapes(lowering *l);
+/* Fills l->is_read_from_memory: for the values behind views. */
+void lower_find_memory_reads(lowering *l);
 
 /* Whether the node, or what the view shows, is a constant that only fused kernels read: it becomes
  * a literal in their source. */

@@ -11,6 +11,7 @@
 
 #include "compiler/passes/dead_code.h"
 #include "compiler/passes/rewrite.h"
+#include "compiler/passes/uses.h"
 #include "graph/op.h"
 #include "ops/attention/attention.h"
 #include "ops/op_list.h"
@@ -28,25 +29,25 @@ typedef struct pattern {
     way ways[OPERANDS];
 } pattern;
 
-static way trace(const graph *g, const value *v) {
+static way trace(uses *u, const value *v) {
     static const int64_t swap[] = {0, 2, 1, 3};
     way w = {0};
-    const node *cast = rewrite_private_maker(g, v, &op_cast);
+    const node *cast = uses_private_maker(u, v, &op_cast);
     if (cast)
         v = cast->inputs[0];
-    w.rope = rewrite_private_maker(g, v, &op_rope);
+    w.rope = uses_private_maker(u, v, &op_rope);
     if (w.rope)
         return w;
-    w.transpose = rewrite_private_maker(g, v, &op_transpose);
+    w.transpose = uses_private_maker(u, v, &op_transpose);
     if (!w.transpose ||
         memcmp(attribute_list(&w.transpose->attributes, "order")->dim, swap, sizeof swap) != 0)
         return (way){0};
     const value *piece = w.transpose->inputs[0];
-    w.split = rewrite_private_maker(g, piece, &op_split);
+    w.split = uses_private_maker(u, piece, &op_split);
     if (!w.split || attribute_integer(&w.split->attributes, "axis") != 2)
         return (way){0};
     w.piece = piece->output_index;
-    w.rope = rewrite_private_maker(g, w.split->inputs[0], &op_rope);
+    w.rope = uses_private_maker(u, w.split->inputs[0], &op_rope);
     return w;
 }
 
@@ -82,12 +83,12 @@ static bool has_all_pieces(const pattern *p, const way *w) {
     return !w->split || known == w->split->output_count;
 }
 
-static bool match(const graph *g, node *n, pattern *p) {
+static bool match(uses *u, node *n, pattern *p) {
     *p = (pattern){.attention = n};
     if (n->op != &op_attention || n->input_count != n->op->input_count)
         return false;
     for (int i = 0; i < OPERANDS; i++)
-        p->ways[i] = trace(g, n->inputs[i]);
+        p->ways[i] = trace(u, n->inputs[i]);
     const way *q = &p->ways[ATTENTION_Q], *k = &p->ways[ATTENTION_K], *v = &p->ways[ATTENTION_V];
     if (!q->rope || !k->rope)
         return false;
@@ -136,40 +137,42 @@ static bool can_rotate(const pattern *p, const target *chip) {
 }
 
 /* Q, K or V as it is before the rotation. */
-static dyno_status unrotated(const way *w, dtype type, value **out) {
+static dyno_status unrotated(uses *u, const way *w, dtype type, value **out) {
     *out = source_of(w->rope, type);
     if (!w->split)
         return DYNO_OK;
-    w->split->inputs[0] = *out;
+    uses_set_input(u, w->split, 0, *out);
     *out = w->transpose->outputs[0];
     RETURN_IF_FAILED(rewrite_infer_types(w->split));
     return rewrite_infer_types(w->transpose);
 }
 
-static dyno_status fold(graph *g, const pattern *p) {
+static dyno_status fold(graph *g, uses *u, const pattern *p) {
     node *n = p->attention;
     const node *rope = p->ways[ATTENTION_Q].rope;
     value **inputs = arena_allocate(g->memory, OPERANDS + ATTENTION_TABLES, sizeof *inputs);
     for (int i = 0; i < OPERANDS; i++) {
         inputs[i] = n->inputs[i];
         if (p->ways[i].rope)
-            RETURN_IF_FAILED(unrotated(&p->ways[i], n->inputs[i]->type, &inputs[i]));
+            RETURN_IF_FAILED(unrotated(u, &p->ways[i], n->inputs[i]->type, &inputs[i]));
     }
     inputs[OPERANDS] = rope->inputs[1];
     inputs[OPERANDS + 1] = rope->inputs[2];
-    n->inputs = inputs;
-    n->input_count = OPERANDS + ATTENTION_TABLES;
+    uses_set_inputs(u, n, inputs, OPERANDS + ATTENTION_TABLES);
     return DYNO_OK;
 }
 
 dyno_status fold_rope(graph *g, const target *chip) {
     bool has_folded = false;
-    for (int i = 0; i < g->node_count; i++) {
+    uses *u = uses_create(g);
+    dyno_status status = DYNO_OK;
+    for (int i = 0; i < g->node_count && status == DYNO_OK; i++) {
         pattern p;
-        if (!match(g, g->nodes[i], &p) || !can_rotate(&p, chip))
+        if (!match(u, g->nodes[i], &p) || !can_rotate(&p, chip))
             continue;
-        RETURN_IF_FAILED(fold(g, &p));
+        status = fold(g, u, &p);
         has_folded = true;
     }
-    return has_folded ? dead_code_drop(g) : DYNO_OK;
+    uses_destroy(u);
+    return has_folded && status == DYNO_OK ? dead_code_drop(g) : status;
 }

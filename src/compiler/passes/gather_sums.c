@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
-#include "compiler/passes/rewrite.h"
+#include "compiler/passes/uses.h"
 #include "graph/op.h"
 #include "ops/concat/concat.h"
 #include "ops/op_list.h"
@@ -20,6 +20,7 @@ enum { MOST_SUMS = 8 };
 
 typedef struct gatherer {
     graph *g;
+    uses *u;
     node **order;
     int count, capacity;
     node *waiting[MOST_SUMS];
@@ -70,7 +71,7 @@ static void build_together(gatherer *w) {
     const node *split = build_split_evenly(g, total, 0, sums)->producer;
     for (int i = 0; i < sums; i++) {
         value *old = w->waiting[i]->outputs[0];
-        rewrite_replace(g, old, build_reshape(g, split->outputs[i], &old->shape));
+        uses_replace(w->u, old, build_reshape(g, split->outputs[i], &old->shape));
     }
 }
 
@@ -125,6 +126,7 @@ static void visit(gatherer *w, node *n) {
 void gather_sums(graph *g) {
     int nodes = g->node_count;
     gatherer w = {.g = g,
+                  .u = uses_create(g),
                   .order = memory_allocate((size_t)nodes, sizeof(node *)),
                   .capacity = nodes,
                   .value_count = g->value_count,
@@ -132,6 +134,7 @@ void gather_sums(graph *g) {
     for (int i = 0; i < nodes; i++)
         visit(&w, g->nodes[i]);
     finish(&w);
+    uses_destroy(w.u);
     graph_set_order(g, w.order, w.count);
     free(w.order);
     free(w.views);

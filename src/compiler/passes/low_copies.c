@@ -4,6 +4,7 @@
 
 #include "base/memory.h"
 #include "compiler/passes/rewrite.h"
+#include "compiler/passes/uses.h"
 #include "graph/graph_parameter.h"
 #include "ops/op_list.h"
 
@@ -16,11 +17,11 @@ static value *find_or_add(graph *g, graph_parameter *p, dtype type) {
 
 /* The low copy of a weight, or of contiguous weights, in `type`; NULL for anything else. The concat
  * of the weights becomes one of their copies. */
-static value *stand_in(graph *g, value *v, dtype type) {
+static value *stand_in(graph *g, uses *u, value *v, dtype type) {
     if (graph_leaf_parameter(v))
         return find_or_add(g, v->parameter, type);
     node *concat = v->producer;
-    if (!concat || !concat->op->piece || rewrite_count_uses(g, v) != 1)
+    if (!concat || !concat->op->piece || uses_count(u, v) != 1)
         return NULL;
     for (int i = 0; i < concat->input_count; i++) {
         graph_parameter *p = graph_leaf_parameter(concat->inputs[i]);
@@ -28,23 +29,25 @@ static value *stand_in(graph *g, value *v, dtype type) {
             return NULL;
     }
     for (int i = 0; i < concat->input_count; i++)
-        concat->inputs[i] = concat->inputs[i]->parameter->low_copy;
+        uses_set_input(u, concat, i, concat->inputs[i]->parameter->low_copy);
     return rewrite_infer_types(concat) == DYNO_OK ? v : NULL;
 }
 
 dyno_status low_copies_bind(graph *g) {
     bool *is_dropped = memory_allocate((size_t)g->node_count, sizeof *is_dropped);
+    uses *u = uses_create(g);
     for (int i = 0; i < g->node_count; i++) {
         const node *n = g->nodes[i];
         value *made = n->outputs[0];
         if (n->op != &op_cast || made->is_output || !dtype_is_low(made->type))
             continue;
-        value *copy = stand_in(g, n->inputs[0], made->type);
+        value *copy = stand_in(g, u, n->inputs[0], made->type);
         if (!copy)
             continue;
-        rewrite_replace(g, made, copy);
+        uses_replace(u, made, copy);
         is_dropped[i] = true;
     }
+    uses_destroy(u);
     rewrite_drop_nodes(g, is_dropped);
     free(is_dropped);
     return graph_status(g);

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "compiler/passes/rewrite.h"
+#include "compiler/passes/uses.h"
 #include "graph/op.h"
 #include "ops/concat/concat.h"
 #include "ops/matmul/matmul.h"
@@ -36,10 +36,10 @@ typedef struct family {
 } family;
 
 /* The one node that reads the value, if it is of that kind. */
-static node *only_reader(const graph *g, const value *v, const op *kind) {
-    if (v->is_output || rewrite_count_uses(g, v) != 1)
+static node *only_reader(uses *u, const value *v, const op *kind) {
+    if (v->is_output || uses_count(u, v) != 1)
         return NULL;
-    node *reader = rewrite_next_user(g, v, NULL);
+    node *reader = uses_next_reader(u, v, NULL);
     return reader->op == kind && reader->inputs[0] == v ? reader : NULL;
 }
 
@@ -51,17 +51,17 @@ static bool is_candidate(const node *n) {
            !n->outputs[0]->is_output;
 }
 
-static member describe(const graph *g, node *product) {
+static member describe(uses *u, node *product) {
     static const int64_t swap[] = {0, 2, 1, 3};
     member m = {.product = product};
-    node *reshape = only_reader(g, product->outputs[0], &op_reshape);
-    node *transpose = reshape ? only_reader(g, reshape->outputs[0], &op_transpose) : NULL;
+    node *reshape = only_reader(u, product->outputs[0], &op_reshape);
+    node *transpose = reshape ? only_reader(u, reshape->outputs[0], &op_transpose) : NULL;
     if (!transpose || transpose->outputs[0]->is_output || transpose->inputs[0]->shape.rank != 4 ||
         memcmp(attribute_list(&transpose->attributes, "order")->dim, swap, sizeof swap) != 0)
         return m;
     m.reshape = reshape;
     m.transpose = transpose;
-    m.rope = only_reader(g, transpose->outputs[0], &op_rope);
+    m.rope = only_reader(u, transpose->outputs[0], &op_rope);
     if (m.rope && attribute_find(&m.rope->attributes, "heads"))
         m.rope = NULL;
     return m;
@@ -73,7 +73,7 @@ static value *result_of(const member *m) {
 }
 
 /* Whether every reshape of the heads can still be a view when all heads are contiguous. */
-static bool readers_take_strides(const graph *g, const member *m, int64_t row) {
+static bool readers_take_strides(uses *u, const member *m, int64_t row) {
     if (!m->transpose)
         return true;
     const value *v = result_of(m);
@@ -81,7 +81,7 @@ static bool readers_take_strides(const graph *g, const member *m, int64_t row) {
     heads.stride[0] = v->shape.dim[2] * row;
     heads.stride[1] = v->shape.dim[3];
     heads.stride[2] = row;
-    for (const node *n = rewrite_next_user(g, v, NULL); n; n = rewrite_next_user(g, v, n)) {
+    for (const node *n = uses_next_reader(u, v, NULL); n; n = uses_next_reader(u, v, n)) {
         tensor view;
         int64_t offset = 0;
         if (n->op == &op_reshape && !n->op->view(n, 0, &heads, &view, &offset))
@@ -90,46 +90,36 @@ static bool readers_take_strides(const graph *g, const member *m, int64_t row) {
     return true;
 }
 
-/* The leaf that follows `v` in its family, NULL after the last. */
-static const value *next_of_family(const graph *g, const value *v) {
-    for (int i = v->id + 1; i < g->value_count; i++) {
-        const value *other = g->values[i];
-        if (!other->producer && other->family && strcmp(other->family, v->family) == 0)
-            return other;
-    }
-    return NULL;
-}
-
-static node *product_by(const graph *g, const value *x, const value *weight) {
-    for (node *n = rewrite_next_user(g, x, NULL); n; n = rewrite_next_user(g, x, n))
+static node *product_by(uses *u, const value *x, const value *weight) {
+    for (node *n = uses_next_reader(u, x, NULL); n; n = uses_next_reader(u, x, n))
         if (is_candidate(n) && n->inputs[0] == x && n->inputs[1] == weight)
             return n;
     return NULL;
 }
 
 /* `first` and the products by the weights that follow its own. */
-static family collect(const graph *g, node *first) {
-    family f = {.members = {describe(g, first)}, .count = 1};
-    const value *weight = next_of_family(g, first->inputs[1]);
-    while (weight && f.count < MOST_PRODUCTS) {
-        node *n = product_by(g, first->inputs[0], weight);
+static family collect(const graph *g, uses *u, const int *next_of_family, node *first) {
+    family f = {.members = {describe(u, first)}, .count = 1};
+    int weight = next_of_family[first->inputs[1]->id];
+    while (weight >= 0 && f.count < MOST_PRODUCTS) {
+        node *n = product_by(u, first->inputs[0], g->values[weight]);
         if (!n)
             break;
-        f.members[f.count++] = describe(g, n);
-        weight = next_of_family(g, weight);
+        f.members[f.count++] = describe(u, n);
+        weight = next_of_family[weight];
     }
     return f;
 }
 
 /* How many from the first on can be merged. */
-static int count_mergeable(const graph *g, const family *f, bool takes_any_heads) {
+static int count_mergeable(uses *u, const family *f, bool takes_any_heads) {
     int64_t row = 0;
     if (takes_any_heads)
         return f->count;
     for (int i = 0; i < f->count; i++)
         row += f->members[i].product->outputs[0]->shape.dim[1];
     int count = 0;
-    while (count < f->count && readers_take_strides(g, &f->members[count], row))
+    while (count < f->count && readers_take_strides(u, &f->members[count], row))
         count++;
     return count;
 }
@@ -202,16 +192,16 @@ static void build_heads(graph *g, const family *f, value *y, value **results) {
         results[i] = build_transpose(g, first->producer->outputs[i], &swap);
 }
 
-static void drop_member(const graph *g, const member *m, bool with_heads, bool *is_dropped) {
+/* Marks what stands for the member, by node id. */
+static void drop_member(const member *m, bool with_heads, bool *is_dropped) {
     const node *nodes[] = {m->product, m->reshape, m->transpose, m->rope};
-    for (int i = 0; i < g->node_count; i++)
-        for (int j = 0; j < (with_heads ? 4 : 1); j++)
-            if (g->nodes[i] == nodes[j])
-                is_dropped[i] = true;
+    for (int i = 0; i < (with_heads ? 4 : 1); i++)
+        if (nodes[i])
+            is_dropped[nodes[i]->id] = true;
 }
 
 /* Adds the merged nodes at the end of the graph; marks what they replace. */
-static void merge(graph *g, const family *f, bool *is_dropped) {
+static void merge(graph *g, uses *u, const family *f, bool *is_dropped) {
     bool with_heads = are_heads(f);
     value *results[MOST_PRODUCTS];
     shape columns = {0};
@@ -226,8 +216,8 @@ static void merge(graph *g, const family *f, bool *is_dropped) {
     }
     for (int i = 0; i < f->count; i++) {
         const member *m = &f->members[i];
-        rewrite_replace(g, with_heads ? result_of(m) : m->product->outputs[0], results[i]);
-        drop_member(g, m, with_heads, is_dropped);
+        uses_replace(u, with_heads ? result_of(m) : m->product->outputs[0], results[i]);
+        drop_member(m, with_heads, is_dropped);
     }
 }
 
@@ -237,16 +227,18 @@ dyno_status merge_products(graph *g, bool takes_any_heads) {
     int *merged_at = memory_allocate((size_t)nodes + 1, sizeof *merged_at);
     node **before = memory_allocate((size_t)nodes, sizeof *before);
     node **order = memory_allocate((size_t)capacity, sizeof *order);
+    int *next_of_family = graph_link_families(g);
+    uses *u = uses_create(g);
     memcpy(before, g->nodes, (size_t)nodes * sizeof *before);
     for (int i = 0; i < nodes; i++) {
         merged_at[i] = g->node_count;
         if (is_dropped[i] || !is_candidate(before[i]))
             continue;
         g->current_phase = before[i]->phase;
-        family f = collect(g, before[i]);
-        f.count = count_mergeable(g, &f, takes_any_heads);
+        family f = collect(g, u, next_of_family, before[i]);
+        f.count = count_mergeable(u, &f, takes_any_heads);
         if (f.count > 1)
-            merge(g, &f, is_dropped);
+            merge(g, u, &f, is_dropped);
     }
     merged_at[nodes] = g->node_count;
     for (int i = 0; i < nodes; i++) {
@@ -261,6 +253,8 @@ dyno_status merge_products(graph *g, bool takes_any_heads) {
     }
     if (graph_status(g) == DYNO_OK)
         graph_set_order(g, order, count);
+    uses_destroy(u);
+    free(next_of_family);
     free(is_dropped);
     free(merged_at);
     free(before);

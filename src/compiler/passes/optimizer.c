@@ -15,29 +15,70 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/choice.h"
 #include "base/memory.h"
 #include "graph/graph_parameter.h"
 #include "graph/op.h"
 #include "ops/adamw_many/adamw_many.h"
+#include "ops/add/add.h"
+#include "ops/add_scalar/add_scalar.h"
 #include "ops/fill/fill.h"
 #include "ops/global_norm/global_norm.h"
 #include "ops/op_list.h"
+#include "ops/scale/scale.h"
 
-static value *gradient_scale(graph *g, double clip_norm, value *loss_scale) {
-    if (clip_norm <= 0 && !loss_scale)
-        return build_fill(g, DTYPE_F32, 1);
-    int outer = graph_enter_scope(g, "clip");
+static const char *const policy_names[] = {"ignore", "stop", "skip"};
+
+const char *nonfinite_policy_name(nonfinite_policy policy) { return policy_names[policy]; }
+
+dyno_status nonfinite_policy_parse(const char *name, nonfinite_policy *policy) {
+    int index;
+    RETURN_IF_FAILED(choice_parse("way to treat what is not finite", policy_names,
+                                  NONFINITE_POLICY_COUNT, NONFINITE_CHOICES, name, &index));
+    *policy = (nonfinite_policy)index;
+    return DYNO_OK;
+}
+
+bool optimizer_takes_norm(const optimizer_options *options, bool is_loss_scaled) {
+    return options->clip_norm > 0 || is_loss_scaled || options->on_nonfinite == NONFINITE_SKIP;
+}
+
+static bool can_be_void(const optimizer_options *options, const value *loss_scale) {
+    return loss_scale || options->on_nonfinite != NONFINITE_IGNORE;
+}
+
+/* What clips the gradients' norm and undoes the scaling of the loss. Where the step can be void it
+ * is NaN unless the norm is finite. */
+static value *norm_factor(graph *g, const optimizer_options *options, value *loss_scale) {
     value **gradients = memory_allocate((size_t)g->parameter_count, sizeof *gradients);
     for (int i = 0; i < g->parameter_count; i++)
         gradients[i] = g->parameters[i]->gradient;
     value *norm = build_global_norm(g, gradients, g->parameter_count);
-    value *coefficient = loss_scale ? build_unscale_coefficient(g, norm, loss_scale, clip_norm)
-                                    : build_clip_coefficient(g, norm, clip_norm);
-    if (loss_scale)
-        graph_add_output(g, coefficient, "gradient_scale");
     free(gradients);
+    if (!can_be_void(options, loss_scale))
+        return build_clip_coefficient(g, norm, options->clip_norm);
+    value *scale = loss_scale ? loss_scale : build_fill(g, DTYPE_F32, 1);
+    return build_unscale_coefficient(g, norm, scale, options->clip_norm);
+}
+
+/* 0 times the loss is added: one that is not finite makes it NaN. */
+static value *gradient_scale(graph *g, const optimizer_options *options, value *loss_scale) {
+    bool has_norm = optimizer_takes_norm(options, loss_scale != NULL);
+    bool reads_loss = options->on_nonfinite != NONFINITE_IGNORE;
+    if (!has_norm && !reads_loss)
+        return build_fill(g, DTYPE_F32, 1);
+    int outer = graph_enter_scope(g, "clip");
+    value *factor = has_norm ? norm_factor(g, options, loss_scale) : NULL;
+    if (reads_loss) {
+        value *loss = graph_find_value(g, "loss");
+        loss->role = ROLE_SAVED; /* the forward makes it, and it is read here */
+        value *zero = build_scale(g, loss, 0);
+        factor = factor ? build_add(g, factor, zero) : build_add_scalar(g, zero, 1);
+    }
+    if (can_be_void(options, loss_scale))
+        graph_add_output(g, factor, "gradient_scale");
     graph_leave_scope(g, outer);
-    return coefficient;
+    return factor;
 }
 
 /* What every update of a step reads. */
@@ -135,7 +176,7 @@ static int update_scope(graph *g, const graph_parameter *p) {
 }
 
 typedef struct ready_parameter {
-    graph_parameter *parameter; /* NULL: in a group already */
+    graph_parameter *parameter;
     int behind, scope, place;
 } ready_parameter;
 
@@ -144,30 +185,40 @@ static int by_readiness(const void *a, const void *b) {
     return x->behind != y->behind ? (x->behind < y->behind ? -1 : 1) : x->place - y->place;
 }
 
-/* Gives the parameters so that each group's stand together, groups by readiness. */
-static int form_groups(graph *g, graph_parameter **parameters, update_group *groups) {
+/* Gives the parameters so that each group's stand together, groups by readiness; none comes before
+ * the node `earliest`. */
+static int form_groups(graph *g, int earliest, graph_parameter **parameters, update_group *groups) {
     int *last_reader = find_last_readers(g), count = g->parameter_count, made = 0, sorted = 0;
     ready_parameter *ready = memory_allocate((size_t)count, sizeof *ready);
     for (int i = 0; i < count; i++) {
         graph_parameter *p = g->parameters[i];
-        ready[i] = (ready_parameter){p, ready_behind(p, last_reader), update_scope(g, p), i};
+        int behind = ready_behind(p, last_reader);
+        ready[i] =
+            (ready_parameter){p, behind > earliest ? behind : earliest, update_scope(g, p), i};
     }
     qsort(ready, (size_t)count, sizeof *ready, by_readiness);
+    /* By scope: 1 + the number of its group. */
+    int *group_of = memory_allocate((size_t)g->scope_count, sizeof *group_of);
     for (int i = 0; i < count; i++) {
-        if (!ready[i].parameter)
-            continue;
-        update_group group = {.first = sorted, .scope = ready[i].scope};
-        for (int j = i; j < count; j++) {
-            if (!ready[j].parameter || ready[j].scope != group.scope)
-                continue;
-            group.behind = ready[j].behind > group.behind ? ready[j].behind : group.behind;
-            group.elements += shape_elements(&ready[j].parameter->value->shape);
-            parameters[sorted++] = ready[j].parameter;
-            ready[j].parameter = NULL;
+        int scope = ready[i].scope;
+        if (!group_of[scope]) {
+            groups[made++] = (update_group){.scope = scope};
+            group_of[scope] = made;
         }
-        group.end = sorted;
-        groups[made++] = group;
+        groups[group_of[scope] - 1].end++; /* how many, for now */
     }
+    for (int i = 0; i < made; i++) {
+        int members = groups[i].end;
+        groups[i].first = groups[i].end = sorted;
+        sorted += members;
+    }
+    for (int i = 0; i < count; i++) {
+        update_group *group = &groups[group_of[ready[i].scope] - 1];
+        group->behind = ready[i].behind > group->behind ? ready[i].behind : group->behind;
+        group->elements += shape_elements(&ready[i].parameter->value->shape);
+        parameters[group->end++] = ready[i].parameter;
+    }
+    free(group_of);
     free(last_reader);
     free(ready);
     return made;
@@ -179,13 +230,14 @@ static int by_last(const void *a, const void *b) {
     return x->behind != y->behind ? (x->behind < y->behind ? -1 : 1) : x->first - y->first;
 }
 
-static void update_by_block(graph *g, const update_scalars *with, int node_count) {
+/* What the scale reads is there behind the node `earliest`. */
+static void update_by_block(graph *g, const update_scalars *with, int earliest, int node_count) {
     enum { SMALL_SHARE = 16 };
     size_t count = (size_t)g->parameter_count;
     update_group *groups = memory_allocate(count, sizeof *groups);
     graph_parameter **parameters = memory_allocate(count, sizeof *parameters);
     graph_parameter **together = memory_allocate(count, sizeof *together);
-    int group_count = form_groups(g, parameters, groups), given = 0;
+    int group_count = form_groups(g, earliest, parameters, groups), given = 0;
     qsort(groups, (size_t)group_count, sizeof *groups, by_last);
     int *behind = memory_allocate((size_t)group_count, sizeof *behind), made = 0;
     for (int i = 0; i < group_count; i++) {
@@ -220,14 +272,22 @@ static void update_by_block(graph *g, const update_scalars *with, int node_count
 
 /* ---- all of it ---- */
 
-static dyno_status check(const graph *g, bool has_many) {
+/* The loss comes after the gradients of the head where one op makes both. */
+static int last_before_scale(const graph *g, const optimizer_options *options) {
+    return options->on_nonfinite == NONFINITE_IGNORE ? -1
+                                                     : graph_find_value(g, "loss")->producer->id;
+}
+
+static dyno_status check(const graph *g, const optimizer_options *options) {
+    if (options->on_nonfinite != NONFINITE_IGNORE && !graph_find_value(g, "loss"))
+        return dyno_fail(DYNO_INVALID, "graph '%s' has no output 'loss' to check", g->name);
     for (int i = 0; i < g->parameter_count; i++) {
         if (!g->parameters[i]->gradient)
             return dyno_fail(DYNO_INVALID,
                              "graph '%s': parameter '%s' has no gradient; the backward comes "
                              "before the optimizer",
                              g->name, g->parameters[i]->name);
-        if (g->parameters[i]->low_copy && !has_many)
+        if (g->parameters[i]->low_copy && !options->by_block)
             return dyno_fail(DYNO_INVALID,
                              "graph '%s' has low copies of weights; only the optimizer in one "
                              "launch, or in one for each block, keeps them",
@@ -236,15 +296,15 @@ static dyno_status check(const graph *g, bool has_many) {
     return DYNO_OK;
 }
 
-static bool needs_all_at_once(const graph *g, double clip_norm, const value *loss_scale) {
+static bool needs_all_at_once(const graph *g, bool takes_norm) {
     bool has_outputs = false;
     for (int i = 0; i < g->parameter_count; i++)
         has_outputs = has_outputs || g->parameters[i]->gradient->is_output;
-    return has_outputs || clip_norm > 0 || loss_scale;
+    return has_outputs || takes_norm;
 }
 
 dyno_status optimizer_append_adamw(graph *g, const optimizer_options *options) {
-    RETURN_IF_FAILED(check(g, options->by_block));
+    RETURN_IF_FAILED(check(g, options));
     value *loss_scale = graph_find_value(g, "loss_scale");
     int node_count = g->node_count;
     update_scalars with = {
@@ -253,14 +313,15 @@ dyno_status optimizer_append_adamw(graph *g, const optimizer_options *options) {
         .options = options->adamw};
     g->current_phase = PHASE_OPTIMIZER;
     g->current_scope = graph_intern_scope(g, "optimizer", 0);
-    with.scale = gradient_scale(g, options->clip_norm, loss_scale);
-    with.options.skips_nan = loss_scale != NULL;
+    with.scale = gradient_scale(g, options, loss_scale);
+    with.options.skips_nan = can_be_void(options, loss_scale);
     for (int i = 0; i < g->parameter_count; i++) {
         graph_add_part(g, g->parameters[i], PARAMETER_FIRST_MOMENT, DTYPE_F32);
         graph_add_part(g, g->parameters[i], PARAMETER_SECOND_MOMENT, DTYPE_F32);
     }
-    if (options->by_block && !needs_all_at_once(g, options->clip_norm, loss_scale))
-        update_by_block(g, &with, node_count);
+    bool takes_norm = optimizer_takes_norm(options, loss_scale != NULL);
+    if (options->by_block && !needs_all_at_once(g, takes_norm))
+        update_by_block(g, &with, last_before_scale(g, options), node_count);
     else if (options->by_block)
         update_together(g, g->parameters, g->parameter_count, &with);
     else

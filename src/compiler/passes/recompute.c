@@ -23,11 +23,19 @@
 #include "compiler/passes/mark_saved.h"
 #include "compiler/passes/reemit.h"
 
+/* The forward or the backward nodes of the segments: those of segment s, by position, are
+ * nodes[start[s]] up to nodes[start[s + 1]]. */
+typedef struct segment_nodes {
+    int *nodes, *start;
+} segment_nodes;
+
 typedef struct recomputation {
     graph *g;
-    int node_count, value_count; /* before anything was added */
+    int node_count; /* before anything was added */
     int segment_count;
-    int *segment;    /* by node: of forward and backward ones; -1 outside of blocks */
+    int *segment; /* by node: of forward and backward ones; -1 outside of blocks */
+    segment_nodes forward, backward;
+    int *range;      /* room for the nodes of a range of segments */
     bool *is_kept;   /* by value: the original is read in the backward, so it is saved anyway */
     bool *is_wanted; /* by value: to be recomputed in the current range */
     value **copy;    /* by value: the copy made for the current range */
@@ -56,17 +64,29 @@ static value *stand_in(recomputation *r, value *v, int begin, int end) {
     return v;
 }
 
-/* Marks what nodes of segments [readers, readers_end) read of values made in [begin, end). */
-static void want_inputs(recomputation *r, bool of_backward, int readers, int readers_end, int begin,
-                        int end) {
-    for (int i = 0; i < r->node_count; i++) {
-        const node *n = r->g->nodes[i];
-        bool is_reader = r->segment[i] >= readers && r->segment[i] < readers_end &&
-                         (n->phase == PHASE_BACKWARD) == of_backward;
-        for (int j = 0; is_reader && j < n->input_count; j++)
+/* Marks what these nodes of segments [readers, readers_end) read of values made in [begin, end). */
+static void want_inputs(recomputation *r, const segment_nodes *of, int readers, int readers_end,
+                        int begin, int end) {
+    for (int i = of->start[readers]; i < of->start[readers_end]; i++) {
+        const node *n = r->g->nodes[of->nodes[i]];
+        for (int j = 0; j < n->input_count; j++)
             if (is_in_range(r, n->inputs[j], begin, end) && !r->is_kept[n->inputs[j]->id])
                 r->is_wanted[n->inputs[j]->id] = true;
     }
+}
+
+static int by_number(const void *a, const void *b) { return *(const int *)a - *(const int *)b; }
+
+/* The forward nodes of [begin, end) in the graph's order, in r->range; how many there are. */
+static int collect_forward(recomputation *r, int begin, int end) {
+    int first = r->forward.start[begin], count = r->forward.start[end] - first;
+    memcpy(r->range, r->forward.nodes + first, (size_t)count * sizeof *r->range);
+    bool is_sorted = true;
+    for (int i = 1; i < count && is_sorted; i++)
+        is_sorted = r->range[i - 1] < r->range[i];
+    if (!is_sorted)
+        qsort(r->range, (size_t)count, sizeof *r->range, by_number);
+    return count;
 }
 
 static bool makes_wanted(const recomputation *r, const node *n) {
@@ -79,10 +99,10 @@ static bool makes_wanted(const recomputation *r, const node *n) {
 /* Recomputes the wanted values of those made in [begin, end), and what they depend on. */
 static void run_again(recomputation *r, int begin, int end) {
     graph *g = r->g;
-    for (int i = r->node_count - 1; i >= 0; i--) {
-        const node *n = g->nodes[i];
-        if (n->phase != PHASE_FORWARD || r->segment[i] < begin || r->segment[i] >= end ||
-            !makes_wanted(r, n))
+    int count = collect_forward(r, begin, end);
+    for (int i = count - 1; i >= 0; i--) {
+        const node *n = g->nodes[r->range[i]];
+        if (!makes_wanted(r, n))
             continue;
         for (int j = 0; j < n->input_count; j++) {
             const value *v = n->inputs[j];
@@ -90,10 +110,9 @@ static void run_again(recomputation *r, int begin, int end) {
                 r->is_wanted[v->id] = true;
         }
     }
-    for (int i = 0; i < r->node_count; i++) {
-        const node *n = g->nodes[i];
-        if (n->phase != PHASE_FORWARD || r->segment[i] < begin || r->segment[i] >= end ||
-            !makes_wanted(r, n))
+    for (int i = 0; i < count; i++) {
+        const node *n = g->nodes[r->range[i]];
+        if (!makes_wanted(r, n))
             continue;
         value **inputs = memory_allocate((size_t)n->input_count, sizeof *inputs);
         for (int j = 0; j < n->input_count; j++)
@@ -105,16 +124,23 @@ static void run_again(recomputation *r, int begin, int end) {
     }
 }
 
-static void forget_copies(recomputation *r) {
-    memset(r->copy, 0, (size_t)r->value_count * sizeof *r->copy);
-    memset(r->is_wanted, 0, (size_t)r->value_count * sizeof *r->is_wanted);
+/* Forgets the copies of what [begin, end) makes. `carries`: they enter ranges that follow. */
+static void end_range(recomputation *r, int begin, int end, bool carries) {
+    for (int i = r->forward.start[begin]; i < r->forward.start[end]; i++) {
+        const node *n = r->g->nodes[r->forward.nodes[i]];
+        for (int j = 0; j < n->output_count; j++) {
+            int id = n->outputs[j]->id;
+            if (carries && r->copy[id])
+                r->carried[id] = r->copy[id];
+            r->copy[id] = NULL;
+            r->is_wanted[id] = false;
+        }
+    }
 }
 
 static void redirect_backward(recomputation *r, int begin, int end) {
-    for (int i = 0; i < r->node_count; i++) {
-        node *n = r->g->nodes[i];
-        if (n->phase != PHASE_BACKWARD || r->segment[i] < begin || r->segment[i] >= end)
-            continue;
+    for (int i = r->backward.start[begin]; i < r->backward.start[end]; i++) {
+        node *n = r->g->nodes[r->backward.nodes[i]];
         for (int j = 0; j < n->input_count; j++)
             n->inputs[j] = stand_in(r, n->inputs[j], begin, end);
     }
@@ -122,11 +148,11 @@ static void redirect_backward(recomputation *r, int begin, int end) {
 
 static void back_through_segment(recomputation *r, int s, bool is_just_made) {
     if (!is_just_made) {
-        want_inputs(r, true, s, s + 1, s, s + 1);
+        want_inputs(r, &r->backward, s, s + 1, s, s + 1);
         run_again(r, s, s + 1);
     }
     redirect_backward(r, s, s + 1);
-    forget_copies(r);
+    end_range(r, s, s + 1, false);
     r->copies_before[s] = r->g->node_count;
 }
 
@@ -139,21 +165,34 @@ static void back_by_halves(recomputation *r, int begin, int end, bool is_just_ma
     }
     int middle = begin + (end - begin) / 2;
     if (!is_just_made) {
-        want_inputs(r, false, middle, end, begin, middle);
-        want_inputs(r, true, middle, end, begin, middle);
+        want_inputs(r, &r->forward, middle, end, begin, middle);
+        want_inputs(r, &r->backward, middle, end, begin, middle);
         run_again(r, begin, middle);
-        for (int i = 0; i < r->value_count; i++) /* even without readers past the middle */
-            if (r->copy[i])
-                r->carried[i] = r->copy[i];
-        forget_copies(r);
+        end_range(r, begin, middle, true); /* carried even without readers past the middle */
     }
     back_by_halves(r, middle, end, is_just_made);
     back_by_halves(r, begin, middle, false);
 }
 
+static segment_nodes list_nodes(const recomputation *r, phase of) {
+    segment_nodes list = {.nodes = memory_allocate((size_t)r->node_count, sizeof *list.nodes),
+                          .start =
+                              memory_allocate((size_t)r->segment_count + 2, sizeof *list.start)};
+    int *next = list.start + 1; /* filling segment s moves the start of the one behind it */
+    for (int i = 0; i < r->node_count; i++)
+        if (r->segment[i] >= 0 && r->g->nodes[i]->phase == of)
+            next[r->segment[i] + 1]++;
+    for (int s = 0; s < r->segment_count; s++)
+        next[s + 1] += next[s];
+    for (int i = 0; i < r->node_count; i++)
+        if (r->segment[i] >= 0 && r->g->nodes[i]->phase == of)
+            list.nodes[next[r->segment[i]]++] = i;
+    return list;
+}
+
 /* Segments by scope; what is read outside of blocks or by the caller is there anyway. */
 static recomputation begin_recomputation(graph *g, int every) {
-    recomputation r = {.g = g, .node_count = g->node_count, .value_count = g->value_count};
+    recomputation r = {.g = g, .node_count = g->node_count};
     size_t nodes = (size_t)g->node_count, values = (size_t)g->value_count;
     r.segment = memory_allocate(nodes, sizeof *r.segment);
     r.is_kept = memory_allocate(values, sizeof *r.is_kept);
@@ -171,6 +210,9 @@ static recomputation begin_recomputation(graph *g, int every) {
         for (int j = 0; r.segment[i] < 0 && n->phase != PHASE_FORWARD && j < n->input_count; j++)
             r.is_kept[n->inputs[j]->id] = true;
     }
+    r.forward = list_nodes(&r, PHASE_FORWARD);
+    r.backward = list_nodes(&r, PHASE_BACKWARD);
+    r.range = memory_allocate(nodes, sizeof *r.range);
     r.copies_before = memory_allocate((size_t)r.segment_count, sizeof *r.copies_before);
     return r;
 }
@@ -214,6 +256,11 @@ dyno_status recompute_apply(graph *g, const recompute_options *options) {
             back_through_segment(&r, s, s == r.segment_count - 1);
     order_nodes(&r);
     free(r.segment);
+    free(r.forward.nodes);
+    free(r.forward.start);
+    free(r.backward.nodes);
+    free(r.backward.start);
+    free(r.range);
     free(r.is_kept);
     free(r.is_wanted);
     free(r.copy);

@@ -21,7 +21,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/memory.h"
 #include "compiler/passes/mark_saved.h"
@@ -39,6 +38,8 @@ typedef struct rematerialization {
     int *mlp;                 /* by node: the block whose MLP is recomputed with it; -1: none */
     bool *leaves_mlp;         /* by value: read in the forward outside of the MLP that makes it */
     value **copy;             /* by value: for the current block */
+    int *copied;              /* the ids of the values that have one */
+    int copied_count, copied_capacity;
 } rematerialization;
 
 /* As lowering will place them: a view shares memory unless no strides can express it. */
@@ -214,22 +215,30 @@ static value *stand_in(rematerialization *r, value *v, bool is_part) {
         inputs[i] = stand_in(r, n->inputs[i], is_part || r->additions[v->id] > 0);
     value *again = reemit_node(r->g, n, inputs)->outputs[v->output_index];
     free(inputs);
-    if (!is_part)
+    if (!is_part) {
         r->copy[v->id] = again;
+        MEMORY_GROW(r->copied, r->copied_count, r->copied_capacity);
+        r->copied[r->copied_count++] = v->id;
+    }
     return again;
+}
+
+static void forget_copies(rematerialization *r) {
+    for (int i = 0; i < r->copied_count; i++)
+        r->copy[r->copied[i]] = NULL;
+    r->copied_count = 0;
 }
 
 static void redirect_backward(rematerialization *r) {
     graph *g = r->g;
     int nodes = g->node_count, order_capacity = nodes, count = 0, block = -1;
-    size_t values = (size_t)g->value_count;
     node **order = memory_allocate((size_t)order_capacity, sizeof *order);
     for (int i = 0; i < nodes; i++) {
         node *n = g->nodes[i];
         if (n->phase == PHASE_BACKWARD) {
             int added = g->node_count, reader = g->scopes[n->scope].block;
             if (reader != block)
-                memset(r->copy, 0, values * sizeof *r->copy);
+                forget_copies(r);
             block = reader;
             for (int j = 0; j < n->input_count; j++)
                 n->inputs[j] = stand_in(r, n->inputs[j], false);
@@ -267,6 +276,7 @@ dyno_status rematerialize_apply(graph *g, const rematerialize_options *options) 
     free(r.mlp);
     free(r.leaves_mlp);
     free(r.copy);
+    free(r.copied);
     RETURN_IF_FAILED(graph_status(g));
     return mark_saved_activations(g);
 }

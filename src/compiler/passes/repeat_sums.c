@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "compiler/passes/rewrite.h"
+#include "compiler/passes/uses.h"
 #include "graph/op.h"
 #include "ops/op_list.h"
 
@@ -29,9 +29,9 @@ static int narrow_input(const node *sum) {
 
 /* The one node outside the group that makes `v` and reads it; NULL unless there is exactly one and
  * it has a group. */
-static node *only_reader_outside(const graph *g, const value *v) {
+static node *only_reader_outside(uses *u, const value *v) {
     node *found = NULL;
-    for (node *n = rewrite_next_user(g, v, NULL); n; n = rewrite_next_user(g, v, n)) {
+    for (node *n = uses_next_reader(u, v, NULL); n; n = uses_next_reader(u, v, n)) {
         if (n->group == v->producer->group)
             continue;
         if (found || !n->group || n->phase != PHASE_FORWARD)
@@ -51,7 +51,7 @@ static value *repeat(graph *g, const node *n, value *const *inputs, int group) {
 }
 
 /* Adds the sum again for its reader; the new nodes are the last of the graph. */
-static void repeat_for(graph *g, const node *sum, int narrow, node *reader) {
+static void repeat_for(graph *g, uses *u, const node *sum, int narrow, node *reader) {
     const node *cast = sum->inputs[narrow]->producer;
     value *inputs[2];
     inputs[narrow] = repeat(g, cast, cast->inputs, reader->group);
@@ -59,7 +59,7 @@ static void repeat_for(graph *g, const node *sum, int narrow, node *reader) {
     value *again = repeat(g, sum, inputs, reader->group);
     for (int i = 0; i < reader->input_count; i++)
         if (reader->inputs[i] == sum->outputs[0])
-            reader->inputs[i] = again;
+            uses_set_input(u, reader, i, again);
 }
 
 void repeat_sums(graph *g) {
@@ -67,6 +67,7 @@ void repeat_sums(graph *g) {
     node **before = memory_allocate((size_t)nodes, sizeof *before);
     /* By node id: where the nodes that it waits for begin; 0 when there are none. */
     int *begin = memory_allocate((size_t)nodes, sizeof *begin);
+    uses *u = uses_create(g);
     memcpy(before, g->nodes, (size_t)nodes * sizeof *before);
     for (int i = 0; i < nodes; i++) {
         const node *n = before[i];
@@ -75,12 +76,13 @@ void repeat_sums(graph *g) {
             sum->role == ROLE_SAVED)
             continue;
         int narrow = narrow_input(n);
-        node *reader = narrow >= 0 ? only_reader_outside(g, sum) : NULL;
+        node *reader = narrow >= 0 ? only_reader_outside(u, sum) : NULL;
         if (!reader || begin[reader->id])
             continue;
         begin[reader->id] = g->node_count;
-        repeat_for(g, n, narrow, reader);
+        repeat_for(g, u, n, narrow, reader);
     }
+    uses_destroy(u);
     node **order = memory_allocate((size_t)g->node_count, sizeof *order);
     int count = 0;
     for (int i = 0; i < nodes; i++) {

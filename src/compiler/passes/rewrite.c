@@ -4,52 +4,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "graph/graph_parameter.h"
 #include "graph/op.h"
-
-int rewrite_count_uses(const graph *g, const value *v) {
-    int uses = 0;
-    for (int i = 0; i < g->node_count; i++)
-        for (int j = 0; j < g->nodes[i]->input_count; j++)
-            uses += g->nodes[i]->inputs[j] == v;
-    return uses;
-}
-
-node *rewrite_next_user(const graph *g, const value *v, const node *previous) {
-    int i = 0;
-    while (previous && g->nodes[i++] != previous)
-        ;
-    for (; i < g->node_count; i++)
-        for (int j = 0; j < g->nodes[i]->input_count; j++)
-            if (g->nodes[i]->inputs[j] == v)
-                return g->nodes[i];
-    return NULL;
-}
-
-node *rewrite_private_maker(const graph *g, const value *v, const op *kind) {
-    if (!v->producer || v->producer->op != kind || v->is_output || rewrite_count_uses(g, v) != 1)
-        return NULL;
-    return v->producer;
-}
-
-void rewrite_replace(graph *g, value *from, value *to) {
-    for (int i = 0; i < g->node_count; i++)
-        for (int j = 0; j < g->nodes[i]->input_count; j++)
-            if (g->nodes[i]->inputs[j] == from)
-                g->nodes[i]->inputs[j] = to;
-    if (!to->producer)
-        return;
-    if (to->role == ROLE_ACTIVATION || from->role == ROLE_GRADIENT)
-        to->role = from->role;
-    if (from->name) {
-        to->name = from->name;
-        to->is_output = from->is_output;
-    }
-    if (from->parameter && from->producer) {
-        graph_bind_part(from->parameter, PARAMETER_GRADIENT, to);
-        from->parameter = NULL;
-    }
-}
 
 void rewrite_set_attribute(graph *g, node *n, attribute item) {
     item.name = arena_copy_string(g->memory, item.name);

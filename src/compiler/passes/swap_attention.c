@@ -10,7 +10,7 @@
 
 #include "base/memory.h"
 #include "compiler/passes/dead_code.h"
-#include "compiler/passes/rewrite.h"
+#include "compiler/passes/uses.h"
 #include "ops/attention/attention.h"
 #include "ops/cast/cast.h"
 #include "ops/op_list.h"
@@ -188,22 +188,22 @@ static bool is_member(const pattern *p, const node *n) {
     return n == p->product;
 }
 
-static bool is_read_by_members_only(const graph *g, const pattern *p) {
+static bool is_read_by_members_only(uses *u, const pattern *p) {
     for (int i = 0; i < p->count; i++) {
         const value *v = p->members[i]->outputs[0];
         if (v->is_output)
             return false;
-        for (const node *n = rewrite_next_user(g, v, NULL); n; n = rewrite_next_user(g, v, n))
+        for (const node *n = uses_next_reader(u, v, NULL); n; n = uses_next_reader(u, v, n))
             if (!is_member(p, n))
                 return false;
     }
     return true;
 }
 
-static bool match(const graph *g, node *product, pattern *p) {
+static bool match(uses *u, node *product, pattern *p) {
     *p = (pattern){.product = product};
     const value *o = product->outputs[0];
-    bool is_read = o->is_output || rewrite_next_user(g, o, NULL); /* not so when swapped already */
+    bool is_read = o->is_output || uses_next_reader(u, o, NULL);
     if (!is_read || !is_product(product, false) || product_alpha(product) != 1)
         return false;
     p->v = product->inputs[1];
@@ -211,7 +211,7 @@ static bool match(const graph *g, node *product, pattern *p) {
     value *x = match_softmax(p, weights);
     value *scores = x ? match_mask(p, x) : NULL;
     return scores && match_scores(p, scores) && match_sizes(p, &x->shape) && !p->is_too_long &&
-           is_read_by_members_only(g, p);
+           is_read_by_members_only(u, p);
 }
 
 /* The queries as heads, without the reshape that stacked them as rows. */
@@ -231,14 +231,14 @@ static void enter_scope_of(graph *g, const node *product) {
     graph_enter_scope(g, "flash");
 }
 
-/* Puts the nodes from `first_new` on where `at` stands. */
-static void move_new_nodes(graph *g, int first_new, const node *at) {
+/* Puts the nodes that were added for g->nodes[i], from added_at[i] to added_at[i + 1], before it.
+ */
+static void move_added_nodes(graph *g, int nodes, const int *added_at) {
     node **order = memory_allocate((size_t)g->node_count, sizeof *order);
     int count = 0;
-    for (int i = 0; i < first_new; i++) {
-        if (g->nodes[i] == at)
-            for (int j = first_new; j < g->node_count; j++)
-                order[count++] = g->nodes[j];
+    for (int i = 0; i < nodes; i++) {
+        for (int j = added_at[i]; j < added_at[i + 1]; j++)
+            order[count++] = g->nodes[j];
         order[count++] = g->nodes[i];
     }
     graph_set_order(g, order, count);
@@ -246,48 +246,53 @@ static void move_new_nodes(graph *g, int first_new, const node *at) {
 }
 
 /* What reads the product's rows as heads again reads O. */
-static void replace_product(graph *g, const pattern *p, value *o) {
+static void replace_product(graph *g, uses *u, const pattern *p, value *o) {
     value *rows = p->product->outputs[0];
-    int node_count = g->node_count;
-    for (int i = 0; i < node_count; i++) {
-        node *n = g->nodes[i];
-        if (n->op == &op_reshape && n->inputs[0] == rows && !o->name &&
-            shape_equal(&n->outputs[0]->shape, &o->shape)) {
-            rewrite_replace(g, n->outputs[0], o);
+    for (node *n = uses_next_reader(u, rows, NULL), *next; n; n = next) {
+        next = uses_next_reader(u, rows, n);
+        if (n->op == &op_reshape && !o->name && shape_equal(&n->outputs[0]->shape, &o->shape)) {
+            uses_replace(u, n->outputs[0], o);
             n->outputs[0]->is_output = false;
             n->outputs[0]->name = NULL;
-            n->inputs[0] = o;
+            uses_set_input(u, n, 0, o);
         }
     }
-    if (rows->is_output || rewrite_next_user(g, rows, NULL)) {
-        rewrite_replace(g, rows, build_reshape(g, o, &rows->shape));
+    if (rows->is_output || uses_next_reader(u, rows, NULL)) {
+        uses_replace(u, rows, build_reshape(g, o, &rows->shape));
         rows->is_output = false;
         rows->name = NULL;
     }
 }
 
-static dyno_status swap(graph *g, const pattern *p) {
-    int first_new = g->node_count;
+/* Adds the attention at the end of the graph. */
+static dyno_status swap(graph *g, uses *u, const pattern *p) {
     shape heads = SHAPE(p->B, p->K * p->G, p->T, p->S);
     enter_scope_of(g, p->product);
     g->current_phase = PHASE_FORWARD;
     value *q = as_heads(g, p->q, &heads);
     value *o = build_attention_node(g, q, p->k, p->v, p->is_causal, p->scale);
     RETURN_IF_FAILED(graph_status(g));
-    replace_product(g, p, o);
-    RETURN_IF_FAILED(graph_status(g));
-    move_new_nodes(g, first_new, p->product);
-    return DYNO_OK;
+    replace_product(g, u, p, o);
+    return graph_status(g);
 }
 
 dyno_status swap_attention(graph *g) {
-    bool has_swapped = false;
-    for (int i = 0; i < g->node_count; i++) {
+    int nodes = g->node_count;
+    int *added_at = memory_allocate((size_t)nodes + 1, sizeof *added_at);
+    uses *u = uses_create(g);
+    dyno_status status = DYNO_OK;
+    for (int i = 0; i < nodes && status == DYNO_OK; i++) {
         pattern p;
-        if (g->nodes[i]->op != &op_matmul || !match(g, g->nodes[i], &p))
-            continue;
-        RETURN_IF_FAILED(swap(g, &p));
-        has_swapped = true;
+        added_at[i] = g->node_count;
+        if (g->nodes[i]->op == &op_matmul && match(u, g->nodes[i], &p))
+            status = swap(g, u, &p);
     }
-    return has_swapped ? dead_code_drop(g) : DYNO_OK;
+    uses_destroy(u);
+    added_at[nodes] = g->node_count;
+    if (status == DYNO_OK && g->node_count > nodes) {
+        move_added_nodes(g, nodes, added_at);
+        status = dead_code_drop(g);
+    }
+    free(added_at);
+    return status;
 }

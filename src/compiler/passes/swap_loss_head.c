@@ -4,7 +4,7 @@
 
 #include "base/memory.h"
 #include "compiler/passes/mark_saved.h"
-#include "compiler/passes/rewrite.h"
+#include "compiler/passes/uses.h"
 #include "ops/loss_head/loss_head.h"
 #include "ops/op_list.h"
 
@@ -24,16 +24,16 @@ static bool is_product(const node *n, bool transpose_a, bool transpose_b) {
 }
 
 /* The only node that reads v, and does so once. */
-static node *only_user(const graph *g, const value *v) {
-    return !v->is_output && rewrite_count_uses(g, v) == 1 ? rewrite_next_user(g, v, NULL) : NULL;
+static node *only_user(uses *u, const value *v) {
+    return !v->is_output && uses_count(u, v) == 1 ? uses_next_reader(u, v, NULL) : NULL;
 }
 
 /* dx and dW are the two products that read `dlogits`, in either order. */
-static bool match_products(const graph *g, const value *dlogits, loss_pattern *p) {
-    if (dlogits->is_output || rewrite_count_uses(g, dlogits) != 2)
+static bool match_products(uses *u, const value *dlogits, loss_pattern *p) {
+    if (dlogits->is_output || uses_count(u, dlogits) != 2)
         return false;
-    node *first = rewrite_next_user(g, dlogits, NULL);
-    node *pair[] = {first, rewrite_next_user(g, dlogits, first)};
+    node *first = uses_next_reader(u, dlogits, NULL);
+    node *pair[] = {first, uses_next_reader(u, dlogits, first)};
     for (int i = 0; i < 2; i++) {
         node *n = pair[i];
         if (!n || n->inputs[0] != dlogits)
@@ -46,59 +46,52 @@ static bool match_products(const graph *g, const value *dlogits, loss_pattern *p
     return p->dx && p->dw;
 }
 
-static bool match_backward(const graph *g, loss_pattern *p) {
+static bool match_backward(uses *u, loss_pattern *p) {
     value *dlogits = p->gradient->outputs[0], *low = dlogits;
-    node *user = only_user(g, dlogits);
+    node *user = only_user(u, dlogits);
     if (user && user->op == &op_cast) {
         p->cast = user;
         low = user->outputs[0];
     }
-    if (low->type != p->head->inputs[0]->type || !match_products(g, low, p))
+    if (low->type != p->head->inputs[0]->type || !match_products(u, low, p))
         return false;
     value *dw = p->dw->outputs[0];
     if (dw->type == DTYPE_F32 || dw->role == ROLE_GRADIENT)
         return true;
-    p->dw_cast = only_user(g, dw);
+    p->dw_cast = only_user(u, dw);
     return p->dw_cast && p->dw_cast->op == &op_cast && p->dw_cast->outputs[0]->type == DTYPE_F32;
 }
 
-static bool match(const graph *g, node *cross_entropy, loss_pattern *p) {
+static bool match(uses *u, node *cross_entropy, loss_pattern *p) {
     *p = (loss_pattern){.cross_entropy = cross_entropy};
     const value *logits = cross_entropy->inputs[0], *lse = cross_entropy->outputs[1];
     p->head = logits->producer;
     if (!p->head || !is_product(p->head, false, true) || logits->type != DTYPE_F32 ||
         logits->is_output || lse->is_output)
         return false;
-    int logits_uses = rewrite_count_uses(g, logits), lse_uses = rewrite_count_uses(g, lse);
+    int logits_uses = uses_count(u, logits), lse_uses = uses_count(u, lse);
     if (logits_uses == 1 && lse_uses == 0)
         return true;
-    p->gradient = rewrite_next_user(g, lse, NULL);
+    p->gradient = uses_next_reader(u, lse, NULL);
     return logits_uses == 2 && lse_uses == 1 && p->gradient->op == &op_cross_entropy_gradient &&
            p->gradient->inputs[0] == logits && p->gradient->inputs[2] == lse &&
            p->gradient->inputs[1] == cross_entropy->inputs[1] &&
-           p->gradient->inputs[3]->type == DTYPE_F32 && match_backward(g, p);
-}
-
-static int position_of(const graph *g, const node *n) {
-    int i = 0;
-    while (g->nodes[i] != n)
-        i++;
-    return i;
+           p->gradient->inputs[3]->type == DTYPE_F32 && match_backward(u, p);
 }
 
 /* Marks the nodes that make v and come after `position`. False when one of them depends on what
  * the node at `position` makes. */
-static bool mark_makers(const graph *g, const value *v, int position, bool *is_maker) {
+static bool mark_makers(const value *v, int position, bool *is_maker) {
     if (!v->producer)
         return true;
-    int at = position_of(g, v->producer);
+    int at = v->producer->id;
     if (at == position)
         return false;
     if (at < position || is_maker[at])
         return true;
     is_maker[at] = true;
     for (int i = 0; i < v->producer->input_count; i++)
-        if (!mark_makers(g, v->producer->inputs[i], position, is_maker))
+        if (!mark_makers(v->producer->inputs[i], position, is_maker))
             return false;
     return true;
 }
@@ -136,7 +129,8 @@ static int64_t chunk_for(const target *chip, const value *x, const value *weight
                                 : loss_head_chunk(tokens, vocab);
 }
 
-static dyno_status swap(graph *g, const loss_pattern *p, const bool *is_maker, const target *chip) {
+static dyno_status swap(graph *g, uses *u, const loss_pattern *p, const bool *is_maker,
+                        const target *chip) {
     value *x = p->head->inputs[0], *weight = p->head->inputs[1];
     value *targets = p->cross_entropy->inputs[1], *losses = p->cross_entropy->outputs[0];
     int64_t chunk = chunk_for(chip, x, weight);
@@ -153,28 +147,30 @@ static dyno_status swap(graph *g, const loss_pattern *p, const bool *is_maker, c
         made = build_loss_head(g, x, weight, targets, p->gradient->inputs[3], chunk, dx->type,
                                dw_type);
         RETURN_IF_FAILED(graph_status(g));
-        rewrite_replace(g, dx, made->producer->outputs[1]);
-        rewrite_replace(g, dw, made->producer->outputs[2]);
+        uses_replace(u, dx, made->producer->outputs[1]);
+        uses_replace(u, dw, made->producer->outputs[2]);
     } else {
         made = build_loss_head_forward(g, x, weight, targets, chunk);
         RETURN_IF_FAILED(graph_status(g));
     }
-    rewrite_replace(g, losses, made);
+    uses_replace(u, losses, made);
     put_in_place(g, p, made->producer, is_maker, node_count);
     return mark_saved_activations(g);
 }
 
 dyno_status swap_loss_head(graph *g, const target *chip) {
+    dyno_status status = DYNO_OK;
+    uses *u = uses_create(g);
     for (int i = 0; i < g->node_count; i++) {
         loss_pattern p;
-        if (g->nodes[i]->op != &op_cross_entropy || !match(g, g->nodes[i], &p))
+        if (g->nodes[i]->op != &op_cross_entropy || !match(u, g->nodes[i], &p))
             continue;
         bool *is_maker = memory_allocate((size_t)g->node_count, sizeof *is_maker);
-        dyno_status status = DYNO_OK;
-        if (!p.gradient || mark_makers(g, p.gradient->inputs[3], i, is_maker))
-            status = swap(g, &p, is_maker, chip);
+        if (!p.gradient || mark_makers(p.gradient->inputs[3], i, is_maker))
+            status = swap(g, u, &p, is_maker, chip);
         free(is_maker);
-        return status;
+        break; /* the graph's order is another one now */
     }
-    return DYNO_OK;
+    uses_destroy(u);
+    return status;
 }

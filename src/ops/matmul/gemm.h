@@ -2,8 +2,8 @@
  *
  *   C[m,n] = alpha * A' B'  (+ C)
  *
- * A' is m x k and B' is k x n, both f32 or both bf16, lying in memory with any strides; C is f32
- * or bf16 with dense rows. Sums are f32, and their order depends on the shape alone: the same bits
+ * A' is m x k and B' is k x n, both f32, both bf16 or both f16, lying in memory with any strides; C
+ * is f32, bf16 or f16 with dense rows. Sums are f32, and their order depends on the shape alone: the same bits
  * for every number of threads. Runs on all threads of base/threads.h. Allocates nothing: the
  * workspace is the caller's, of gemm_workspace_bytes() and any alignment. */
 #ifndef OPS_GEMM_H
@@ -45,11 +45,12 @@ typedef struct gemm_problem {
 
 /* The ways to compute it, fastest first for the types each takes. */
 typedef enum gemm_method {
-    GEMM_ONEDNN,      /* f32: dnnl_sgemm, found at run time */
     GEMM_AMX,         /* bf16: tiles */
     GEMM_AVX512_BF16, /* bf16: dot products of pairs */
-    GEMM_AVX512,      /* f32, bf16: made f32 while packing, then FMAs */
-    GEMM_PORTABLE,    /* the same in plain C */
+    GEMM_AVX512,      /* f32, bf16, f16: made f32 while packing, then FMAs */
+    GEMM_AVX2,        /* the same */
+    GEMM_ONEDNN,      /* f32: dnnl_sgemm, found at run time */
+    GEMM_PORTABLE,    /* f32, bf16, f16 in plain C */
     GEMM_METHOD_COUNT
 } gemm_method;
 

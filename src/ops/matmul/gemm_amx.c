@@ -66,15 +66,16 @@ TARGET static void multiply_half(int64_t depth, const char *a, const char *b, co
     _tile_stored(1, sum + TILE_ROWS, (size_t)sum_ld * sizeof *sum);
 }
 
-TARGET static void multiply(int64_t depth, const void *a, const void *b, const float *start,
-                            int64_t start_ld, float *sum, int64_t sum_ld) {
-    multiply_half(depth, a, b, start, start_ld, sum, sum_ld);
-    multiply_half(depth, (const char *)a + TILE_BYTES, b,
-                  start ? start + TILE_ROWS * start_ld : NULL, start_ld, sum + TILE_ROWS * sum_ld,
-                  sum_ld);
+TARGET static void multiply(const gemm_block *x) {
+    multiply_half(x->depth, x->a, x->b, x->start, x->start_ld, x->sum, x->sum_ld);
+    multiply_half(x->depth, (const char *)x->a + TILE_BYTES, x->b,
+                  x->start ? x->start + TILE_ROWS * x->start_ld : NULL, x->start_ld,
+                  x->sum + TILE_ROWS * x->sum_ld, x->sum_ld);
 }
 
 const gemm_engine gemm_amx = {.rows = PAIRS_LINES,
+                              .row_pitch = PAIRS_LINES,
+                              .shares_packing = true,
                               .columns = PAIRS_LINES,
                               .depth_step = PAIRS_DEPTH,
                               .element_bytes = 2,

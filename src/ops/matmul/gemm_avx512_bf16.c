@@ -16,25 +16,25 @@ TARGET static inline __attribute__((always_inline)) __m512bh pair_of(const uint1
     return (__m512bh)_mm512_set1_epi32(*(const int *)(const void *)a);
 }
 
-TARGET static void multiply(int64_t depth, const void *a, const void *b, const float *start,
-                            int64_t start_ld, float *sum, int64_t sum_ld) {
+TARGET static void multiply(const gemm_block *x) {
     for (int row = 0; row < PAIRS_LINES; row += ROWS) {
         __m512 total[ROWS][2];
         for (int i = 0; i < ROWS; i++)
             for (int j = 0; j < 2; j++)
-                total[i][j] = start ? _mm512_loadu_ps(start + (row + i) * start_ld + 16 * j)
-                                    : _mm512_setzero_ps();
+                total[i][j] = x->start
+                                  ? _mm512_loadu_ps(x->start + (row + i) * x->start_ld + 16 * j)
+                                  : _mm512_setzero_ps();
         const uint16_t *left =
-            (const uint16_t *)a + row / PAIRS_HALF * PAIRS_TILE + row % PAIRS_HALF * PAIRS_DEPTH;
-        const uint16_t *right = b;
-        for (int64_t k = 0; k < depth; k += PAIRS_DEPTH) {
+            (const uint16_t *)x->a + row / PAIRS_HALF * PAIRS_TILE + row % PAIRS_HALF * PAIRS_DEPTH;
+        const uint16_t *right = x->b;
+        for (int64_t k = 0; k < x->depth; k += PAIRS_DEPTH) {
             for (int p = 0; p < PAIRS_DEPTH; p += 2) {
                 __m512bh b0 = (__m512bh)_mm512_load_si512(right + p * PAIRS_HALF);
                 __m512bh b1 = (__m512bh)_mm512_load_si512(right + PAIRS_TILE + p * PAIRS_HALF);
                 for (int i = 0; i < ROWS; i++) {
-                    __m512bh x = pair_of(left + i * PAIRS_DEPTH + p);
-                    total[i][0] = _mm512_dpbf16_ps(total[i][0], x, b0);
-                    total[i][1] = _mm512_dpbf16_ps(total[i][1], x, b1);
+                    __m512bh pair = pair_of(left + i * PAIRS_DEPTH + p);
+                    total[i][0] = _mm512_dpbf16_ps(total[i][0], pair, b0);
+                    total[i][1] = _mm512_dpbf16_ps(total[i][1], pair, b1);
                 }
             }
             left += 2 * PAIRS_TILE;
@@ -42,11 +42,13 @@ TARGET static void multiply(int64_t depth, const void *a, const void *b, const f
         }
         for (int i = 0; i < ROWS; i++)
             for (int j = 0; j < 2; j++)
-                _mm512_storeu_ps(sum + (row + i) * sum_ld + 16 * j, total[i][j]);
+                _mm512_storeu_ps(x->sum + (row + i) * x->sum_ld + 16 * j, total[i][j]);
     }
 }
 
 const gemm_engine gemm_avx512_bf16 = {.rows = PAIRS_LINES,
+                                      .row_pitch = PAIRS_LINES,
+                                      .shares_packing = true,
                                       .columns = PAIRS_LINES,
                                       .depth_step = PAIRS_DEPTH,
                                       .element_bytes = 2,

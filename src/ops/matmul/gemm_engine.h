@@ -1,5 +1,6 @@
 /* gemm_engine.h - what differs between our ways to multiply: how strips are packed and how two of
- * them are multiplied. The blocking around it is one (gemm.c).
+ * them are multiplied. Around them is one of two blockings: gemm_regions.c where FMAs multiply, and
+ * gemm_shared.c where packing is what takes time.
  *
  * A strip is `rows` lines of A' (or `columns` lines of B', a line being a column there) over a
  * panel of K, packed the way multiply() wants it: lines * depth elements, short ones padded with
@@ -25,41 +26,79 @@ typedef struct gemm_target {
     bool accumulates;
 } gemm_target;
 
-/* Packs `count` lines, strip after strip. `depth` is not padded. */
-typedef void gemm_pack(const gemm_lines *from, int64_t count, int64_t depth, void *to);
+/* Packs `count` lines in strips of `width`, one after the other; each k of a strip has room for
+ * `pitch` lines. `depth` is not padded. */
+typedef void gemm_pack(const gemm_lines *from, int64_t count, int64_t depth, int64_t width,
+                       int64_t pitch, void *to);
+
+/* Two strips to multiply: sum[rows][columns] = (start or 0) + a * b, over a padded depth. */
+typedef struct gemm_block {
+    int64_t depth;
+    const void *a, *b;
+    int rows, columns;
+    const float *start; /* may be NULL, and may be sum */
+    int64_t start_ld;
+    float *sum;
+    int64_t sum_ld;
+    /* Where the engine packs by the way: b is the operand itself, b_deep its stride along K, and the
+     * strip is left here; else NULL. */
+    float *packed;
+    int64_t b_deep;
+} gemm_block;
 
 typedef struct gemm_engine {
-    int rows, columns;
+    int rows, columns; /* of a block, at most */
+    int row_pitch;     /* lines of A' for which a strip has room */
     int depth_step;
     int element_bytes;  /* of a packed element */
-    int panel_depth;    /* K is walked in panels at most so deep: two strips should fit in L1 */
-    int own_lines;      /* a task's tile at most: lines it packs itself, */
-    int shared_lines;   /* and lines packed once for all tasks; their panel should fit in L2 */
+    int panel_depth;    /* K is walked in panels at most so deep */
     int packing_weight; /* packing an element costs as much as so many multiplications */
-    /* Which strip stays in L1 while others pass: that of B', or the one the task packed. */
-    bool keeps_columns;
     gemm_pack *pack_a, *pack_b;
-    /* sum[rows][columns] = (start or 0) + a * b, over a padded depth. */
-    void (*multiply)(int64_t depth, const void *a, const void *b, const float *start,
-                     int64_t start_ld, float *sum, int64_t sum_ld);
+    void (*multiply)(const gemm_block *block);
     void (*finish)(const gemm_target *to, const float *sum, int64_t ld, int64_t rows,
                    int64_t columns);
+    /* gemm_regions.c: a strip of B' whose columns are dense f32 is packed by the first
+     * multiplication with it. */
+    bool packs_by_the_way;
+
+    /* gemm_shared.c */
+    bool shares_packing;
+    int own_lines;    /* a task's tile at most: lines it packs itself, */
+    int shared_lines; /* and lines packed once for all tasks; their panel should fit in L2 */
+    /* Which strip stays in L1 while others pass: that of B', or the one the task packed. */
+    bool keeps_columns;
     void (*begin)(void), (*end)(void); /* around a thread's work; may be NULL */
 } gemm_engine;
 
-extern const gemm_engine gemm_amx, gemm_avx512_bf16, gemm_avx512, gemm_portable;
+/* Engines with shares_packing multiply whole blocks; the others as many rows as a block has, and
+ * its columns rounded up to what suits them. */
+extern const gemm_engine gemm_amx, gemm_avx512_bf16, gemm_avx512, gemm_avx2, gemm_portable;
 
 /* gemm_pairs.c: bf16 packed for AMX and for dot products of pairs, 32 lines a strip. Each step of
  * 32 along K is two halves of 16 lines, each a tile of 1 KiB: A' as [line][32 of K], B' as
  * [pair of K][line][2]. */
 enum { PAIRS_LINES = 32, PAIRS_HALF = 16, PAIRS_DEPTH = 32, PAIRS_TILE = PAIRS_HALF * PAIRS_DEPTH };
 gemm_pack gemm_pack_pairs_a, gemm_pack_pairs_b;
+/* A whole block by one of the two engines that take them. */
+static inline void gemm_multiply_pairs(const gemm_engine *e, int64_t depth, const void *a,
+                                       const void *b, const float *start, int64_t start_ld,
+                                       float *sum, int64_t sum_ld) {
+    e->multiply(&(gemm_block){.depth = depth,
+                              .a = a,
+                              .b = b,
+                              .rows = PAIRS_LINES,
+                              .columns = PAIRS_LINES,
+                              .start = start,
+                              .start_ld = start_ld,
+                              .sum = sum,
+                              .sum_ld = sum_ld});
+}
 void gemm_finish_avx512_bf16(const gemm_target *to, const float *sum, int64_t ld, int64_t rows,
                              int64_t columns);
 
-/* gemm_floats.c: writes a block of sums as the target wants it, in plain C. */
-void gemm_finish_portable(const gemm_target *to, const float *sum, int64_t ld, int64_t rows,
-                          int64_t columns);
+size_t gemm_shared_workspace_bytes(const gemm_engine *e, const gemm_problem *p);
+void gemm_run_shared(const gemm_engine *e, const gemm_problem *p, void *workspace);
+void gemm_run_regions(const gemm_engine *e, const gemm_problem *p);
 
 /* gemm_onednn.c: see matmul.h for the version. */
 const char *gemm_onednn_version(const char **why);

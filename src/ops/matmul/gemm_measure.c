@@ -11,8 +11,15 @@
 static double time_of(const gemm_engine *e, const void *a, const void *b, float *sum) {
     enum { DEPTH = 256, REPEATS = 4 };
     int64_t begin = clock_now_ns();
+    gemm_block block = {.depth = DEPTH,
+                        .a = a,
+                        .b = b,
+                        .rows = e->rows,
+                        .columns = e->columns,
+                        .sum = sum,
+                        .sum_ld = e->columns};
     for (int i = 0; i < REPEATS; i++)
-        e->multiply(DEPTH, a, b, NULL, 0, sum, e->columns);
+        e->multiply(&block);
     return (double)(clock_now_ns() - begin) / (e->rows * e->columns);
 }
 

@@ -157,11 +157,17 @@ INLINE void pack(const gemm_lines *from, int64_t count, int64_t depth, bool want
     }
 }
 
-TARGET void gemm_pack_pairs_a(const gemm_lines *from, int64_t count, int64_t depth, void *to) {
+TARGET void gemm_pack_pairs_a(const gemm_lines *from, int64_t count, int64_t depth, int64_t width,
+                              int64_t pitch, void *to) {
+    (void)width; /* both are PAIRS_LINES */
+    (void)pitch;
     pack(from, count, depth, false, to);
 }
 
-TARGET void gemm_pack_pairs_b(const gemm_lines *from, int64_t count, int64_t depth, void *to) {
+TARGET void gemm_pack_pairs_b(const gemm_lines *from, int64_t count, int64_t depth, int64_t width,
+                              int64_t pitch, void *to) {
+    (void)width; /* both are PAIRS_LINES */
+    (void)pitch;
     pack(from, count, depth, true, to);
 }
 

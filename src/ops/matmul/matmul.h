@@ -57,16 +57,9 @@ bool matmul_find_leading(int64_t rows, int64_t columns, int64_t row_stride, int6
 /* The whole launch for gemm.h; borrows `args`. */
 gemm_problem matmul_gemm_problem(const kernel_args *args);
 
-/* f32 */
-extern const kernel matmul_onednn;  /* dnnl_sgemm, found at run time */
-extern const kernel matmul_blocked; /* ours: any strides, no library */
-/* bf16, ours, any strides */
-extern const kernel matmul_bf16_amx;
-extern const kernel matmul_bf16_dot; /* AVX-512 BF16 */
-extern const kernel matmul_bf16_fma; /* AVX-512, widened while packing */
-extern const kernel matmul_bf16_portable;
-/* f16, through f32 */
-extern const kernel matmul_f16_widened;
+/* A CPU's, fastest first for the types each takes (gemm.h). */
+extern const kernel matmul_amx, matmul_avx512_bf16, matmul_avx512, matmul_avx2, matmul_onednn;
+extern const kernel matmul_portable;
 
 /* CUDA: f32, bf16, f16; output rows at any distance; an optional third input is added */
 extern const kernel matmul_cublas;

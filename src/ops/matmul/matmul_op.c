@@ -102,22 +102,21 @@ static void reference(const node *n, const double *const *inputs, double *const 
     }
 }
 
-const op op_matmul = {
-    .name = "matmul",
-    .summary = "product of matrices, batched, operands transposed or not",
-    .class = OP_CLASS_MATMUL,
-    .input_count = 2,
-    .output_count = 1,
-    .infer = infer,
-    .gradient = gradient,
-    .cost = cost,
-    .reference = reference,
-    .precision = OP_PRECISION_PRODUCT,
-    .factor_count = 2,
-    .can_output_f32 = true,
-    .kernels = (const kernel *const[]){&matmul_onednn, &matmul_blocked, &matmul_bf16_amx,
-                                       &matmul_bf16_dot, &matmul_bf16_fma, &matmul_bf16_portable,
-                                       &matmul_f16_widened, &matmul_cublas, NULL}};
+const op op_matmul = {.name = "matmul",
+                      .summary = "product of matrices, batched, operands transposed or not",
+                      .class = OP_CLASS_MATMUL,
+                      .input_count = 2,
+                      .output_count = 1,
+                      .infer = infer,
+                      .gradient = gradient,
+                      .cost = cost,
+                      .reference = reference,
+                      .precision = OP_PRECISION_PRODUCT,
+                      .factor_count = 2,
+                      .can_output_f32 = true,
+                      .kernels = (const kernel *const[]){
+                          &matmul_amx, &matmul_avx512_bf16, &matmul_avx512, &matmul_avx2,
+                          &matmul_onednn, &matmul_portable, &matmul_cublas, NULL}};
 
 value *build_matmul(graph *g, value *a, value *b, bool transpose_a, bool transpose_b) {
     return build_matmul_scaled(g, a, b, transpose_a, transpose_b, a->type, 1);

@@ -219,8 +219,10 @@ static void an_op_that_no_kernel_runs_is_named_with_every_kernels_reason(void **
                                   "%1 f64[2,2] activation = matmul %0 %0 {transpose_a=0, "
                                   "transpose_b=0} @forward layers.1.head\n";
     expect_unsupported(product, TARGET_CPU, "no cpu kernel runs matmul in scope 'layers.1.head' (");
-    expect_unsupported(product, TARGET_CPU, "matmul_onednn: ");
-    expect_unsupported(product, TARGET_CPU, "; matmul_blocked: computes in f32 only; ");
+    expect_unsupported(product, TARGET_CPU, "matmul_onednn: multiplies ");
+    expect_unsupported(
+        product, TARGET_CPU,
+        "; matmul_portable: multiplies f32 by f32, bf16 by bf16 and f16 by f16 only");
     expect_unsupported(product, TARGET_CUDA,
                        "no cuda kernel runs matmul in scope 'layers.1.head' (matmul_cublas: ");
     expect_unsupported("graph g\n"

@@ -125,6 +125,34 @@ static void a_scaled_loss_is_unscaled_by_the_factor_that_clips(void **state) {
     }
 }
 
+/* 0 times the loss, which is NaN unless it is finite, is part of the factor; gradients are looked at
+ * only where steps are to be skipped, or their norm is needed anyway. */
+static void a_loss_that_is_not_finite_voids_the_step(void **state) {
+    (void)state;
+    for (int way = 0; way < 4; way++) {
+        bool skips = way % 2, clips = way / 2;
+        graph *g = graph_from_text(forward);
+        optimizer_options options = {.clip_norm = clips ? 3 : 0,
+                                     .by_block = way == 0,
+                                     .on_nonfinite = skips ? NONFINITE_SKIP : NONFINITE_STOP};
+        assert_int_equal(autodiff_append_backward(g, false), DYNO_OK);
+        assert_int_equal(mark_saved_activations(g), DYNO_OK);
+        assert_int_equal(optimizer_append_adamw(g, &options), DYNO_OK);
+        assert_int_equal(graph_verify(g), DYNO_OK);
+        const node *factor = graph_find_value(g, "gradient_scale")->producer;
+        const node *zero = factor->inputs[skips || clips ? 1 : 0]->producer;
+        assert_string_equal(factor->op->name, skips || clips ? "add" : "add_scalar");
+        assert_string_equal(zero->op->name, "scale");
+        assert_true(attribute_real(&zero->attributes, "s") == 0);
+        assert_ptr_equal(zero->inputs[0], graph_find_value(g, "loss"));
+        if (skips || clips)
+            assert_string_equal(factor->inputs[0]->producer->op->name, "unscale_coefficient");
+        const node *last = g->nodes[g->node_count - 1];
+        assert_int_equal(attribute_integer(&last->attributes, "skips_nan"), 1);
+        graph_destroy(g);
+    }
+}
+
 /* One gradient that serves two parameters is scaled and applied for each of them. */
 static void parameters_that_share_a_gradient_are_both_updated(void **state) {
     (void)state;
@@ -250,6 +278,7 @@ int main(void) {
         cmocka_unit_test(clipping_scales_every_gradient_by_one_factor),
         cmocka_unit_test(one_launch_updates_every_parameter),
         cmocka_unit_test(a_scaled_loss_is_unscaled_by_the_factor_that_clips),
+        cmocka_unit_test(a_loss_that_is_not_finite_voids_the_step),
         cmocka_unit_test(parameters_that_share_a_gradient_are_both_updated),
         cmocka_unit_test(without_a_backward_there_is_nothing_to_update_with),
         cmocka_unit_test(by_block_updates_follow_the_last_that_reads_the_weights),

@@ -84,13 +84,13 @@ LANES_INLINE void take_scores(const panel *at, int64_t rows, const __m512 larges
         __mmask16 is_none = _mm512_cmp_ps_mask(largest[i], _mm512_set1_ps(-INFINITY), _CMP_EQ_OQ);
         reference[i] = _mm512_mask_mov_ps(largest[i], is_none, _mm512_setzero_ps());
         shrink[i] =
-            exp2_lanes(_mm512_sub_ps(_mm512_loadu_ps(at->largest + i * LANES), reference[i]));
+            lanes_exp2(_mm512_sub_ps(_mm512_loadu_ps(at->largest + i * LANES), reference[i]));
         total[i] = _mm512_setzero_ps();
     }
     for (int64_t j = 0; j < rows; j++)
         for (int i = 0; i < 2; i++) {
             float *x = s + j * PANEL + i * LANES;
-            __m512 p = exp2_lanes(_mm512_sub_ps(_mm512_loadu_ps(x), reference[i]));
+            __m512 p = lanes_exp2(_mm512_sub_ps(_mm512_loadu_ps(x), reference[i]));
             total[i] = _mm512_add_ps(total[i], p);
             _mm512_storeu_ps(x, p);
         }

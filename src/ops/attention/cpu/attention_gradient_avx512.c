@@ -119,7 +119,7 @@ LANES_INLINE void score_block(const work *w, const key_tile *t, const query_pair
         for (int i = 0; i < 2; i++) {
             __m512 x = _mm512_sub_ps(sums[r][i], _mm512_loadu_ps(lse + i * LANES));
             __mmask16 sees = is_masked ? lanes_that_see(limit[i], j + r) : (__mmask16)0xffff;
-            _mm512_storeu_ps(p + r * PAIR + i * LANES, _mm512_maskz_mov_ps(sees, exp2_lanes(x)));
+            _mm512_storeu_ps(p + r * PAIR + i * LANES, _mm512_maskz_mov_ps(sees, lanes_exp2(x)));
         }
     sums_clear(sums);
     sums_add(2, sums, w->p.head_dim, t->v + j * w->pitch, w->pitch, 1, q->dy_panel[panel], PANEL);

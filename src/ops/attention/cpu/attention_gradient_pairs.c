@@ -132,8 +132,9 @@ static void pack_blocks(void *context, int64_t begin, int64_t end) {
         for (int i = 0; i < 2; i++) {
             gemm_lines rows = pairs_rows(&from[i], 0, 0, 0);
             gemm_lines columns = pairs_columns(&from[i], 0, 0, 0);
-            gemm_pack_pairs_b(&rows, q.count, w->p.head_dim, rows_to[i]);
-            gemm_pack_pairs_b(&columns, w->p.head_dim, q.count, columns_to[i]);
+            gemm_pack_pairs_b(&rows, q.count, w->p.head_dim, PAIRS_LINES, PAIRS_LINES, rows_to[i]);
+            gemm_pack_pairs_b(&columns, w->p.head_dim, q.count, PAIRS_LINES, PAIRS_LINES,
+                              columns_to[i]);
             q.is_wild[i] = pairs_are_wild(&from[i], 0, 0, 0, q.count);
         }
         take_statistics(w, &q);
@@ -172,8 +173,10 @@ typedef struct strip {
 
 static void score_strip(const work *w, const encounter *e, const strip *at) {
     int64_t keys = at->j * w->depth, queries = at->panel * pairs_strip(w->depth);
-    w->engine->multiply(w->depth, e->t->k + keys, e->q.q + queries, NULL, 0, at->s, PANEL);
-    w->engine->multiply(w->depth, e->t->v + keys, e->q.dy + queries, NULL, 0, at->dp, PANEL);
+    gemm_multiply_pairs(w->engine, w->depth, e->t->k + keys, e->q.q + queries, NULL, 0, at->s,
+                        PANEL);
+    gemm_multiply_pairs(w->engine, w->depth, e->t->v + keys, e->q.dy + queries, NULL, 0, at->dp,
+                        PANEL);
 }
 
 PAIRS_INLINE void take_scores(const work *w, const encounter *e, const strip *at, bool is_masked) {
@@ -196,7 +199,7 @@ PAIRS_INLINE void take_scores(const work *w, const encounter *e, const strip *at
                 int64_t from = (r + odd) * PANEL + i * LANES;
                 __mmask16 sees =
                     is_masked ? lanes_that_see(limit[i], at->j + r + odd) : (__mmask16)0xffff;
-                weight[i] = exp2_lanes_rough(
+                weight[i] = lanes_exp2_rough(
                     _mm512_fmsub_ps(_mm512_loadu_ps(at->s + from), factor, lse[i]));
                 weight[i] = _mm512_maskz_mov_ps(sees, weight[i]);
                 gradient[i] = _mm512_maskz_mul_ps(
@@ -233,7 +236,7 @@ static void add_to_keys(const work *w, const encounter *e, const uint16_t *x, co
             from += PANEL;
         for (int64_t d = 0; d < w->depth; d += PAIRS_LINES) {
             float *sums = to + j * w->depth + d;
-            w->engine->multiply(queries - from, x + pairs_a_at(queries, j, from),
+            gemm_multiply_pairs(w->engine, queries - from, x + pairs_a_at(queries, j, from),
                                 y + d * queries + from * PAIRS_LINES, sums, w->depth, sums,
                                 w->depth);
         }
@@ -248,7 +251,7 @@ static void add_to_queries(const work *w, const encounter *e, int64_t panel) {
     const uint16_t *right = e->ds_pairs + panel * pairs_strip(e->t->padded);
     for (int64_t d = 0; d < w->depth; d += PAIRS_LINES) {
         float *sums = query_gradient(w, e, panel) + d * PANEL;
-        w->engine->multiply(e->rows[panel], e->t->k_columns + d * e->t->padded, right,
+        gemm_multiply_pairs(w->engine, e->rows[panel], e->t->k_columns + d * e->t->padded, right,
                             e->t->is_first ? NULL : sums, PANEL, sums, PANEL);
     }
 }
@@ -342,9 +345,9 @@ static void take_tile(const work *w, key_tile *t) {
     gemm_lines keys = pairs_rows(&rotated, 0, 0, 0);
     gemm_lines values = pairs_rows(&in[ATTENTION_V], t->b, t->kv, t->first);
     gemm_lines columns = pairs_columns(&rotated, 0, 0, 0);
-    gemm_pack_pairs_a(&keys, t->count, w->p.head_dim, k);
-    gemm_pack_pairs_a(&values, t->count, w->p.head_dim, v);
-    gemm_pack_pairs_a(&columns, w->p.head_dim, t->count, k_columns);
+    gemm_pack_pairs_a(&keys, t->count, w->p.head_dim, PAIRS_LINES, PAIRS_LINES, k);
+    gemm_pack_pairs_a(&values, t->count, w->p.head_dim, PAIRS_LINES, PAIRS_LINES, v);
+    gemm_pack_pairs_a(&columns, w->p.head_dim, t->count, PAIRS_LINES, PAIRS_LINES, k_columns);
     t->padded = attention_round_up(t->count, PAIRS_LINES);
     memset(dk, 0, (size_t)(t->padded * w->depth) * sizeof *dk);
     memset(dv, 0, (size_t)(t->padded * w->depth) * sizeof *dv);

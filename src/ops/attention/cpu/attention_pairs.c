@@ -168,8 +168,8 @@ static void pack_tiles(void *context, int64_t begin, int64_t end) {
         tensor k = pairs_rotated(&in[ATTENTION_K], &w->p.k_rotation, b, kv, first, count, room);
         gemm_lines keys = pairs_rows(&k, 0, 0, 0), values = pairs_columns(v, b, kv, first);
         int64_t at = tile * w->tile_keys * w->depth;
-        gemm_pack_pairs_a(&keys, count, w->p.head_dim, w->keys + at);
-        gemm_pack_pairs_a(&values, w->p.head_dim, count, w->values + at);
+        gemm_pack_pairs_a(&keys, count, w->p.head_dim, PAIRS_LINES, PAIRS_LINES, w->keys + at);
+        gemm_pack_pairs_a(&values, w->p.head_dim, count, PAIRS_LINES, PAIRS_LINES, w->values + at);
         w->is_wild[tile] = pairs_are_wild(v, b, kv, first, count);
     }
 }
@@ -235,7 +235,7 @@ LANES_TARGET static void begin_weights(const work *w, encounter *e) {
         __m512 reference =
             _mm512_mul_ps(factor, _mm512_mask_mov_ps(largest[i], is_none, _mm512_setzero_ps()));
         __m512 before = _mm512_loadu_ps(e->at->largest + i * LANES);
-        __m512 shrink = exp2_lanes(_mm512_fmsub_ps(before, factor, reference));
+        __m512 shrink = lanes_exp2(_mm512_fmsub_ps(before, factor, reference));
         /* Exactly 1 where nothing changes, which the product's rounding may miss. */
         __mmask16 is_same = _mm512_cmp_ps_mask(before, largest[i], _CMP_EQ_OQ);
         shrink = _mm512_mask_mov_ps(shrink, is_same & (__mmask16)~is_none, _mm512_set1_ps(1));
@@ -262,7 +262,7 @@ PAIRS_TARGET static void weigh_strip(const work *w, const encounter *e, int64_t 
             __m512 weight[2];
             for (int i = 0; i < 2; i++) {
                 weight[i] = _mm512_loadu_ps(s + odd * PANEL + i * LANES);
-                weight[i] = exp2_lanes_rough(_mm512_fmsub_ps(weight[i], factor, reference[i]));
+                weight[i] = lanes_exp2_rough(_mm512_fmsub_ps(weight[i], factor, reference[i]));
                 total[odd][i] = _mm512_add_ps(total[odd][i], weight[i]);
             }
             x.row[odd] = pairs_round(weight[0], weight[1]);
@@ -319,7 +319,7 @@ static void add_values(const work *w, const encounter *e) {
     int64_t padded = attention_round_up(e->count, PAIRS_DEPTH);
     for (int64_t d = 0; d < w->depth; d += PAIRS_LINES) {
         float *o = e->at->o + d * PANEL;
-        w->engine->multiply(e->rows, e->v + d * padded, e->p, o, PANEL, o, PANEL);
+        gemm_multiply_pairs(w->engine, e->rows, e->v + d * padded, e->p, o, PANEL, o, PANEL);
     }
 }
 
@@ -329,8 +329,8 @@ static void add_values(const work *w, const encounter *e) {
  * measured. */
 static void attend_keys(const work *w, encounter *e) {
     for (int64_t j = 0; j < e->rows; j += PAIRS_LINES)
-        w->engine->multiply(w->depth, e->k + j * w->depth, e->at->q, NULL, 0, e->s + j * PANEL,
-                            PANEL);
+        gemm_multiply_pairs(w->engine, w->depth, e->k + j * w->depth, e->at->q, NULL, 0,
+                            e->s + j * PANEL, PANEL);
     begin_weights(w, e);
     for (int64_t j = 0; j < e->rows; j += PAIRS_LINES)
         weigh_strip(w, e, j);
@@ -397,7 +397,7 @@ static void attend(const work *w, int64_t unit) {
         tensor rotated = pairs_rotated(&w->args->inputs[ATTENTION_Q], &p->q_rotation, b, h,
                                        at->query, count, room);
         gemm_lines rows = pairs_rows(&rotated, 0, 0, 0);
-        gemm_pack_pairs_b(&rows, count, p->head_dim, q + i * w->depth);
+        gemm_pack_pairs_b(&rows, count, p->head_dim, PAIRS_LINES, PAIRS_LINES, q + i * w->depth);
         memset(at->o, 0, (size_t)(PANEL * w->depth) * sizeof *o);
         for (int j = 0; j < PANEL; j++) {
             at->largest[j] = -INFINITY;

@@ -11,6 +11,7 @@
 #define OPS_ATTENTION_CPU_ATTENTION_PANELS_H
 
 #include "ops/attention/cpu/attention_cpu_rows.h"
+#define LANES_AVX512
 #include "ops/lanes.h"
 
 /* The reason when operands or the machine do not suit, else NULL. */
@@ -161,7 +162,7 @@ LANES_INLINE void tile_to_panel(const float *from, int64_t pitch, int64_t width,
             __m512 v[LANES];
             for (int i = 0; i < LANES; i++)
                 v[i] = _mm512_loadu_ps(from + (half + i) * pitch + d);
-            transpose_lanes(v);
+            lanes_transpose(v);
             for (int i = 0; i < LANES && d + i < width; i++)
                 _mm512_storeu_ps(to + (d + i) * PANEL + half, v[i]);
         }
@@ -178,7 +179,7 @@ LANES_INLINE void panel_to_tile(const float *from, int64_t width, const float *f
                 v[i] = d + i < width
                            ? _mm512_mul_ps(f, _mm512_loadu_ps(from + (d + i) * PANEL + half))
                            : _mm512_setzero_ps();
-            transpose_lanes(v);
+            lanes_transpose(v);
             for (int i = 0; i < LANES; i++)
                 _mm512_storeu_ps(to + (half + i) * pitch + d, v[i]);
         }

@@ -309,8 +309,12 @@ __device__ __forceinline__ void consume(const attention_call &call, const row_su
             differentiate_keys<TYPE, DIM, IS_ROTATED>(call, sums, item, &me);
         else
             differentiate_queries<TYPE, DIM, IS_ROTATED>(call, sums, item, &me);
-        __syncwarp();
-        leave(&me, at::ITEM_EMPTY + me.items % ITEM_PLACES);
+        if (every_lane_releases_items<DIM>()) {
+            leave_each(&me, at::ITEM_EMPTY + me.items % ITEM_PLACES);
+        } else {
+            __syncwarp();
+            leave(&me, at::ITEM_EMPTY + me.items % ITEM_PLACES);
+        }
     }
 }
 

@@ -39,6 +39,11 @@ template <int DIM> struct two_pass_storage {
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
+/* Every lane has read the item, so every lane releases it where registers allow. In larger heads
+ * that spills: there one lane does it behind __syncwarp, which orders its warp's reads just as
+ * well, although racecheck does not follow it. */
+template <int DIM> __device__ constexpr bool every_lane_releases_items() { return DIM <= 96; }
+
 /* How many arrive. One lane of each warp that computes; every lane for steps, of which each has
  * read sums; the copying thread reads items, too. */
 template <int DIM>
@@ -48,7 +53,7 @@ __device__ __forceinline__ int count_arrivals(const two_pass_storage<DIM> *, int
     bool is_of_steps = barrier >= at::STEP_EMPTY && barrier < at::ITEM_FULL;
     return is_of_steps                 ? CONSUMERS * WARPGROUP
            : is_of_tiles               ? CONSUMERS * 4
-           : barrier >= at::ITEM_EMPTY ? CONSUMERS * 4 + 1
+           : barrier >= at::ITEM_EMPTY ? CONSUMERS * (every_lane_releases_items<DIM>() ? WARPGROUP : 4) + 1
                                        : 1;
 }
 

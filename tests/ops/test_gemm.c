@@ -1,5 +1,5 @@
-/* test_matmul_bf16.c - every way to multiply bf16 that this CPU has, and ours for f32, against
- * products in double. */
+/* test_gemm.c - every way to multiply that this CPU has, of every type it takes, against products in
+ * double. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -100,9 +100,12 @@ static void run_by(gemm_method method, const gemm_problem *p) {
 static void expect_near(const trial *t, gemm_method method) {
     double *got = tensor_to_doubles(&t->output);
     double per_term = 0x1p-23 * (2 + sqrt((double)t->of.k));
-    double of_result = t->output.type == DTYPE_BF16 ? 0x1p-8 : 0x1p-22;
+    double least = t->output.type == DTYPE_F16 ? 0x1p-25 : 0; /* of a subnormal result */
+    double of_result = t->output.type == DTYPE_BF16  ? 0x1p-8
+                       : t->output.type == DTYPE_F16 ? 0x1p-11
+                                                     : 0x1p-22;
     for (int64_t i = 0; i < shape_elements(&t->output.shape); i++) {
-        double allowed = per_term * fabs(t->terms[i]) + of_result * fabs(t->want[i]);
+        double allowed = least + per_term * fabs(t->terms[i]) + of_result * fabs(t->want[i]);
         if (!(fabs(got[i] - t->want[i]) <= allowed))
             fail_msg("%s, %s to %s, %lld x [%lld,%lld,%lld]%s%s, layouts %d and %d, alpha %g: "
                      "element %lld is %.9g, should be %.9g +- %.3g",
@@ -117,7 +120,7 @@ static void expect_near(const trial *t, gemm_method method) {
 
 /* Each of our methods, and the same bits from each number of threads. */
 static void check(const product *p, draw *d) {
-    static const int counts[] = {1, 2, 5};
+    static const int counts[] = {1, 2, 3, 5, 8};
     trial t = trial_create(p, d);
     size_t bytes = (size_t)tensor_bytes(&t.output);
     void *first = memory_allocate(bytes, 1);
@@ -128,7 +131,7 @@ static void check(const product *p, draw *d) {
         if (gemm_reject(method, &q))
             continue;
         ran++;
-        for (int i = 0; i < 3; i++) {
+        for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
             threads_set_count(counts[i]);
             memset(t.output.data, 0xff, bytes);
             run_by(method, &q);
@@ -157,18 +160,24 @@ static void all_sizes_and_transpositions_agree_with_the_reference(void **state) 
         {1, 800, 300, 16}, {1, 300, 800, 5}, {12, 33, 33, 16},  {1, 3, 2, 10000}, {1, 70, 70, 700}};
     draw d = draw_create(1, 0);
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
-        for (int way = 0; way < 12; way++)
+        for (int way = 0; way < 16; way++)
             check(&(product){.batch = sizes[i][0],
                              .m = sizes[i][1],
                              .n = sizes[i][2],
                              .k = sizes[i][3],
                              .transpose_a = way & 1,
                              .transpose_b = way & 2,
-                             .type = way < 8 ? DTYPE_BF16 : DTYPE_F32,
-                             .out = way < 4 ? DTYPE_BF16 : DTYPE_F32,
+                             .type = way < 8    ? DTYPE_BF16
+                                     : way < 12 ? DTYPE_F32
+                                                : DTYPE_F16,
+                             .out = way < 4    ? DTYPE_BF16
+                                    : way < 12 ? DTYPE_F32
+                                               : DTYPE_F16,
                              .alpha = way % 3 ? 1 : 0.25},
                   &d);
 }
+
+static const dtype types[] = {DTYPE_F32, DTYPE_BF16, DTYPE_F16};
 
 static void any_view_of_the_operands_agrees_with_the_reference(void **state) {
     (void)state;
@@ -183,8 +192,25 @@ static void any_view_of_the_operands_agrees_with_the_reference(void **state) {
                          .transpose_b = draw_chance(&d, 0.5),
                          .left = (layout)draw_below(&d, LAYOUT_COUNT),
                          .right = (layout)draw_below(&d, LAYOUT_COUNT),
-                         .type = DTYPE_BF16,
-                         .out = draw_chance(&d, 0.5) ? DTYPE_BF16 : DTYPE_F32,
+                         .type = types[round % 3],
+                         .out = types[draw_chance(&d, 0.5) ? round % 3 : 0],
+                         .alpha = draw_chance(&d, 0.5) ? 1 : -1.5},
+              &d);
+}
+
+/* Regions of several tiles, rows and columns that end anywhere, K in one panel and in several. */
+static void larger_products_of_drawn_sizes_agree_with_the_reference(void **state) {
+    (void)state;
+    draw d = draw_create(9, 0);
+    for (int round = 0; round < 24; round++)
+        check(&(product){.batch = 1 + draw_below(&d, 2),
+                         .m = 1 + draw_below(&d, 700),
+                         .n = 1 + draw_below(&d, 200),
+                         .k = 1 + draw_below(&d, 900),
+                         .transpose_a = draw_chance(&d, 0.5),
+                         .transpose_b = draw_chance(&d, 0.5),
+                         .type = types[round % 3],
+                         .out = types[draw_chance(&d, 0.5) ? round % 3 : 0],
                          .alpha = draw_chance(&d, 0.5) ? 1 : -1.5},
               &d);
 }
@@ -205,10 +231,11 @@ static void a_batch_larger_than_its_workspace_is_done_in_turns(void **state) {
 
 static void sums_are_added_to_what_c_holds_and_nothing_else_is_written(void **state) {
     (void)state;
-    enum { M = 37, N = 45, K = 70, LDC = 51 };
+    enum { M = 37, N = 45, K = 470, LDC = 51 };
     draw d = draw_create(4, 0);
-    for (int types = 0; types < 4; types++) {
-        dtype type = types & 1 ? DTYPE_F32 : DTYPE_BF16, out = types & 2 ? DTYPE_F32 : DTYPE_BF16;
+    for (int pair = 0; pair < 18; pair++) {
+        dtype type = types[pair % 3], out = types[pair / 3 % 3];
+        float alpha = pair < 9 ? 0.5f : 1;
         const shape a = SHAPE(M, K), b = SHAPE(K, N), c = SHAPE(M, LDC);
         operand left = operand_create(type, &a, LAYOUT_DENSE, (fill){0}, &d);
         operand right = operand_create(type, &b, LAYOUT_DENSE, (fill){0}, &d);
@@ -224,15 +251,16 @@ static void sums_are_added_to_what_c_holds_and_nothing_else_is_written(void **st
                               .c = after.block,
                               .c_type = out,
                               .ldc = LDC,
-                              .alpha = 0.5f,
+                              .alpha = alpha,
                               .accumulates = true};
             if (!gemm_reject(method, &p)) {
                 run_by(method, &p);
                 for (int64_t i = 0; i < M * LDC; i++) {
                     double want = before.dense[i], got = dtype_load(out, after.block, i);
                     for (int64_t l = 0; i % LDC < N && l < K; l++)
-                        want += 0.5 * left.dense[i / LDC * K + l] * right.dense[l * N + i % LDC];
-                    double allowed = 1e-5 + (out == DTYPE_BF16 ? fabs(want) * 0x1p-8 : 0);
+                        want += (double)alpha * left.dense[i / LDC * K + l] *
+                                right.dense[l * N + i % LDC];
+                    double allowed = 1e-4 + (out == DTYPE_F32 ? 0 : fabs(want) * 0x1p-8);
                     if (!(fabs(got - want) <= (i % LDC < N ? allowed : 0)))
                         fail_msg("%s: element %lld is %.9g, should be %.9g",
                                  gemm_method_name(method), (long long)i, got, want);
@@ -269,6 +297,40 @@ static void infinities_stay_in_their_rows(void **state) {
         }
     }
     trial_release(&t);
+}
+
+/* Numbers that f32 holds only with fewer bits, and sums of them, are not taken for 0; AMX and dot
+ * products of pairs do that, as their hardware defines. */
+static void subnormal_numbers_count(void **state) {
+    (void)state;
+    enum { M = 15, N = 33, K = 21 };
+    float a[M * K], b[K * N], c[M * N];
+    for (int i = 0; i < M * K; i++)
+        a[i] = 0x1p-140f * (float)(i % 7);
+    for (int i = 0; i < K * N; i++)
+        b[i] = (float)(i % 5);
+    gemm_problem p = {.m = M,
+                      .n = N,
+                      .k = K,
+                      .a = {a, DTYPE_F32, K, 1},
+                      .b = {b, DTYPE_F32, N, 1},
+                      .c = c,
+                      .c_type = DTYPE_F32,
+                      .ldc = N,
+                      .alpha = 1};
+    for (gemm_method method = 0; method < GEMM_METHOD_COUNT; method++) {
+        if (gemm_reject(method, &p))
+            continue;
+        run_by(method, &p);
+        for (int i = 0; i < M * N; i++) {
+            double want = 0;
+            for (int k = 0; k < K; k++)
+                want += (double)a[i / N * K + k] * (double)b[k * N + i % N];
+            if ((double)c[i] != want)
+                fail_msg("%s: element %d is %g, should be %g", gemm_method_name(method), i,
+                         (double)c[i], want);
+        }
+    }
 }
 
 static void the_method_picked_rejects_nothing(void **state) {
@@ -338,6 +400,8 @@ int main(void) {
         cmocka_unit_test(a_batch_larger_than_its_workspace_is_done_in_turns),
         cmocka_unit_test(sums_are_added_to_what_c_holds_and_nothing_else_is_written),
         cmocka_unit_test(infinities_stay_in_their_rows),
+        cmocka_unit_test(larger_products_of_drawn_sizes_agree_with_the_reference),
+        cmocka_unit_test(subnormal_numbers_count),
         cmocka_unit_test(the_method_picked_rejects_nothing),
         cmocka_unit_test(results_have_the_operands_type_or_f32),
         cmocka_unit_test(gradients_have_their_operands_types_and_the_scale),

@@ -1,0 +1,237 @@
+/* gemm_lanes.h - f32, bf16 and f16 operands packed as floats and multiplied with FMAs: the source
+ * of gemm_avx2.c and gemm_avx512.c, which say LANES_AVX2 or LANES_AVX512 before they include it.
+ *
+ * A strip is [K][line] in floats: narrow types are widened once, while packing, and cost the
+ * multiplication nothing. A strip of B' is two vectors wide. One of A' is as wide as suits the
+ * problem, up to the rows of sums that fit into the registers beside two vectors of B' and one
+ * number of A', and takes a whole vector for each k so that stores are aligned. A block computes the
+ * rows it has and no others.
+ *
+ * Lanes past the last line of a strip hold anything: no sum of theirs is stored. */
+#include "ops/lanes.h"
+#include "ops/matmul/gemm_engine.h"
+
+enum {
+    ROWS = LANES_REGISTERS / 2 - 2,
+    ROW_PITCH = LANES,
+    COLUMNS = 2 * LANES,
+    NARROW = sizeof(uint16_t),
+    FEW = 8
+};
+
+/* ---- packing ---- */
+
+LANES_INLINE int bytes_of(dtype type) { return type == DTYPE_F32 ? (int)sizeof(float) : NARROW; }
+
+LANES_INLINE lanes load(dtype type, const void *from) {
+    return type == DTYPE_F32    ? lanes_load(from)
+           : type == DTYPE_BF16 ? lanes_load_bf16(from)
+                                : lanes_load_f16(from);
+}
+
+/* Reads `count` numbers and no further. */
+LANES_INLINE lanes load_first(dtype type, const void *from, int64_t count) {
+    if (count >= LANES)
+        return load(type, from);
+    if (type == DTYPE_F32)
+        return lanes_load_first(from, count);
+    uint16_t part[LANES] = {0};
+    memcpy(part, from, (size_t)count * sizeof *part);
+    return load(type, part);
+}
+
+LANES_INLINE const void *at(dtype type, const gemm_lines *from, int64_t line, int64_t k) {
+    return (const char *)from->data + (line * from->along + k * from->deep) * bytes_of(type);
+}
+
+/* LANES lines of a strip from `line` on, or the `count` there are, K dense in memory: turned around
+ * in the registers. Weights come from far away, and so many lines at once are more than the
+ * hardware follows: a few steps ahead are asked for. */
+LANES_INLINE void pack_across(dtype type, const gemm_lines *from, int64_t line, int64_t count,
+                              int64_t depth, int64_t next, int64_t pitch, float *to) {
+    enum { AHEAD = 128 };
+    const char *row[LANES];
+    for (int i = 0; i < LANES; i++)
+        row[i] = at(type, from, line + (i < count ? i : count - 1), 0);
+    for (int64_t k = 0; k < depth; k += LANES) {
+        lanes v[LANES];
+        int64_t ahead = k + AHEAD < depth ? k + AHEAD : k + AHEAD - depth + next * from->along;
+        int64_t steps = depth - k < LANES ? depth - k : LANES;
+        if (steps == LANES)
+            for (int i = 0; i < LANES; i++) {
+                v[i] = load(type, row[i] + k * bytes_of(type));
+                _mm_prefetch(row[i] + ahead * bytes_of(type), _MM_HINT_T0);
+            }
+        else
+            for (int i = 0; i < LANES; i++)
+                v[i] = load_first(type, row[i] + k * bytes_of(type), steps);
+        lanes_transpose(v);
+        for (int i = 0; i < LANES && i < steps; i++)
+            lanes_store(to + (k + i) * pitch, v[i]);
+    }
+}
+
+/* The same where the lines are dense. */
+LANES_INLINE void pack_along(dtype type, const gemm_lines *from, int64_t line, int64_t count,
+                             int64_t depth, int64_t pitch, float *to) {
+    const char *row = at(type, from, line, 0);
+    int64_t step = from->deep * bytes_of(type);
+    for (int64_t k = 0; k < depth; k++, row += step) {
+        lanes_store(to + k * pitch, load_first(type, row, count));
+        _mm_prefetch(row + FEW * step, _MM_HINT_T0);
+    }
+}
+
+LANES_INLINE void pack_any(dtype type, const gemm_lines *from, int64_t line, int64_t count,
+                           int64_t depth, int64_t pitch, float *to) {
+    for (int64_t k = 0; k < depth; k++)
+        for (int64_t i = 0; i < count && i < LANES; i++)
+            to[k * pitch + i] = load_first(type, at(type, from, line + i, k), 1)[0];
+}
+
+/* All strips of `count` lines. Where lines are dense, a few k of all strips come before the next
+ * ones: memory is read in the order in which it lies. */
+LANES_INLINE void pack_typed(dtype type, const gemm_lines *from, int64_t count, int64_t depth,
+                             int64_t width, int64_t pitch, float *to) {
+    bool is_along = from->along == 1 && from->deep != 1;
+    int64_t step = is_along ? FEW : depth;
+    for (int64_t k = 0; k < depth; k += step)
+        for (int64_t strip = 0; strip * width < count; strip++)
+            for (int64_t group = 0; group < width && strip * width + group < count;
+                 group += LANES) {
+                int64_t line = strip * width + group, now = depth - k < step ? depth - k : step;
+                float *out = to + (strip * depth + k) * pitch + group;
+                gemm_lines here = *from;
+                here.data = at(type, from, 0, k);
+                if (is_along)
+                    pack_along(type, &here, line, count - line, now, pitch, out);
+                else if (from->deep == 1)
+                    pack_across(type, &here, line, count - line, now, width < LANES ? width : LANES,
+                                pitch, out);
+                else
+                    pack_any(type, &here, line, count - line, now, pitch, out);
+            }
+}
+
+LANES_TARGET static void pack(const gemm_lines *from, int64_t count, int64_t depth, int64_t width,
+                              int64_t pitch, void *to) {
+    if (from->type == DTYPE_F32)
+        pack_typed(DTYPE_F32, from, count, depth, width, pitch, to);
+    else if (from->type == DTYPE_BF16)
+        pack_typed(DTYPE_BF16, from, count, depth, width, pitch, to);
+    else
+        pack_typed(DTYPE_F16, from, count, depth, width, pitch, to);
+}
+
+/* ---- multiplying ---- */
+
+/* `packs`: B' is read where it lies, and the strip packed by the way, for the blocks to come. */
+LANES_INLINE void multiply_rows(int rows, int vectors, bool packs, const gemm_block *x) {
+    const float *a = x->a, *b = x->b;
+    enum { AHEAD = 24 };
+    float *packed = x->packed;
+    int64_t b_step = packs ? x->b_deep : COLUMNS;
+    lanes sum[ROWS][2];
+    for (int i = 0; i < rows; i++)
+        for (int j = 0; j < vectors; j++)
+            sum[i][j] =
+                x->start ? lanes_load(x->start + i * x->start_ld + j * LANES) : lanes_zero();
+    for (int64_t k = 0; k < x->depth; k++) {
+        lanes right[2];
+        for (int j = 0; j < vectors; j++) {
+            right[j] = lanes_load(b + j * LANES);
+            if (packs) {
+                lanes_store(packed + j * LANES, right[j]);
+                _mm_prefetch((const char *)(b + AHEAD * b_step + j * LANES), _MM_HINT_T0);
+            }
+        }
+        for (int i = 0; i < rows; i++) {
+            lanes left = lanes_set(a[i]);
+            for (int j = 0; j < vectors; j++)
+                sum[i][j] = lanes_fma(left, right[j], sum[i][j]);
+        }
+        a += ROW_PITCH;
+        b += b_step;
+        packed += packs ? COLUMNS : 0;
+    }
+    for (int i = 0; i < rows; i++)
+        for (int j = 0; j < vectors; j++)
+            lanes_store(x->sum + i * x->sum_ld + j * LANES, sum[i][j]);
+}
+
+/* Each number of rows is a function of its own, whose sums are registers. */
+#define ROWS_CASE(N)                                                                               \
+    case N:                                                                                        \
+        multiply_rows(N, vectors, packs, x);                                                       \
+        break;
+
+LANES_INLINE void multiply_vectors(int vectors, bool packs, const gemm_block *x) {
+    switch (x->rows) {
+        ROWS_CASE(1)
+        ROWS_CASE(2)
+        ROWS_CASE(3)
+        ROWS_CASE(4)
+        ROWS_CASE(5)
+        ROWS_CASE(6)
+#if defined(LANES_AVX512)
+        ROWS_CASE(7)
+        ROWS_CASE(8)
+        ROWS_CASE(9)
+        ROWS_CASE(10)
+        ROWS_CASE(11)
+        ROWS_CASE(12)
+        ROWS_CASE(13)
+        ROWS_CASE(14)
+#endif
+    }
+}
+
+LANES_TARGET static void multiply(const gemm_block *x) {
+    if (x->packed)
+        multiply_vectors(2, true, x);
+    else if (x->columns > LANES)
+        multiply_vectors(2, false, x);
+    else
+        multiply_vectors(1, false, x);
+}
+
+/* ---- results ---- */
+
+LANES_INLINE void store(dtype type, void *to, lanes x) {
+    if (type == DTYPE_F32)
+        lanes_store(to, x);
+    else if (type == DTYPE_BF16)
+        lanes_store_bf16(to, x);
+    else
+        lanes_store_f16(to, x);
+}
+
+LANES_INLINE void finish_typed(dtype type, const gemm_target *to, const float *sum, int64_t ld,
+                               int64_t rows, int64_t columns) {
+    lanes alpha = lanes_set(to->alpha);
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t j = 0; j < columns; j += LANES) {
+            int64_t count = columns - j;
+            char *out = (char *)to->data + (i * to->ld + j) * bytes_of(type);
+            lanes x = lanes_mul(alpha, lanes_load(sum + i * ld + j));
+            if (to->accumulates)
+                x = lanes_add(load_first(type, out, count), x);
+            if (count >= LANES) {
+                store(type, out, x);
+            } else {
+                float part[LANES];
+                store(type, part, x);
+                memcpy(out, part, (size_t)(count * bytes_of(type)));
+            }
+        }
+}
+
+LANES_TARGET static void finish(const gemm_target *to, const float *sum, int64_t ld, int64_t rows,
+                                int64_t columns) {
+    if (to->type == DTYPE_F32)
+        finish_typed(DTYPE_F32, to, sum, ld, rows, columns);
+    else if (to->type == DTYPE_BF16)
+        finish_typed(DTYPE_BF16, to, sum, ld, rows, columns);
+    else
+        finish_typed(DTYPE_F16, to, sum, ld, rows, columns);
+}

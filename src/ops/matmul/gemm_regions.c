@@ -1,0 +1,286 @@
+/* gemm_regions.c - the blocking around engines that compute in f32, where packing is cheap beside
+ * multiplying: every task packs for itself, and threads share nothing.
+ *
+ * The result is cut into regions, one task each. A task walks K in panels. Of each it packs its rows
+ * of A', which then stay in L2; goes over strips of B', of which one at a time is packed and stays
+ * in L1; and multiplies the strip with every strip of A'. Sums between panels lie in C where C is
+ * f32, and else in a tile on the stack.
+ *
+ * How K is cut depends on the engine and on K alone, so regions may be cut to suit the caches and
+ * the number of threads: no sum crosses them. */
+#include <assert.h>
+#include <string.h>
+
+#include "base/threads.h"
+#include "ops/matmul/gemm_engine.h"
+
+enum {
+    ALIGNMENT = 64,
+    CACHE_LINE = 64,
+    MOST_A_BYTES = 640 << 10, /* of a panel, packed */
+    MOST_B_BYTES = 48 << 10,  /* of a strip */
+    MOST_SUMS = 128 << 10,    /* of a tile, where C cannot hold them */
+    MOST_BLOCK = 32 * 32,
+    USUAL_L2_BYTES = 1 << 20,
+    NO_LIMIT = INT32_MAX
+};
+
+typedef struct regions {
+    const gemm_problem *p;
+    const gemm_engine *engine;
+    int64_t panel_depth;
+    int64_t row_strips, column_strips;   /* of the whole result */
+    int width;                           /* lines of a strip of A' */
+    int64_t region_rows, region_columns; /* in strips */
+    int64_t down, across;                /* regions */
+    bool sums_in_c;
+} regions;
+
+typedef struct region {
+    int64_t batch, row, column, rows, columns; /* in lines */
+    gemm_offsets at;
+} region;
+
+static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t count_of(int64_t x, int64_t step) { return (x + step - 1) / step; }
+
+/* ---- one region ---- */
+
+typedef struct place {
+    float *sums; /* of the region's first element */
+    int64_t ld;
+} place;
+
+static char *c_at(const regions *g, const region *r, int64_t row, int64_t column) {
+    const gemm_problem *p = g->p;
+    return (char *)p->c + (r->at.c + row * p->ldc + column) * dtype_bytes(p->c_type);
+}
+
+/* Asks for the memory of the sums that come next: they are rarely in a cache. */
+static void ask_for_block(const float *sums, int64_t ld, int rows, int columns) {
+    for (int i = 0; i < rows; i++)
+        for (int64_t at = 0; at < columns * (int64_t)sizeof *sums; at += CACHE_LINE)
+            __builtin_prefetch((const char *)(sums + i * ld) + at, 1, 3);
+}
+
+/* The sums of a block after one more panel, to where sums are, or to C in the type it has. */
+static void finish_block(const regions *g, const region *r, gemm_block *block, int64_t row,
+                         int64_t column, bool is_last) {
+    const gemm_engine *e = g->engine;
+    const gemm_problem *p = g->p;
+    bool is_whole = block->columns == e->columns;
+    bool is_plain = g->sums_in_c && (p->alpha == 1 || !is_last);
+    if (is_whole && (is_plain || !is_last)) {
+        e->multiply(block);
+        return;
+    }
+    _Alignas(ALIGNMENT) float sum[MOST_BLOCK], start[MOST_BLOCK];
+    float *to = block->sum;
+    int64_t ld = block->sum_ld;
+    if (block->start && !is_whole) {
+        for (int i = 0; i < block->rows; i++)
+            memcpy(start + i * e->columns, to + i * ld, (size_t)block->columns * sizeof *start);
+        block->start = start;
+        block->start_ld = e->columns;
+    }
+    block->sum = sum;
+    block->sum_ld = e->columns;
+    e->multiply(block);
+    gemm_target out = {.data = to, .type = DTYPE_F32, .ld = ld, .alpha = 1};
+    if (is_last)
+        out = (gemm_target){.data = c_at(g, r, row, column),
+                            .type = p->c_type,
+                            .ld = p->ldc,
+                            .alpha = p->alpha,
+                            .accumulates = p->accumulates && !g->sums_in_c};
+    e->finish(&out, sum, e->columns, block->rows, block->columns);
+}
+
+typedef struct panel {
+    int64_t k, depth;
+    bool is_last;
+    const float *a; /* packed */
+    float *b;       /* room for a strip */
+} panel;
+
+static gemm_lines lines_of(const regions *g, const region *r, bool of_a, int64_t line, int64_t k) {
+    const gemm_operand *o = of_a ? &g->p->a : &g->p->b;
+    gemm_lines lines = {.type = o->type,
+                        .along = of_a ? o->row_stride : o->column_stride,
+                        .deep = of_a ? o->column_stride : o->row_stride};
+    int64_t offset = (of_a ? r->at.a : r->at.b) + line * lines.along + k * lines.deep;
+    lines.data = (const char *)o->data + offset * dtype_bytes(o->type);
+    return lines;
+}
+
+/* Asks for part `i` of `parts` of the strip of B' that comes next, which may be far away. Each piece
+ * of a line or of a row of B' is a cache line or two. */
+static void ask_for_strip(const gemm_lines *next, int64_t columns, int64_t depth, int64_t i,
+                          int64_t parts) {
+    int64_t bytes = dtype_bytes(next->type), step = CACHE_LINE / bytes;
+    bool is_across = next->deep == 1;
+    int64_t pieces = count_of(is_across ? depth : columns, step);
+    int64_t all = pieces * (is_across ? columns : depth);
+    for (int64_t at = all * i / parts; at < all * (i + 1) / parts; at++) {
+        int64_t slow = at / pieces, fast = at % pieces * step;
+        int64_t offset = slow * (is_across ? next->along : next->deep) + fast;
+        __builtin_prefetch((const char *)next->data + offset * bytes, 0, 2);
+    }
+}
+
+/* A strip of B' times all of the region's rows. */
+static void multiply_strip(const regions *g, const region *r, const panel *now, int64_t column,
+                           place sums) {
+    const gemm_engine *e = g->engine;
+    int columns = (int)smaller(e->columns, r->column + r->columns - column);
+    gemm_lines from = lines_of(g, r, false, column, now->k);
+    bool packs_later =
+        e->packs_by_the_way && from.type == DTYPE_F32 && from.along == 1 && columns == e->columns;
+    if (!packs_later)
+        e->pack_b(&from, columns, now->depth, e->columns, e->columns, now->b);
+    float *sum = sums.sums + (column - r->column);
+    const float *a = now->a;
+    gemm_lines next = lines_of(g, r, false, column + e->columns, now->k);
+    bool has_next =
+        column + 2 * e->columns <= r->column + r->columns && (next.deep == 1 || next.along == 1);
+    int64_t strips = count_of(r->rows, g->width);
+    for (int64_t row = 0; row < r->rows; row += g->width, a += now->depth * e->row_pitch) {
+        int rows = (int)smaller(g->width, r->rows - row);
+        gemm_block block = {.depth = now->depth,
+                            .a = a,
+                            .b = now->b,
+                            .rows = rows,
+                            .columns = columns,
+                            .start = now->k || (g->sums_in_c && g->p->accumulates) ? sum : NULL,
+                            .start_ld = sums.ld,
+                            .sum = sum,
+                            .sum_ld = sums.ld};
+        if (packs_later && row == 0) {
+            block.packed = now->b;
+            block.b = from.data;
+            block.b_deep = from.deep;
+        }
+        sum += g->width * sums.ld;
+        if (has_next)
+            ask_for_strip(&next, e->columns, now->depth, row / g->width, strips);
+        if (row + g->width < r->rows)
+            ask_for_block(sum, sums.ld, (int)smaller(g->width, r->rows - row - g->width), columns);
+        finish_block(g, r, &block, r->row + row, column, now->is_last);
+    }
+}
+
+static void run_panels(const regions *g, const region *r, float *a, place sums) {
+    const gemm_engine *e = g->engine;
+    _Alignas(ALIGNMENT) float b[MOST_B_BYTES / sizeof(float)];
+    for (int64_t k = 0; k < g->p->k; k += g->panel_depth) {
+        panel now = {.k = k,
+                     .depth = smaller(g->panel_depth, g->p->k - k),
+                     .is_last = k + g->panel_depth >= g->p->k,
+                     .a = a,
+                     .b = b};
+        gemm_lines rows = lines_of(g, r, true, r->row, k);
+        e->pack_a(&rows, r->rows, now.depth, g->width, e->row_pitch, a);
+        for (int64_t column = 0; column < r->columns; column += e->columns)
+            multiply_strip(g, r, &now, r->column + column, sums);
+    }
+}
+
+/* Three functions by what lies on the stack: small products must not pay for much of it, since
+ * compilers may touch each page. */
+enum { FEW_A_BYTES = 64 << 10 };
+
+__attribute__((noinline)) static void run_small(const regions *g, const region *r, place sums) {
+    _Alignas(ALIGNMENT) float a[FEW_A_BYTES / sizeof(float)];
+    run_panels(g, r, a, sums);
+}
+
+__attribute__((noinline)) static void run_in_place(const regions *g, const region *r, place sums) {
+    _Alignas(ALIGNMENT) float a[MOST_A_BYTES / sizeof(float)];
+    run_panels(g, r, a, sums);
+}
+
+__attribute__((noinline)) static void run_with_sums(const regions *g, const region *r) {
+    _Alignas(ALIGNMENT) float sums[MOST_SUMS];
+    run_in_place(g, r,
+                 (place){sums, count_of(r->columns, g->engine->columns) * g->engine->columns});
+}
+
+static void run_region(const regions *g, const region *r) {
+    bool is_single = g->p->k <= g->panel_depth;
+    int64_t strips = count_of(r->rows, g->width);
+    int64_t a_bytes = strips * g->engine->row_pitch * smaller(g->p->k, g->panel_depth) * 4;
+    place in_c = {(float *)(void *)c_at(g, r, r->row, r->column), g->p->ldc};
+    if (!g->sums_in_c && !is_single)
+        run_with_sums(g, r);
+    else if (a_bytes <= FEW_A_BYTES)
+        run_small(g, r, in_c);
+    else
+        run_in_place(g, r, in_c);
+}
+
+static void run_regions(void *context, int64_t begin, int64_t end) {
+    const regions *g = context;
+    const gemm_problem *p = g->p;
+    for (int64_t task = begin; task < end; task++) {
+        int64_t i = task % (g->down * g->across);
+        region r = {.batch = task / (g->down * g->across),
+                    .row = i / g->across * g->region_rows * g->width,
+                    .column = i % g->across * g->region_columns * g->engine->columns};
+        r.rows = smaller(g->region_rows * g->width, p->m - r.row);
+        r.columns = smaller(g->region_columns * g->engine->columns, p->n - r.column);
+        if (p->locate)
+            r.at = p->locate(p->locate_context, r.batch);
+        run_region(g, &r);
+    }
+}
+
+/* ---- how the result is cut ---- */
+
+/* Multiplications that the busiest thread has to do, packing counted as such. */
+static int64_t time_of(const regions *g, int64_t region_rows, int64_t region_columns) {
+    int64_t rows = region_rows * g->width, columns = region_columns * g->engine->columns;
+    int64_t batches = g->p->batches > 1 ? g->p->batches : 1, weight = g->engine->packing_weight;
+    int64_t tasks =
+        batches * count_of(g->row_strips, region_rows) * count_of(g->column_strips, region_columns);
+    return count_of(tasks, threads_count()) * (rows * columns + weight * (rows + columns));
+}
+
+static void choose_regions(regions *g, int64_t most_rows, int64_t most_blocks) {
+    enum { TRIES = 16 };
+    int64_t best = INT64_MAX;
+    int64_t least_down = count_of(g->row_strips, most_rows);
+    for (int64_t i = 0; i < TRIES; i++)
+        for (int64_t j = 0; j < TRIES; j++) {
+            int64_t rows = count_of(g->row_strips, least_down + i);
+            int64_t least_across = count_of(g->column_strips * rows, most_blocks);
+            int64_t columns = count_of(g->column_strips, least_across + j);
+            int64_t time = time_of(g, rows, columns);
+            if (time < best) {
+                best = time;
+                g->region_rows = rows;
+                g->region_columns = columns;
+            }
+        }
+    g->down = count_of(g->row_strips, g->region_rows);
+    g->across = count_of(g->column_strips, g->region_columns);
+}
+
+void gemm_run_regions(const gemm_engine *e, const gemm_problem *p) {
+    const target *chip = p->target ? p->target : target_this_cpu();
+    int64_t l2 = chip->l2_bytes > 0 ? chip->l2_bytes : USUAL_L2_BYTES;
+    regions g = {.p = p,
+                 .engine = e,
+                 .width = (int)count_of(p->m, count_of(p->m, e->rows)),
+                 .sums_in_c = p->c_type == DTYPE_F32 && (p->alpha == 1 || !p->accumulates)};
+    g.panel_depth = count_of(p->k, count_of(p->k, e->panel_depth));
+    g.row_strips = count_of(p->m, g.width);
+    g.column_strips = count_of(p->n, e->columns);
+    assert(g.panel_depth * e->columns * 4 <= MOST_B_BYTES);
+    int64_t strip_bytes = g.panel_depth * e->row_pitch * 4;
+    int64_t most_rows = smaller(MOST_A_BYTES, l2 * 5 / 8) / strip_bytes;
+    bool has_tile = !g.sums_in_c && p->k > g.panel_depth;
+    int64_t most_blocks = has_tile ? MOST_SUMS / (g.width * e->columns) : NO_LIMIT;
+    choose_regions(&g, most_rows > 0 ? most_rows : 1, most_blocks);
+    int64_t batches = p->batches > 1 ? p->batches : 1;
+    threads_for_each(batches * g.down * g.across, run_regions, &g);
+}

@@ -1,0 +1,278 @@
+/* gemm_shared.c - the blocking around engines that multiply bf16 many times faster than it is packed.
+ *
+ * The smaller operand is packed whole into the workspace, once, by all threads: it is the shared
+ * one. Then the result is cut into tiles. A task makes one tile: it walks K in panels, packs its
+ * own lines of the larger operand for the panel onto its stack, and multiplies each strip of them
+ * with the shared strips: one stays in L1 while those of the other operand stream from L2. So a
+ * large matrix of weights is read once and never written to memory again. Sums between panels are
+ * kept on the stack in blocks, in f32 whatever the result's type; the last panel's block goes to C.
+ *
+ * How K is cut depends on K alone, so tiles may be cut to suit the number of threads: no sum
+ * crosses tiles. */
+#include "base/threads.h"
+#include "ops/matmul/gemm_engine.h"
+
+enum {
+    ALIGNMENT = 64,
+    CACHE_LINE = 64,
+    MAX_BLOCK = 32 * 32,
+    MAX_OWN_BYTES = 256 * 320 * 2,
+    MAX_TILE = 768 * 256,
+    /* Of a batch, so many bytes are packed at a time. */
+    GROUP_BYTES = 16 << 20,
+    PACKED_LINES = 128 /* by one task of packing */
+};
+
+typedef struct side {
+    int64_t lines;
+    int width; /* of a strip */
+    int64_t strips;
+    int64_t tile, tiles; /* lines of a tile, their number */
+} side;
+
+typedef struct blocking {
+    const gemm_problem *p;
+    const gemm_engine *engine;
+    bool shares_a;
+    side shared, own;
+    int64_t panel_depth;
+    int64_t packed_bytes;          /* of the shared operand of one product */
+    int64_t batches, group, first; /* products, at a time, first of those now */
+    unsigned char *packed;
+} blocking;
+
+/* The first lines of a task's tile. */
+typedef struct tile {
+    int64_t batch, own, shared;
+} tile;
+
+static int64_t round_up(int64_t x, int64_t step) { return (x + step - 1) / step * step; }
+static int64_t count_of(int64_t x, int64_t step) { return (x + step - 1) / step; }
+
+static side make_side(int64_t lines, int width) {
+    return (side){.lines = lines, .width = width, .strips = count_of(lines, width)};
+}
+
+static blocking make_blocking(const gemm_engine *e, const gemm_problem *p) {
+    blocking b = {.p = p, .engine = e, .shares_a = p->m <= p->n};
+    side rows = make_side(p->m, e->rows), columns = make_side(p->n, e->columns);
+    b.shared = b.shares_a ? rows : columns;
+    b.own = b.shares_a ? columns : rows;
+    int64_t panels = count_of(p->k, e->panel_depth);
+    b.panel_depth = round_up(count_of(p->k, panels), e->depth_step);
+    b.packed_bytes = round_up(b.shared.strips * b.shared.width * round_up(p->k, e->depth_step) *
+                                  e->element_bytes,
+                              ALIGNMENT);
+    b.batches = p->batches > 1 ? p->batches : 1;
+    b.group = GROUP_BYTES / b.packed_bytes;
+    if (b.group < 1)
+        b.group = 1;
+    if (b.group > b.batches)
+        b.group = b.batches;
+    return b;
+}
+
+static gemm_offsets offsets_of(const blocking *b, int64_t batch) {
+    return b->p->locate ? b->p->locate(b->p->locate_context, batch) : (gemm_offsets){0};
+}
+
+/* The lines of A' or B' from `line` on, at depth k. */
+static gemm_lines lines_of(const blocking *b, bool of_a, int64_t batch, int64_t line, int64_t k) {
+    const gemm_operand *o = of_a ? &b->p->a : &b->p->b;
+    gemm_offsets at = offsets_of(b, batch);
+    gemm_lines lines = {.type = o->type,
+                        .along = of_a ? o->row_stride : o->column_stride,
+                        .deep = of_a ? o->column_stride : o->row_stride};
+    int64_t offset = (of_a ? at.a : at.b) + line * lines.along + k * lines.deep;
+    lines.data = (const char *)o->data + offset * dtype_bytes(o->type);
+    return lines;
+}
+
+/* A panel's place in the packed operand, from a strip on. */
+static unsigned char *packed_at(const blocking *b, int64_t batch, int64_t k, int64_t strip) {
+    int64_t depth = b->p->k - k < b->panel_depth ? b->p->k - k : b->panel_depth;
+    depth = round_up(depth, b->engine->depth_step);
+    int64_t elements = k * b->shared.strips * b->shared.width + strip * b->shared.width * depth;
+    return b->packed + (batch - b->first) * b->packed_bytes + elements * b->engine->element_bytes;
+}
+
+static void pack_shared(void *context, int64_t begin, int64_t end) {
+    const blocking *b = context;
+    int64_t chunk = PACKED_LINES / b->shared.width, chunks = count_of(b->shared.strips, chunk);
+    gemm_pack *pack = b->shares_a ? b->engine->pack_a : b->engine->pack_b;
+    for (int64_t task = begin; task < end; task++) {
+        int64_t batch = b->first + task / chunks, strip = task % chunks * chunk;
+        int64_t line = strip * b->shared.width, count = b->shared.lines - line;
+        if (count > chunk * b->shared.width)
+            count = chunk * b->shared.width;
+        for (int64_t k = 0; k < b->p->k; k += b->panel_depth) {
+            gemm_lines from = lines_of(b, b->shares_a, batch, line, k);
+            int64_t depth = b->p->k - k < b->panel_depth ? b->p->k - k : b->panel_depth;
+            pack(&from, count, depth, b->shared.width, b->shared.width,
+                 packed_at(b, batch, k, strip));
+        }
+    }
+}
+
+/* Asks for a block's memory while its sums are computed: a result is rarely in a cache, and stores
+ * to lines that are not wait for them. */
+static void ask_for_block(const gemm_target *to, int64_t rows, int64_t columns) {
+    const char *row = to->data;
+    int64_t bytes = columns * dtype_bytes(to->type), stride = to->ld * dtype_bytes(to->type);
+    for (int64_t i = 0; i < rows; i++, row += stride)
+        for (int64_t at = 0; at < bytes; at += CACHE_LINE)
+            __builtin_prefetch(row + at, 0, 2);
+}
+
+/* A block's sums of the last panel: straight to C where C takes them as they are. */
+static void write_block(const blocking *b, const gemm_target *c, int64_t row, int64_t column,
+                        gemm_block block) {
+    const gemm_engine *e = b->engine;
+    gemm_target to = *c;
+    to.data = (char *)c->data + (row * c->ld + column) * dtype_bytes(c->type);
+    int64_t rows = b->p->m - row < e->rows ? b->p->m - row : e->rows;
+    int64_t columns = b->p->n - column < e->columns ? b->p->n - column : e->columns;
+    ask_for_block(&to, rows, columns);
+    if (to.type == DTYPE_F32 && to.alpha == 1 && !to.accumulates && rows == e->rows &&
+        columns == e->columns) {
+        block.sum = to.data;
+        block.sum_ld = to.ld;
+        e->multiply(&block);
+        return;
+    }
+    _Alignas(ALIGNMENT) float sum[MAX_BLOCK];
+    block.sum = sum;
+    e->multiply(&block);
+    e->finish(&to, sum, e->columns, rows, columns);
+}
+
+/* `sums` may be NULL where K is one panel. */
+static void run_tile(const blocking *b, tile at, unsigned char *own_packed, float *sums) {
+    const gemm_engine *e = b->engine;
+    const gemm_problem *p = b->p;
+    const side *own = &b->own, *shared = &b->shared;
+    int64_t own_count = own->lines - at.own < own->tile ? own->lines - at.own : own->tile;
+    int64_t shared_count =
+        shared->lines - at.shared < shared->tile ? shared->lines - at.shared : shared->tile;
+    int64_t own_strips = count_of(own_count, own->width);
+    int64_t shared_strips = count_of(shared_count, shared->width);
+    bool keeps_own = !e->keeps_columns || b->shares_a;
+    gemm_pack *pack = b->shares_a ? e->pack_b : e->pack_a;
+    gemm_target c = {.data = (char *)p->c + offsets_of(b, at.batch).c * dtype_bytes(p->c_type),
+                     .type = p->c_type,
+                     .ld = p->ldc,
+                     .alpha = p->alpha,
+                     .accumulates = p->accumulates};
+
+    for (int64_t k = 0; k < p->k; k += b->panel_depth) {
+        bool is_last = k + b->panel_depth >= p->k;
+        int64_t depth = is_last ? p->k - k : b->panel_depth;
+        gemm_lines from = lines_of(b, !b->shares_a, at.batch, at.own, k);
+        pack(&from, own_count, depth, own->width, own->width, own_packed);
+        depth = round_up(depth, e->depth_step);
+        int64_t own_bytes = own->width * depth * e->element_bytes;
+        int64_t shared_bytes = shared->width * depth * e->element_bytes;
+        const unsigned char *panel = packed_at(b, at.batch, k, at.shared / shared->width);
+        for (int64_t n = 0; n < own_strips * shared_strips; n++) {
+            int64_t i = keeps_own ? n / shared_strips : n % own_strips;
+            int64_t j = keeps_own ? n % shared_strips : n / own_strips;
+            const void *mine = own_packed + i * own_bytes, *theirs = panel + j * shared_bytes;
+            int64_t own_at = at.own + i * own->width;
+            int64_t shared_at = at.shared + j * shared->width;
+            float *sum = sums ? sums + n * e->rows * e->columns : NULL;
+            gemm_block block = {.depth = depth,
+                                .a = b->shares_a ? theirs : mine,
+                                .b = b->shares_a ? mine : theirs,
+                                .rows = e->rows,
+                                .columns = e->columns,
+                                .start = k ? sum : NULL,
+                                .start_ld = e->columns,
+                                .sum = sum,
+                                .sum_ld = e->columns};
+            if (is_last)
+                write_block(b, &c, b->shares_a ? shared_at : own_at,
+                            b->shares_a ? own_at : shared_at, block);
+            else
+                e->multiply(&block);
+        }
+    }
+}
+
+/* Two functions, so that the many small products of attention, whose K is one panel, do not pay
+ * for a large stack: compilers may touch each page of it. */
+__attribute__((noinline)) static void run_tile_of_one_panel(const blocking *b, tile at) {
+    _Alignas(ALIGNMENT) unsigned char own_packed[MAX_OWN_BYTES];
+    run_tile(b, at, own_packed, NULL);
+}
+
+__attribute__((noinline)) static void run_tile_of_panels(const blocking *b, tile at) {
+    _Alignas(ALIGNMENT) unsigned char own_packed[MAX_OWN_BYTES];
+    _Alignas(ALIGNMENT) float sums[MAX_TILE];
+    run_tile(b, at, own_packed, sums);
+}
+
+static void run_tasks(void *context, int64_t begin, int64_t end) {
+    const blocking *b = context;
+    if (b->engine->begin)
+        b->engine->begin();
+    for (int64_t task = begin; task < end; task++) {
+        int64_t tiles = b->own.tiles * b->shared.tiles, i = task % tiles;
+        tile at = {.batch = b->first + task / tiles,
+                   .own = i / b->shared.tiles * b->own.tile,
+                   .shared = i % b->shared.tiles * b->shared.tile};
+        if (b->p->k <= b->panel_depth)
+            run_tile_of_one_panel(b, at);
+        else
+            run_tile_of_panels(b, at);
+    }
+    if (b->engine->end)
+        b->engine->end();
+}
+
+/* Even tiles, about `wanted` of them. */
+static void cut(side *s, int64_t wanted) {
+    s->tile = round_up(count_of(s->lines, wanted), s->width);
+    s->tiles = count_of(s->lines, s->tile);
+}
+
+/* The tiles with which the busiest thread has the least to do: to multiply, and to pack. */
+static void choose_tiles(blocking *b) {
+    enum { TRIES = 16 };
+    const gemm_engine *e = b->engine;
+    int64_t least_own = count_of(b->own.lines, e->own_lines / b->own.width * b->own.width);
+    int64_t least_shared =
+        count_of(b->shared.lines, e->shared_lines / b->shared.width * b->shared.width);
+    int64_t threads = threads_count(), best = INT64_MAX;
+    side own = b->own, shared = b->shared;
+    int tries = b->group < 4 * threads ? TRIES : 1;
+    for (int i = 0; i < tries; i++)
+        for (int j = 0; j < tries; j++) {
+            cut(&own, least_own + i);
+            cut(&shared, least_shared + j);
+            int64_t turns = count_of(b->group * own.tiles * shared.tiles, threads);
+            int64_t time = turns * own.tile * (shared.tile + e->packing_weight);
+            if (time < best) {
+                best = time;
+                b->own = own;
+                b->shared = shared;
+            }
+        }
+}
+
+size_t gemm_shared_workspace_bytes(const gemm_engine *e, const gemm_problem *p) {
+    blocking b = make_blocking(e, p);
+    return (size_t)(b.group * b.packed_bytes) + ALIGNMENT;
+}
+
+void gemm_run_shared(const gemm_engine *e, const gemm_problem *p, void *workspace) {
+    blocking b = make_blocking(e, p);
+    b.packed =
+        (unsigned char *)(((uintptr_t)workspace + ALIGNMENT - 1) & ~(uintptr_t)(ALIGNMENT - 1));
+    choose_tiles(&b);
+    int64_t chunks = count_of(b.shared.strips, PACKED_LINES / b.shared.width);
+    for (b.first = 0; b.first < b.batches; b.first += b.group) {
+        int64_t now = b.batches - b.first < b.group ? b.batches - b.first : b.group;
+        threads_for_each(now * chunks, pack_shared, &b);
+        threads_for_each(now * b.own.tiles * b.shared.tiles, run_tasks, &b);
+    }
+}
