@@ -19,9 +19,9 @@
 /* A block of sums is STEP rows of VECTORS: enough to hide an FMA's latency, and with a row of the
  * right operand and a number of the left one no more than there are registers. */
 #if defined(LANES_AVX512)
-enum { VECTORS = 2, STEP = 8 };
+enum { VECTORS = 2, STEP = 8, MASKS_ARE_FREE = true };
 #else
-enum { VECTORS = 3, STEP = 4 };
+enum { VECTORS = 3, STEP = 4, MASKS_ARE_FREE = false };
 #endif
 enum {
     PANEL = VECTORS * LANES, /* queries */
@@ -191,6 +191,18 @@ LANES_INLINE void tile_load(const tensor *t, const attention_rotation *rotation,
             row[d] *= factor;
     }
     memset(to + count * pitch, 0, (size_t)((rows - count) * pitch) * sizeof *to);
+}
+
+/* Whether `count` numbers, a multiple of LANES, are all finite: a weight of 0 makes 0 of each. */
+LANES_INLINE bool tile_is_finite(const float *from, int64_t count) {
+    lanes zeros[2] = {lanes_zero(), lanes_zero()};
+    for (int64_t i = 0; i < count; i += LANES)
+        zeros[i / LANES % 2] = lanes_fma(lanes_load(from + i), lanes_zero(), zeros[i / LANES % 2]);
+    float sum[LANES], total = 0;
+    lanes_store(sum, lanes_add(zeros[0], zeros[1]));
+    for (int i = 0; i < LANES; i++)
+        total += sum[i];
+    return total == 0;
 }
 
 /* PANEL rows, the pitch a multiple of LANES, to [width][PANEL]. */

@@ -101,8 +101,15 @@ LANES_INLINE void add_values(const work *w, const panel *at, const float *v, int
     }
 }
 
-LANES_TARGET static void attend_keys(const work *w, const panel *at, const float *k, const float *v,
-                                     int64_t first, int64_t count, float *s) {
+/* A tile of keys in f32, zeros up to a multiple of STEP. */
+typedef struct key_tile {
+    int64_t first, count;
+    const float *k, *v;
+    bool has_plain_values; /* which lanes that do not see them may take with a weight of 0 */
+} key_tile;
+
+LANES_TARGET static void attend_keys(const work *w, const panel *at, const key_tile *t, float *s) {
+    int64_t first = t->first, count = t->count;
     int64_t rows = panel_rows(&w->p, at->query, first, count);
     if (rows == 0)
         return;
@@ -112,9 +119,11 @@ LANES_TARGET static void attend_keys(const work *w, const panel *at, const float
     int64_t clear = panel_clear_rows(&w->p, at->query, first, count);
     lanes_int limit[VECTORS];
     panel_limits(&w->p, at->query, first, limit);
-    score(w, at, k, rows, clear, limit, s, largest);
+    score(w, at, t->k, rows, clear, limit, s, largest);
     take_scores(at, rows, largest, s, shrink);
-    add_values(w, at, v, rows, attention_smaller(clear, rows), limit, s, shrink);
+    if (t->has_plain_values || clear > rows)
+        clear = rows;
+    add_values(w, at, t->v, rows, clear, limit, s, shrink);
 }
 
 LANES_TARGET static void finish(const work *w, int64_t b, int64_t h, const panel *at, float *rows) {
@@ -162,8 +171,11 @@ LANES_TARGET static void attend(const work *w, int64_t unit) {
         int64_t rows = attention_round_up(count, STEP);
         tile_load(&w->k, &w->k_rotation, b, kv, first, count, rows, w->pitch, 1, k);
         tile_load(&in[ATTENTION_V], NULL, b, kv, first, count, rows, w->pitch, 1, v);
+        bool is_masked = panel_clear_rows(p, begin, first, count) < rows;
+        key_tile t = {first, count, k, v,
+                      is_masked && !MASKS_ARE_FREE && tile_is_finite(v, rows * w->pitch)};
         for (int64_t i = 0; i < panel_count; i++)
-            attend_keys(w, &panels[i], k, v, first, count, s);
+            attend_keys(w, &panels[i], &t, s);
     }
     for (int64_t i = 0; i < panel_count; i++)
         finish(w, b, h, &panels[i], k);

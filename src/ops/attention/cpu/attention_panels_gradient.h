@@ -100,6 +100,7 @@ typedef struct key_tile {
     int64_t b, kv, split, first, count;
     float *k, *v, *dk, *dv; /* [count rounded up][pitch] */
     bool is_first;          /* of its split */
+    bool has_plain_keys;    /* which lanes that do not see them may take times 0 */
 } key_tile;
 
 /* Panels of queries that are taken together. */
@@ -204,7 +205,8 @@ LANES_TARGET static void add_to_queries(const work *w, const key_tile *t, const 
                                         int panel, const float *ds) {
     float *dq = split_gradient(w, t->split, t->b, q->h, q->first / PANEL + panel);
     int64_t query = q->first + panel * PANEL, rows = q->rows[panel];
-    int64_t clear = attention_smaller(rows, panel_clear_rows(&w->p, query, t->first, t->count));
+    int64_t clear = t->has_plain_keys ? rows : panel_clear_rows(&w->p, query, t->first, t->count);
+    clear = attention_smaller(rows, clear);
     lanes_int limit[VECTORS];
     panel_limits(&w->p, query, t->first, limit);
     ds += panel * PANEL;
@@ -270,6 +272,7 @@ LANES_TARGET static void take_tile(const work *w, key_tile *t) {
     tile_load(&in[ATTENTION_K], &w->p.k_rotation, t->b, t->kv, t->first, t->count, rows, w->pitch,
               1, k);
     tile_load(&in[ATTENTION_V], NULL, t->b, t->kv, t->first, t->count, rows, w->pitch, 1, v);
+    t->has_plain_keys = w->p.is_causal && !MASKS_ARE_FREE && tile_is_finite(k, rows * w->pitch);
     memset(dk, 0, bytes);
     memset(dv, 0, bytes);
     t->k = k;
