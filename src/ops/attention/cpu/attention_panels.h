@@ -99,6 +99,11 @@ LANES_INLINE lanes_mask lanes_that_see(lanes_int limit, int64_t key) {
     return lanes_above(limit, (int32_t)key);
 }
 
+/* Whether the last vector of the panel has no query: then it takes no part. */
+static inline bool panel_lacks_a_vector(const attention_problem *p, int64_t query) {
+    return p->queries - query <= PANEL - LANES;
+}
+
 /* Rows of the tile of `count` keys from `first` that some query of the panel sees, rounded up to
  * STEP. */
 static inline int64_t panel_rows(const attention_problem *p, int64_t query, int64_t first,
@@ -154,19 +159,19 @@ LANES_INLINE void sums_add(int vectors, attention_sums sums, int64_t depth, cons
 
 /* The same for rows of b that are keys from `key` on: lanes that do not see one take nothing from
  * it. A factor of 0 would not do, since a hidden row may hold what is no number. */
-LANES_INLINE void sums_add_seen(attention_sums sums, int64_t depth, const float *a, int64_t row,
-                                int64_t deep, const float *b, int64_t b_pitch,
+LANES_INLINE void sums_add_seen(int vectors, attention_sums sums, int64_t depth, const float *a,
+                                int64_t row, int64_t deep, const float *b, int64_t b_pitch,
                                 const lanes_int limit[VECTORS], int64_t key) {
     for (int64_t k = 0; k < depth; k++) {
         lanes right[VECTORS];
         lanes_mask sees[VECTORS];
-        for (int i = 0; i < VECTORS; i++) {
+        for (int i = 0; i < vectors; i++) {
             right[i] = lanes_load(b + k * b_pitch + i * LANES);
             sees[i] = lanes_that_see(limit[i], key + k);
         }
         for (int r = 0; r < STEP; r++) {
             lanes left = lanes_set(a[r * row + k * deep]);
-            for (int i = 0; i < VECTORS; i++)
+            for (int i = 0; i < vectors; i++)
                 sums[r][i] = lanes_fma_where(sees[i], left, right[i], sums[r][i]);
         }
     }

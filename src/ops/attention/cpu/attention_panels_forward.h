@@ -41,66 +41,6 @@ typedef struct panel {
     int64_t query;
 } panel;
 
-/* Scores of the first `rows` keys to s[rows][PANEL]; the panel's maximum over them joins `largest`. */
-LANES_INLINE void score(const work *w, const panel *at, const float *k, int64_t rows, int64_t clear,
-                        const lanes_int limit[VECTORS], float *s, lanes largest[VECTORS]) {
-    for (int64_t j = 0; j < rows; j += STEP) {
-        attention_sums sums;
-        sums_clear(sums);
-        sums_add(VECTORS, sums, w->p.head_dim, k + j * w->pitch, w->pitch, 1, at->q, PANEL);
-        if (j + STEP > clear)
-            for (int r = 0; r < STEP; r++)
-                for (int i = 0; i < VECTORS; i++)
-                    sums[r][i] = lanes_choose(lanes_that_see(limit[i], j + r), sums[r][i],
-                                              lanes_set(-INFINITY));
-        for (int r = 0; r < STEP; r++)
-            for (int i = 0; i < VECTORS; i++)
-                largest[i] = lanes_max(largest[i], sums[r][i]);
-        sums_store(VECTORS, sums, s + j * PANEL, PANEL);
-    }
-}
-
-/* s becomes P; the panel's sums take it in. */
-LANES_INLINE void take_scores(const panel *at, int64_t rows, const lanes largest[VECTORS], float *s,
-                              lanes shrink[VECTORS]) {
-    lanes reference[VECTORS], total[VECTORS];
-    for (int i = 0; i < VECTORS; i++) {
-        /* While all scores are -infinity, any finite reference keeps them out of the sums. */
-        lanes_mask is_none = lanes_equal(largest[i], lanes_set(-INFINITY));
-        reference[i] = lanes_choose(is_none, lanes_zero(), largest[i]);
-        shrink[i] = panel_exp2(lanes_sub(lanes_load(at->largest + i * LANES), reference[i]));
-        total[i] = lanes_zero();
-    }
-    for (int64_t j = 0; j < rows; j++)
-        for (int i = 0; i < VECTORS; i++) {
-            float *x = s + j * PANEL + i * LANES;
-            lanes p = panel_exp2(lanes_sub(lanes_load(x), reference[i]));
-            total[i] = lanes_add(total[i], p);
-            lanes_store(x, p);
-        }
-    for (int i = 0; i < VECTORS; i++) {
-        float *sum = at->sum + i * LANES;
-        lanes_store(sum, lanes_fma(lanes_load(sum), shrink[i], total[i]));
-        lanes_store(at->largest + i * LANES, largest[i]);
-    }
-}
-
-LANES_INLINE void add_values(const work *w, const panel *at, const float *v, int64_t rows,
-                             int64_t clear, const lanes_int limit[VECTORS], const float *p,
-                             const lanes shrink[VECTORS]) {
-    for (int64_t d = 0; d < w->p.head_dim; d += STEP) {
-        attention_sums sums;
-        sums_load(VECTORS, sums, at->o + d * PANEL, PANEL);
-        for (int r = 0; r < STEP; r++)
-            for (int i = 0; i < VECTORS; i++)
-                sums[r][i] = lanes_mul(sums[r][i], shrink[i]);
-        sums_add(VECTORS, sums, clear, v + d, 1, w->pitch, p, PANEL);
-        sums_add_seen(sums, rows - clear, v + clear * w->pitch + d, 1, w->pitch, p + clear * PANEL,
-                      PANEL, limit, clear);
-        sums_store(VECTORS, sums, at->o + d * PANEL, PANEL);
-    }
-}
-
 /* A tile of keys in f32, zeros up to a multiple of STEP. */
 typedef struct key_tile {
     int64_t first, count;
@@ -108,22 +48,91 @@ typedef struct key_tile {
     bool has_plain_values; /* which lanes that do not see them may take with a weight of 0 */
 } key_tile;
 
-LANES_TARGET static void attend_keys(const work *w, const panel *at, const key_tile *t, float *s) {
-    int64_t first = t->first, count = t->count;
-    int64_t rows = panel_rows(&w->p, at->query, first, count);
-    if (rows == 0)
-        return;
+/* Scores of the first `rows` keys to s[rows][PANEL]; the panel's maximum over them joins `largest`. */
+LANES_INLINE void score(int vectors, const work *w, const panel *at, const float *k, int64_t rows,
+                        int64_t clear, const lanes_int limit[VECTORS], float *s,
+                        lanes largest[VECTORS]) {
+    for (int64_t j = 0; j < rows; j += STEP) {
+        attention_sums sums;
+        sums_clear(sums);
+        sums_add(vectors, sums, w->p.head_dim, k + j * w->pitch, w->pitch, 1, at->q, PANEL);
+        if (j + STEP > clear)
+            for (int r = 0; r < STEP; r++)
+                for (int i = 0; i < vectors; i++)
+                    sums[r][i] = lanes_choose(lanes_that_see(limit[i], j + r), sums[r][i],
+                                              lanes_set(-INFINITY));
+        for (int r = 0; r < STEP; r++)
+            for (int i = 0; i < vectors; i++)
+                largest[i] = lanes_max(largest[i], sums[r][i]);
+        sums_store(vectors, sums, s + j * PANEL, PANEL);
+    }
+}
+
+/* s becomes P; the panel's sums take it in. */
+LANES_INLINE void take_scores(int vectors, const panel *at, int64_t rows,
+                              const lanes largest[VECTORS], float *s, lanes shrink[VECTORS]) {
+    lanes reference[VECTORS], total[VECTORS];
+    for (int i = 0; i < vectors; i++) {
+        /* While all scores are -infinity, any finite reference keeps them out of the sums. */
+        lanes_mask is_none = lanes_equal(largest[i], lanes_set(-INFINITY));
+        reference[i] = lanes_choose(is_none, lanes_zero(), largest[i]);
+        shrink[i] = panel_exp2(lanes_sub(lanes_load(at->largest + i * LANES), reference[i]));
+        total[i] = lanes_zero();
+    }
+    for (int64_t j = 0; j < rows; j++)
+        for (int i = 0; i < vectors; i++) {
+            float *x = s + j * PANEL + i * LANES;
+            lanes p = panel_exp2(lanes_sub(lanes_load(x), reference[i]));
+            total[i] = lanes_add(total[i], p);
+            lanes_store(x, p);
+        }
+    for (int i = 0; i < vectors; i++) {
+        float *sum = at->sum + i * LANES;
+        lanes_store(sum, lanes_fma(lanes_load(sum), shrink[i], total[i]));
+        lanes_store(at->largest + i * LANES, largest[i]);
+    }
+}
+
+LANES_INLINE void add_values(int vectors, const work *w, const panel *at, const float *v,
+                             int64_t rows, int64_t clear, const lanes_int limit[VECTORS],
+                             const float *p, const lanes shrink[VECTORS]) {
+    for (int64_t d = 0; d < w->p.head_dim; d += STEP) {
+        attention_sums sums;
+        sums_load(vectors, sums, at->o + d * PANEL, PANEL);
+        for (int r = 0; r < STEP; r++)
+            for (int i = 0; i < vectors; i++)
+                sums[r][i] = lanes_mul(sums[r][i], shrink[i]);
+        sums_add(vectors, sums, clear, v + d, 1, w->pitch, p, PANEL);
+        sums_add_seen(vectors, sums, rows - clear, v + clear * w->pitch + d, 1, w->pitch,
+                      p + clear * PANEL, PANEL, limit, clear);
+        sums_store(vectors, sums, at->o + d * PANEL, PANEL);
+    }
+}
+
+/* By the panel's first vectors. */
+LANES_INLINE void attend_with(int vectors, const work *w, const panel *at, const key_tile *t,
+                              int64_t rows, float *s) {
     lanes largest[VECTORS], shrink[VECTORS];
-    for (int i = 0; i < VECTORS; i++)
+    for (int i = 0; i < vectors; i++)
         largest[i] = lanes_load(at->largest + i * LANES);
-    int64_t clear = panel_clear_rows(&w->p, at->query, first, count);
+    int64_t clear = panel_clear_rows(&w->p, at->query, t->first, t->count);
     lanes_int limit[VECTORS];
-    panel_limits(&w->p, at->query, first, limit);
-    score(w, at, t->k, rows, clear, limit, s, largest);
-    take_scores(at, rows, largest, s, shrink);
+    panel_limits(&w->p, at->query, t->first, limit);
+    score(vectors, w, at, t->k, rows, clear, limit, s, largest);
+    take_scores(vectors, at, rows, largest, s, shrink);
     if (t->has_plain_values || clear > rows)
         clear = rows;
-    add_values(w, at, t->v, rows, clear, limit, s, shrink);
+    add_values(vectors, w, at, t->v, rows, clear, limit, s, shrink);
+}
+
+LANES_TARGET static void attend_keys(const work *w, const panel *at, const key_tile *t, float *s) {
+    int64_t rows = panel_rows(&w->p, at->query, t->first, t->count);
+    if (rows == 0)
+        return;
+    if (panel_lacks_a_vector(&w->p, at->query))
+        attend_with(VECTORS - 1, w, at, t, rows, s);
+    else
+        attend_with(VECTORS, w, at, t, rows, s);
 }
 
 LANES_TARGET static void finish(const work *w, int64_t b, int64_t h, const panel *at, float *rows) {

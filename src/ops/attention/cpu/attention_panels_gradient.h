@@ -105,33 +105,33 @@ typedef struct key_tile {
 
 /* Panels of queries that are taken together. */
 typedef struct query_tile {
-    int64_t h, first, panels;
+    int64_t h, first, count, panels;
     int64_t rows[TILE_PANELS]; /* of the key tile, that some query of each sees */
     const float *q_panel[TILE_PANELS], *dy_panel[TILE_PANELS];
     _Alignas(64) float lse[TILE_QUERIES], mean[TILE_QUERIES];
 } query_tile;
 
 /* P^T and dS^T of STEP keys from j on and one panel, to rows TILE_QUERIES apart. */
-LANES_INLINE void score_block(const work *w, const key_tile *t, const query_tile *q, int panel,
-                              int64_t j, bool is_masked, const lanes_int limit[VECTORS], float *p,
-                              float *ds) {
+LANES_INLINE void score_block(int vectors, const work *w, const key_tile *t, const query_tile *q,
+                              int panel, int64_t j, bool is_masked, const lanes_int limit[VECTORS],
+                              float *p, float *ds) {
     const float *lse = q->lse + panel * PANEL, *mean = q->mean + panel * PANEL;
     attention_sums sums;
     sums_clear(sums);
-    sums_add(VECTORS, sums, w->p.head_dim, t->k + j * w->pitch, w->pitch, 1, q->q_panel[panel],
+    sums_add(vectors, sums, w->p.head_dim, t->k + j * w->pitch, w->pitch, 1, q->q_panel[panel],
              PANEL);
     for (int r = 0; r < STEP; r++)
-        for (int i = 0; i < VECTORS; i++) {
+        for (int i = 0; i < vectors; i++) {
             lanes x = panel_exp2(lanes_sub(sums[r][i], lanes_load(lse + i * LANES)));
             if (is_masked)
                 x = lanes_choose(lanes_that_see(limit[i], j + r), x, lanes_zero());
             lanes_store(p + r * TILE_QUERIES + i * LANES, x);
         }
     sums_clear(sums);
-    sums_add(VECTORS, sums, w->p.head_dim, t->v + j * w->pitch, w->pitch, 1, q->dy_panel[panel],
+    sums_add(vectors, sums, w->p.head_dim, t->v + j * w->pitch, w->pitch, 1, q->dy_panel[panel],
              PANEL);
     for (int r = 0; r < STEP; r++)
-        for (int i = 0; i < VECTORS; i++) {
+        for (int i = 0; i < vectors; i++) {
             lanes x = lanes_sub(sums[r][i], lanes_load(mean + i * LANES));
             x = lanes_mul(x, lanes_load(p + r * TILE_QUERIES + i * LANES));
             if (is_masked)
@@ -140,8 +140,8 @@ LANES_INLINE void score_block(const work *w, const key_tile *t, const query_tile
         }
 }
 
-LANES_TARGET static void score_gradients(const work *w, const key_tile *t, const query_tile *q,
-                                         int panel, float *p, float *ds) {
+LANES_INLINE void score_panel(int vectors, const work *w, const key_tile *t, const query_tile *q,
+                              int panel, float *p, float *ds) {
     int64_t query = q->first + panel * PANEL;
     int64_t clear = panel_clear_rows(&w->p, query, t->first, t->count), j = 0;
     lanes_int limit[VECTORS];
@@ -149,16 +149,26 @@ LANES_TARGET static void score_gradients(const work *w, const key_tile *t, const
     p += panel * PANEL;
     ds += panel * PANEL;
     for (; j < q->rows[panel] && j + STEP <= clear; j += STEP)
-        score_block(w, t, q, panel, j, false, limit, p + j * TILE_QUERIES, ds + j * TILE_QUERIES);
+        score_block(vectors, w, t, q, panel, j, false, limit, p + j * TILE_QUERIES,
+                    ds + j * TILE_QUERIES);
     for (; j < q->rows[panel]; j += STEP)
-        score_block(w, t, q, panel, j, true, limit, p + j * TILE_QUERIES, ds + j * TILE_QUERIES);
+        score_block(vectors, w, t, q, panel, j, true, limit, p + j * TILE_QUERIES,
+                    ds + j * TILE_QUERIES);
+}
+
+LANES_TARGET static void score_gradients(const work *w, const key_tile *t, const query_tile *q,
+                                         int panel, float *p, float *ds) {
+    if (panel_lacks_a_vector(&w->p, q->first + panel * PANEL))
+        score_panel(VECTORS - 1, w, t, q, panel, p, ds);
+    else
+        score_panel(VECTORS, w, t, q, panel, p, ds);
 }
 
 /* sums += x y over STEP keys from j on and the tile's queries that see them. Those that see but some
  * of the keys take part in their rows alone. */
 LANES_INLINE void add_seeing(const work *w, const key_tile *t, const query_tile *q, int vectors,
                              int64_t j, const float *x, const float *y, attention_sums sums) {
-    int64_t all = q->panels * PANEL, key = t->first + j;
+    int64_t all = q->count, key = t->first + j;
     int64_t begin = attention_first_query(&w->p, key) - q->first;
     int64_t full = attention_first_query(&w->p, key + STEP - 1) - q->first;
     begin = begin < 0 ? 0 : attention_smaller(begin, all);
@@ -201,8 +211,8 @@ LANES_TARGET static void add_to_keys(const work *w, const key_tile *t, const que
     }
 }
 
-LANES_TARGET static void add_to_queries(const work *w, const key_tile *t, const query_tile *q,
-                                        int panel, const float *ds) {
+LANES_INLINE void add_to_panel(int vectors, const work *w, const key_tile *t, const query_tile *q,
+                               int panel, const float *ds) {
     float *dq = split_gradient(w, t->split, t->b, q->h, q->first / PANEL + panel);
     int64_t query = q->first + panel * PANEL, rows = q->rows[panel];
     int64_t clear = t->has_plain_keys ? rows : panel_clear_rows(&w->p, query, t->first, t->count);
@@ -210,17 +220,27 @@ LANES_TARGET static void add_to_queries(const work *w, const key_tile *t, const 
     lanes_int limit[VECTORS];
     panel_limits(&w->p, query, t->first, limit);
     ds += panel * PANEL;
+    if (t->is_first && vectors < VECTORS)
+        memset(dq, 0, (size_t)w->panel_floats * sizeof *dq);
     for (int64_t d = 0; d < w->p.head_dim; d += STEP) {
         attention_sums sums;
         if (t->is_first)
             sums_clear(sums);
         else
-            sums_load(VECTORS, sums, dq + d * PANEL, PANEL);
-        sums_add(VECTORS, sums, clear, t->k + d, 1, w->pitch, ds, TILE_QUERIES);
-        sums_add_seen(sums, rows - clear, t->k + clear * w->pitch + d, 1, w->pitch,
+            sums_load(vectors, sums, dq + d * PANEL, PANEL);
+        sums_add(vectors, sums, clear, t->k + d, 1, w->pitch, ds, TILE_QUERIES);
+        sums_add_seen(vectors, sums, rows - clear, t->k + clear * w->pitch + d, 1, w->pitch,
                       ds + clear * TILE_QUERIES, TILE_QUERIES, limit, clear);
-        sums_store(VECTORS, sums, dq + d * PANEL, PANEL);
+        sums_store(vectors, sums, dq + d * PANEL, PANEL);
     }
+}
+
+LANES_TARGET static void add_to_queries(const work *w, const key_tile *t, const query_tile *q,
+                                        int panel, const float *ds) {
+    if (panel_lacks_a_vector(&w->p, q->first + panel * PANEL))
+        add_to_panel(VECTORS - 1, w, t, q, panel, ds);
+    else
+        add_to_panel(VECTORS, w, t, q, panel, ds);
 }
 
 /* Queries that see no key have no P; neither have those that are not there. */
@@ -242,6 +262,7 @@ LANES_TARGET static void take_queries(const work *w, const key_tile *t, query_ti
     _Alignas(64) float panels[2][TILE_QUERIES * ATTENTION_MAX_HEAD_DIM];
     _Alignas(64) float p[TILE_KEYS * TILE_QUERIES], ds[TILE_KEYS * TILE_QUERIES];
     int64_t count = attention_smaller(w->tile_queries, w->p.queries - q->first);
+    q->count = count;
     q->panels = (count + PANEL - 1) / PANEL;
     tile_load(&w->q, &w->q_rotation, t->b, q->h, q->first, count, q->panels * PANEL, w->pitch,
               w->p.scale * LOG2_E, rows[0]);
