@@ -230,8 +230,10 @@ static dyno_status run(const kernel_args *args) {
         w.k_rotation = w.p.k_rotation;
     w.pitch = attention_round_up(w.p.head_dim, LANES);
     w.tile_keys = tile.keys;
-    w.panels = tile.queries / PANEL;
-    w.query_tiles = (w.p.queries + w.panels * PANEL - 1) / (w.panels * PANEL);
+    /* Of about the same size each: the last one must not be a rest that leaves threads idle. */
+    int64_t panels = (w.p.queries + PANEL - 1) / PANEL, most = tile.queries / PANEL;
+    w.query_tiles = (panels + most - 1) / most;
+    w.panels = (panels + w.query_tiles - 1) / w.query_tiles;
     threads_for_each(w.p.batch * w.p.heads * w.query_tiles, attend_units, &w);
     return DYNO_OK;
 }
