@@ -40,7 +40,7 @@ static dyno_status find(const char *name, const experiment **out) {
 /* The experiment's table with what all have; the caller frees its flags. */
 static flags_verb complete_table(const experiment *e) {
     flags_verb verb = *e->settings;
-    flag_spec *table = memory_allocate((size_t)verb.flag_count + 3, sizeof *table);
+    flag_spec *table = memory_allocate((size_t)verb.flag_count + 4, sizeof *table);
     memcpy(table, verb.flags, (size_t)verb.flag_count * sizeof *table);
     if (e->out_help) {
         table[verb.flag_count++] = (flag_spec){"out", "DIR", FLAG_TEXT, NULL, .help = e->out_help};

@@ -194,10 +194,10 @@ LANES_INLINE void lanes_transpose(lanes v[LANES]) {
     }
 }
 
-/* Beyond these exponents the result is 0 or infinity whatever y is. NaN stays NaN: the second
- * operand is the result where one is NaN. */
+/* Beyond these exponents the result is 0 or infinity for y from 1 to 2, and half of them is one that
+ * a float has. NaN stays NaN: the second operand is the result where one is NaN. */
 LANES_INLINE lanes lanes_limit_exponent(lanes x) {
-    return _mm256_min_ps(_mm256_set1_ps(300), _mm256_max_ps(_mm256_set1_ps(-300), x));
+    return _mm256_min_ps(_mm256_set1_ps(254), _mm256_max_ps(_mm256_set1_ps(-252), x));
 }
 LANES_INLINE lanes lanes_fraction(lanes x) {
     x = lanes_limit_exponent(x);

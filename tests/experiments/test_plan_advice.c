@@ -7,10 +7,13 @@
 
 #include <cmocka.h>
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "experiments/plan_advice.h"
+#include "experiments/step_estimate.h"
 #include "plan/memory_account.h"
 
 enum { LAYERS = 9 };
@@ -118,11 +121,53 @@ static void compiled_mode_comes_first_and_smaller_steps_last(void **state) {
     assert_non_null(strstr(advice.text, "nothing here"));
 }
 
+/* ---- models of many blocks ---- */
+
+static void estimates_are_near_what_all_blocks_need(void **state) {
+    (void)state;
+    static const char *const levels[] = {"none", "mlp:1", "mlp:90", "every:1", "every:60", "full"};
+    step_options options = step_of(STEP_COMPILED, PRECISION_FP32, 256);
+    options.config.layers = 180;
+    step_estimator e = step_estimator_begin(options.config.layers);
+    assert_true(e.scale > 0);
+    for (size_t i = 0; i < sizeof levels / sizeof *levels; i++) {
+        cost exact = cost_at(options, levels[i]);
+        step_needs estimate;
+        assert_int_equal(recompute_parse(levels[i], &options.pipeline.recompute), DYNO_OK);
+        assert_int_equal(step_estimate(&e, &options, &estimate), DYNO_OK);
+        assert_true(fabs((double)(estimate.bytes - exact.bytes)) < 0.01 * (double)exact.bytes);
+        assert_true(fabs(estimate.flops - exact.flops) < 1e-3 * exact.flops);
+    }
+    for (int refinements = 0; e.scale; refinements++) { /* it ends with plans in full */
+        step_estimator_refine(&e, options.config.layers);
+        assert_true(refinements < 10);
+    }
+    step_estimator_release(&e);
+}
+
+/* Takes about a second. Time that grows with the square of the blocks is many minutes, at which the
+ * alarm ends the program. */
+static void a_thousand_blocks_are_planned_and_advised(void **state) {
+    (void)state;
+    alarm(240);
+    step_options options = step_of(STEP_EAGER, PRECISION_FP32, 128), compiled = options;
+    options.config.layers = compiled.config.layers = 1000;
+    compiled.pipeline.mode = STEP_COMPILED;
+    cost limit = cost_at(compiled, "every:2");
+    plan_advice advice;
+    assert_int_equal(plan_advice_find(&options, limit.bytes, &advice), DYNO_OK);
+    alarm(0);
+    assert_int_equal(strncmp(advice.text, "--mode compiled --recompute ", 28), 0);
+    assert_null(strstr(advice.text, "--batch"));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_level_of_the_fewest_flops_that_fits_is_named),
         cmocka_unit_test(a_step_that_runs_mlps_again_is_told_to_run_more),
         cmocka_unit_test(compiled_mode_comes_first_and_smaller_steps_last),
+        cmocka_unit_test(estimates_are_near_what_all_blocks_need),
+        cmocka_unit_test(a_thousand_blocks_are_planned_and_advised),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

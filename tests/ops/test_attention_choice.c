@@ -1,5 +1,5 @@
-/* test_attention_choice.c - which of attention's CUDA kernels a plan names, with which variants and
- * how much scratch, for problems on chips that need not be here. */
+/* test_attention_choice.c - which of attention's kernels a plan names, those for CUDA with which
+ * variants and how much scratch, for problems on chips that need not be here. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -74,6 +74,18 @@ static void expect_choice(const problem *p, bool is_gradient, const char *on, co
         fail_msg("%lld x %lld heads of %lld, %lld queries on %s: %s, want %s", (long long)p->batch,
                  (long long)p->heads, (long long)p->head_dim, (long long)p->queries, on, got->name,
                  want);
+}
+
+static void each_cpu_gets_the_kernels_of_its_instruction_set(void **state) {
+    (void)state;
+    static const dtype types[] = {DTYPE_F32, DTYPE_BF16, DTYPE_F16};
+    for (int i = 0; i < 3; i++) {
+        problem p = {2, 4, 2, 100, 130, 64, types[i], true, false};
+        expect_choice(&p, false, "avx2", "attention_avx2");
+        expect_choice(&p, true, "avx2", "attention_gradient_avx2");
+        expect_choice(&p, false, "avx512", "attention_avx512");
+        expect_choice(&p, true, "avx512", "attention_gradient_avx512");
+    }
 }
 
 static void each_chip_gets_its_own_kernels(void **state) {
@@ -277,6 +289,7 @@ static void every_head_size_has_a_tile_in_every_list(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_cpu_gets_the_kernels_of_its_instruction_set),
         cmocka_unit_test(each_chip_gets_its_own_kernels),
         cmocka_unit_test(rows_that_are_not_aligned_go_to_kernels_that_bear_it),
         cmocka_unit_test(reasons_say_why_a_row_declines),

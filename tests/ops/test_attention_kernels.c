@@ -13,11 +13,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/isa.h"
-#define LANES_AVX512
-#include "ops/lanes.h"
 #include "ops/op_list.h"
 #include "support/attention_sample.h"
+#include "support/lane_functions.h"
 
 /* Where tiles, panels and blocks of 8 end, and around it. */
 static const sizes SIZES[] = {
@@ -229,50 +227,95 @@ static void any_number_of_threads_gives_the_same_bits(void **state) {
 /* ---- pieces ---- */
 
 #if defined(__x86_64__)
-LANES_TARGET static void exp2_of(const float *x, float *y) {
-    _mm512_storeu_ps(y, lanes_exp2(_mm512_loadu_ps(x)));
-}
+typedef void lane_function(const float *x, float *y);
 
-LANES_TARGET static void rough_exp2_of(const float *x, float *y) {
-    _mm512_storeu_ps(y, lanes_exp2_rough(_mm512_loadu_ps(x)));
-}
+static const lane_functions *const LANE_FUNCTIONS[] = {&lane_functions_avx2,
+                                                       &lane_functions_avx512};
+enum { LANE_FUNCTIONS_COUNT = sizeof LANE_FUNCTIONS / sizeof *LANE_FUNCTIONS };
+
+static bool can_run(const lane_functions *f) { return isa_check(f->needs).is_usable; }
 
 static void rough_exp2_is_within_three_millionths(void **state) {
     (void)state;
-    if (!isa_check(ISA_AVX512).is_usable)
-        skip();
-    float x[LANES], y[LANES];
-    for (int i = 0; i < 20000; i++) {
-        for (int j = 0; j < LANES; j++)
-            x[j] = -130 + (float)(i * LANES + j) * (135.0f / (20000 * LANES));
-        rough_exp2_of(x, y);
-        for (int j = 0; j < LANES; j++)
-            assert_true(fabs(y[j] / exp2((double)x[j]) - 1) <= (x[j] < -125 ? 0x1p-17 : 3e-6));
+    int ran = 0;
+    for (int f = 0; f < LANE_FUNCTIONS_COUNT; f++) {
+        const lane_functions *of = LANE_FUNCTIONS[f];
+        if (!can_run(of))
+            continue;
+        ran++;
+        float x[MOST_LANES], y[MOST_LANES];
+        for (int i = 0; i < 20000; i++) {
+            for (int j = 0; j < of->lanes; j++)
+                x[j] = -130 + (float)(i * of->lanes + j) * (135.0f / (float)(20000 * of->lanes));
+            of->exp2_rough(x, y);
+            for (int j = 0; j < of->lanes; j++)
+                assert_true(fabs(y[j] / exp2((double)x[j]) - 1) <= (x[j] < -125 ? 0x1p-17 : 3e-6));
+        }
+        const float ends[MOST_LANES] = {NAN, -INFINITY, -1e30f, -151, 0};
+        of->exp2_rough(ends, y);
+        assert_true(isnan(y[0]) && y[1] == 0 && y[2] == 0 && y[3] == 0 && fabsf(y[4] - 1) < 3e-6f);
     }
-    const float ends[LANES] = {NAN, -INFINITY, -1e30f, -151, 0};
-    rough_exp2_of(ends, y);
-    assert_true(isnan(y[0]) && y[1] == 0 && y[2] == 0 && y[3] == 0 && fabsf(y[4] - 1) < 3e-6f);
+    if (!ran)
+        skip();
+}
+
+/* From -155 up to `end`. */
+static void expect_two_ulps(const lane_functions *of, lane_function *exp2_of, float end) {
+    float x[MOST_LANES], y[MOST_LANES];
+    for (int i = 0; i < 100000; i++) {
+        for (int j = 0; j < of->lanes; j++)
+            x[j] = -155 + (float)(i * of->lanes + j) * ((end + 155) / (float)(100000 * of->lanes));
+        exp2_of(x, y);
+        for (int j = 0; j < of->lanes; j++) {
+            double want = exp2((double)x[j]), ulp = fmax(want * 0x1p-23, 0x1p-149);
+            if (want < 0x1p128 ? fabs(y[j] - want) > 2 * ulp : !isinf(y[j]))
+                fail_msg("%s: 2^%a is %a, not %a", isa_name(of->needs), (double)x[j], (double)y[j],
+                         want);
+        }
+    }
 }
 
 static void exp2_is_within_two_ulps(void **state) {
     (void)state;
-    if (!isa_check(ISA_AVX512).is_usable)
-        skip();
-    float x[LANES], y[LANES];
-    for (int i = 0; i < 100000; i++) {
-        for (int j = 0; j < LANES; j++)
-            x[j] = -155 + (float)(i * LANES + j) * (285.0f / (100000 * LANES));
-        exp2_of(x, y);
-        for (int j = 0; j < LANES; j++) {
-            double want = exp2((double)x[j]), ulp = fmax(want * 0x1p-23, 0x1p-149);
-            if (want < 0x1p128 ? fabs(y[j] - want) > 2 * ulp : !isinf(y[j]))
-                fail_msg("2^%a is %a, not %a", (double)x[j], (double)y[j], want);
-        }
+    int ran = 0;
+    for (int f = 0; f < LANE_FUNCTIONS_COUNT; f++) {
+        const lane_functions *of = LANE_FUNCTIONS[f];
+        if (!can_run(of))
+            continue;
+        ran++;
+        float y[MOST_LANES];
+        expect_two_ulps(of, of->exp2, 130);
+        const float ends[MOST_LANES] = {NAN, INFINITY, -INFINITY, 0.0f, -1e30f, 1e30f, 1, -1};
+        of->exp2(ends, y);
+        assert_true(isnan(y[0]) && isinf(y[1]) && y[2] == 0 && y[3] == 1 && y[4] == 0 &&
+                    isinf(y[5]) && y[6] == 2 && y[7] == 0.5f);
     }
-    const float ends[LANES] = {NAN, INFINITY, -INFINITY, 0.0f, -1e30f, 1e30f, 1, -1};
-    exp2_of(ends, y);
-    assert_true(isnan(y[0]) && isinf(y[1]) && y[2] == 0 && y[3] == 1 && y[4] == 0 && isinf(y[5]) &&
-                y[6] == 2 && y[7] == 0.5f);
+    if (!ran)
+        skip();
+}
+
+/* Weights are at most 1, but for rounding. */
+static void exp2_of_weights_is_within_two_ulps(void **state) {
+    (void)state;
+    int ran = 0;
+    for (int f = 0; f < LANE_FUNCTIONS_COUNT; f++) {
+        const lane_functions *of = LANE_FUNCTIONS[f];
+        if (!can_run(of))
+            continue;
+        ran++;
+        float y[MOST_LANES];
+        expect_two_ulps(of, of->panel_exp2, 64);
+        const float ends[MOST_LANES] = {NAN, -INFINITY, 0.0f, -1e30f, -151, 1, -1, -126};
+        of->panel_exp2(ends, y);
+        assert_true(isnan(y[0]) && y[1] == 0 && y[2] == 1 && y[3] == 0 && y[4] == 0 && y[5] == 2 &&
+                    y[6] == 0.5f && y[7] == 0x1p-126f);
+        const float above[MOST_LANES] = {INFINITY, 1e30f, 200, 65};
+        of->panel_exp2(above, y);
+        for (int j = 0; j < 4; j++)
+            assert_true(y[j] >= 0x1p64f);
+    }
+    if (!ran)
+        skip();
 }
 #endif
 
@@ -289,6 +332,7 @@ int main(void) {
         cmocka_unit_test(any_number_of_threads_gives_the_same_bits),
 #if defined(__x86_64__)
         cmocka_unit_test(exp2_is_within_two_ulps),
+        cmocka_unit_test(exp2_of_weights_is_within_two_ulps),
         cmocka_unit_test(rough_exp2_is_within_three_millionths),
 #endif
     };

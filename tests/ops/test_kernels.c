@@ -52,7 +52,8 @@ static void every_op_has_a_case(void **state) {
 static bool may_be_absent(const kernel *k, const target *chip) {
     return (k == &matmul_onednn && !may_use_onednn(chip)) || k == &matmul_amx ||
            k == &matmul_avx512_bf16 || k == &matmul_avx512 || k == &matmul_avx2 ||
-           k == &attention_avx512 || k == &attention_gradient_avx512 || k == &attention_bf16_amx ||
+           k == &attention_avx512 || k == &attention_gradient_avx512 || k == &attention_avx2 ||
+           k == &attention_gradient_avx2 || k == &attention_bf16_amx ||
            k == &attention_gradient_bf16_amx || k == &attention_bf16_dot ||
            k == &attention_gradient_bf16_dot;
 }

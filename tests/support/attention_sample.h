@@ -74,10 +74,10 @@ typedef struct tolerance {
     double relative, absolute;
 } tolerance;
 
-/* All kernels that take the operands: their number. What should be no finite number must not be
- * one. */
+/* All kernels that take the operands: their number. That of a machine with AVX2 is also run as it is
+ * compiled for one. What should be no finite number must not be one. */
 int check_kernels(const sample *s, tolerance t);
-/* Every kernel gives the same bits with 1 to 5 threads. */
+/* Every kernel gives the same bits with 1 to 8 threads. */
 void expect_same_bits_with_threads(const sample *s);
 /* Every variant of every kernel; the first is the one that is taken when none is asked for. */
 int check_variants(const sample *s, tolerance t);

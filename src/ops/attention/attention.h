@@ -98,6 +98,7 @@ const char *attention_reject_layout(const kernel_args *args);
 extern const kernel attention_bf16_amx, attention_bf16_dot;
 extern const kernel attention_gradient_bf16_amx, attention_gradient_bf16_dot;
 extern const kernel attention_avx512, attention_gradient_avx512;
+extern const kernel attention_avx2, attention_gradient_avx2;
 extern const kernel attention_tiled, attention_gradient_tiled; /* any machine */
 
 /* ---- cuda/attention_kernels.c ---- */

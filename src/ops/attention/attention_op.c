@@ -167,8 +167,8 @@ const op op_attention = {
     .factor_count = ATTENTION_O,
     .tuning_key = tuning_key,
     .kernels = (const kernel *const[]){&attention_bf16_amx, &attention_bf16_dot, &attention_avx512,
-                                       &attention_tiled, &attention_split_kv, &attention_hopper,
-                                       &attention_mma, &attention_tf32, NULL}};
+                                       &attention_avx2, &attention_tiled, &attention_split_kv,
+                                       &attention_hopper, &attention_mma, &attention_tf32, NULL}};
 
 const op op_attention_gradient = {
     .name = "attention_gradient",
@@ -185,7 +185,7 @@ const op op_attention_gradient = {
     .tuning_key = tuning_key,
     .kernels = (const kernel *const[]){
         &attention_gradient_bf16_amx, &attention_gradient_bf16_dot, &attention_gradient_avx512,
-        &attention_gradient_tiled, &attention_gradient_split_kv,
+        &attention_gradient_avx2, &attention_gradient_tiled, &attention_gradient_split_kv,
         &attention_gradient_hopper_single_pass, &attention_gradient_hopper,
         &attention_gradient_hopper_wide, &attention_gradient_mma, &attention_gradient_tf32, NULL}};
 

@@ -11,6 +11,7 @@
 #ifndef OPS_ATTENTION_CPU_ATTENTION_PAIRS_H
 #define OPS_ATTENTION_CPU_ATTENTION_PAIRS_H
 
+#define LANES_AVX512
 #include "ops/attention/cpu/attention_panels.h"
 #include "ops/matmul/gemm_engine.h"
 

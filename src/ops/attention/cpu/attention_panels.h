@@ -1,8 +1,9 @@
-/* attention_panels.h - what attention's AVX-512 kernels are made of.
+/* attention_panels.h - what attention's kernels for AVX2 and AVX-512 are made of.
  *
- * A panel is 32 queries in the lanes of two vectors. Scores of a panel lie as [key][32], so that
- * maxima, sums and exponentials of a query are operations between vectors, never across one, and
- * P is at once the right operand of O^T = V^T P^T. The left operand of a product is read a number
+ * A file that includes this has said which, as lanes.h wants it. A panel is so many queries as the
+ * lanes of a few vectors hold. Scores of a panel lie as [key][PANEL], so that maxima, sums and
+ * exponentials of a query are operations between vectors, never across one, and P is at once the
+ * right operand of O^T = V^T P^T. The left operand of a product is read a number
  * at a time and needs no packing: rows of K and V as they are, by row or by column. (gemm_floats.c
  * wants both operands packed and gives sums by row; what it shares with this is lanes.h.)
  *
@@ -11,17 +12,19 @@
 #define OPS_ATTENTION_CPU_ATTENTION_PANELS_H
 
 #include "ops/attention/cpu/attention_cpu_rows.h"
-#define LANES_AVX512
 #include "ops/lanes.h"
-
-/* The reason when operands or the machine do not suit, else NULL. */
-const char *attention_reject_avx512(const kernel_args *args);
 
 #if defined(__x86_64__)
 
+/* A block of sums is STEP rows of VECTORS: enough to hide an FMA's latency, and with a row of the
+ * right operand and a number of the left one no more than there are registers. */
+#if defined(LANES_AVX512)
+enum { VECTORS = 2, STEP = 8, MASKS_ARE_FREE = true };
+#else
+enum { VECTORS = 3, STEP = 4, MASKS_ARE_FREE = false };
+#endif
 enum {
-    PANEL = 2 * LANES, /* queries */
-    STEP = 8,          /* rows of a block of sums: 16 vectors, enough to hide an FMA's latency */
+    PANEL = VECTORS * LANES, /* queries */
     TILE_KEYS = 128,
     TILE_FLOATS = 16384 /* of K or V in a tile: 64 KiB */
 };
@@ -40,26 +43,65 @@ static inline int64_t attention_tile_keys(int64_t pitch) {
 
 /* For kernel.variants: queries from `most_queries` down and keys from `most_keys` or what a tile holds
  * of them down, by halves to 32. */
-int attention_list_panels(const kernel_args *args, int most_queries, int most_keys,
-                          attention_tile *out);
+static inline int attention_list_panels(const kernel_args *args, int most_queries, int most_keys,
+                                        attention_tile *out) {
+    enum { MOST = 4 };
+    int64_t pitch = attention_round_up(args->inputs[ATTENTION_Q].shape.dim[3], LANES);
+    most_keys = (int)attention_smaller(most_keys, attention_tile_keys(pitch));
+    int queries[MOST], keys[MOST], query_count = 0, key_count = 0;
+    for (int q = most_queries; q >= PANEL && query_count < MOST; q = q / 2 / PANEL * PANEL)
+        queries[query_count++] = q;
+    for (int k = most_keys; k >= 32 && key_count < MOST; k = k / 2 / STEP * STEP)
+        keys[key_count++] = k;
+    return attention_cross_tiles(queries, query_count, keys, key_count, out);
+}
+
+/* ---- weights ---- */
+
+/* 2^x as lanes_exp2 has it, for x that rounding alone can bring above 0; from 64 on it is 2^64. */
+LANES_INLINE lanes panel_exp2(lanes x) {
+#if defined(LANES_AVX512)
+    return lanes_exp2(x);
+#else
+    /* x = n + r with n its nearest integer, which the addition leaves in the low bits beside the
+     * bias of an exponent and 24 more: so that the smallest factor is no subnormal number, and
+     * that of n = -151 is 0. The second operand of min and max is the result where one is NaN. */
+    const lanes round = lanes_set(0x1.8p23f + 127 + 24);
+    x = _mm256_min_ps(lanes_set(64), lanes_max(lanes_set(-151), x));
+    lanes shifted = lanes_add(x, round), r = lanes_sub(x, lanes_sub(shifted, round));
+    lanes y = lanes_set(1.326473663e-3f);
+    y = lanes_fma(y, r, lanes_set(9.671512060e-3f));
+    y = lanes_fma(y, r, lanes_set(5.550733581e-2f));
+    y = lanes_fma(y, r, lanes_set(2.402224243e-1f));
+    y = lanes_fma(y, r, lanes_set(6.931470037e-1f));
+    y = lanes_fma(y, r, lanes_set(1.0f));
+    lanes factor = _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_castps_si256(shifted), 23));
+    return lanes_mul(lanes_mul(y, factor), lanes_set(0x1p-24f));
+#endif
+}
 
 /* ---- who sees whom ---- */
 
 /* Of a panel that begins with `query`, and a tile of keys that begins with `first`: the lanes'
  * numbers of visible keys, counted from `first`. */
 LANES_INLINE void panel_limits(const attention_problem *p, int64_t query, int64_t first,
-                               __m512i limit[2]) {
+                               lanes_int limit[VECTORS]) {
     int32_t seen[PANEL];
     for (int i = 0; i < PANEL; i++) {
         int64_t keys = attention_smaller(attention_visible_keys(p, query + i), p->keys) - first;
         seen[i] = (int32_t)(keys < 0 ? 0 : attention_smaller(keys, INT32_MAX));
     }
-    for (int i = 0; i < 2; i++)
-        limit[i] = _mm512_loadu_si512(seen + i * LANES);
+    for (int i = 0; i < VECTORS; i++)
+        limit[i] = lanes_load_int(seen + i * LANES);
 }
 
-LANES_INLINE __mmask16 lanes_that_see(__m512i limit, int64_t key) {
-    return _mm512_cmplt_epi32_mask(_mm512_set1_epi32((int32_t)key), limit);
+LANES_INLINE lanes_mask lanes_that_see(lanes_int limit, int64_t key) {
+    return lanes_above(limit, (int32_t)key);
+}
+
+/* Whether the last vector of the panel has no query: then it takes no part. */
+static inline bool panel_lacks_a_vector(const attention_problem *p, int64_t query) {
+    return p->queries - query <= PANEL - LANES;
 }
 
 /* Rows of the tile of `count` keys from `first` that some query of the panel sees, rounded up to
@@ -80,56 +122,57 @@ static inline int64_t panel_clear_rows(const attention_problem *p, int64_t query
 
 /* ---- products ---- */
 
-typedef __m512 attention_sums[STEP][2];
+typedef lanes attention_sums[STEP][VECTORS];
 
 LANES_INLINE void sums_clear(attention_sums sums) {
     for (int r = 0; r < STEP; r++)
-        sums[r][0] = sums[r][1] = _mm512_setzero_ps();
+        for (int i = 0; i < VECTORS; i++)
+            sums[r][i] = lanes_zero();
 }
 
 LANES_INLINE void sums_load(int vectors, attention_sums sums, const float *from, int64_t pitch) {
     for (int r = 0; r < STEP; r++)
         for (int i = 0; i < vectors; i++)
-            sums[r][i] = _mm512_loadu_ps(from + r * pitch + i * LANES);
+            sums[r][i] = lanes_load(from + r * pitch + i * LANES);
 }
 
 LANES_INLINE void sums_store(int vectors, attention_sums sums, float *to, int64_t pitch) {
     for (int r = 0; r < STEP; r++)
         for (int i = 0; i < vectors; i++)
-            _mm512_storeu_ps(to + r * pitch + i * LANES, sums[r][i]);
+            lanes_store(to + r * pitch + i * LANES, sums[r][i]);
 }
 
-/* sums[8][16 * vectors] += a b, where number (r, k) of a is a[r * row + k * deep]. */
+/* sums[STEP][LANES * vectors] += a b, where number (r, k) of a is a[r * row + k * deep]. */
 LANES_INLINE void sums_add(int vectors, attention_sums sums, int64_t depth, const float *a,
                            int64_t row, int64_t deep, const float *b, int64_t b_pitch) {
     for (int64_t k = 0; k < depth; k++) {
-        __m512 right[2];
+        lanes right[VECTORS];
         for (int i = 0; i < vectors; i++)
-            right[i] = _mm512_loadu_ps(b + k * b_pitch + i * LANES);
+            right[i] = lanes_load(b + k * b_pitch + i * LANES);
         for (int r = 0; r < STEP; r++) {
-            __m512 left = _mm512_set1_ps(a[r * row + k * deep]);
+            lanes left = lanes_set(a[r * row + k * deep]);
             for (int i = 0; i < vectors; i++)
-                sums[r][i] = _mm512_fmadd_ps(left, right[i], sums[r][i]);
+                sums[r][i] = lanes_fma(left, right[i], sums[r][i]);
         }
     }
 }
 
 /* The same for rows of b that are keys from `key` on: lanes that do not see one take nothing from
  * it. A factor of 0 would not do, since a hidden row may hold what is no number. */
-LANES_INLINE void sums_add_seen(attention_sums sums, int64_t depth, const float *a, int64_t row,
-                                int64_t deep, const float *b, int64_t b_pitch,
-                                const __m512i limit[2], int64_t key) {
+LANES_INLINE void sums_add_seen(int vectors, attention_sums sums, int64_t depth, const float *a,
+                                int64_t row, int64_t deep, const float *b, int64_t b_pitch,
+                                const lanes_int limit[VECTORS], int64_t key) {
     for (int64_t k = 0; k < depth; k++) {
-        __m512 right[2];
-        __mmask16 sees[2];
-        for (int i = 0; i < 2; i++) {
-            right[i] = _mm512_loadu_ps(b + k * b_pitch + i * LANES);
+        lanes right[VECTORS];
+        lanes_mask sees[VECTORS];
+        for (int i = 0; i < vectors; i++) {
+            right[i] = lanes_load(b + k * b_pitch + i * LANES);
             sees[i] = lanes_that_see(limit[i], key + k);
         }
         for (int r = 0; r < STEP; r++) {
-            __m512 left = _mm512_set1_ps(a[r * row + k * deep]);
-            for (int i = 0; i < 2; i++)
-                sums[r][i] = _mm512_mask3_fmadd_ps(left, right[i], sums[r][i], sees[i]);
+            lanes left = lanes_set(a[r * row + k * deep]);
+            for (int i = 0; i < vectors; i++)
+                sums[r][i] = lanes_fma_where(sees[i], left, right[i], sums[r][i]);
         }
     }
 }
@@ -155,16 +198,28 @@ LANES_INLINE void tile_load(const tensor *t, const attention_rotation *rotation,
     memset(to + count * pitch, 0, (size_t)((rows - count) * pitch) * sizeof *to);
 }
 
-/* 32 rows, the pitch a multiple of 16, to [width][32]. */
+/* Whether `count` numbers, a multiple of LANES, are all finite: a weight of 0 makes 0 of each. */
+LANES_INLINE bool tile_is_finite(const float *from, int64_t count) {
+    lanes zeros[2] = {lanes_zero(), lanes_zero()};
+    for (int64_t i = 0; i < count; i += LANES)
+        zeros[i / LANES % 2] = lanes_fma(lanes_load(from + i), lanes_zero(), zeros[i / LANES % 2]);
+    float sum[LANES], total = 0;
+    lanes_store(sum, lanes_add(zeros[0], zeros[1]));
+    for (int i = 0; i < LANES; i++)
+        total += sum[i];
+    return total == 0;
+}
+
+/* PANEL rows, the pitch a multiple of LANES, to [width][PANEL]. */
 LANES_INLINE void tile_to_panel(const float *from, int64_t pitch, int64_t width, float *to) {
     for (int half = 0; half < PANEL; half += LANES)
         for (int64_t d = 0; d < width; d += LANES) {
-            __m512 v[LANES];
+            lanes v[LANES];
             for (int i = 0; i < LANES; i++)
-                v[i] = _mm512_loadu_ps(from + (half + i) * pitch + d);
+                v[i] = lanes_load(from + (half + i) * pitch + d);
             lanes_transpose(v);
             for (int i = 0; i < LANES && d + i < width; i++)
-                _mm512_storeu_ps(to + (d + i) * PANEL + half, v[i]);
+                lanes_store(to + (d + i) * PANEL + half, v[i]);
         }
 }
 
@@ -172,16 +227,15 @@ LANES_INLINE void tile_to_panel(const float *from, int64_t pitch, int64_t width,
 LANES_INLINE void panel_to_tile(const float *from, int64_t width, const float *factor, float *to,
                                 int64_t pitch) {
     for (int half = 0; half < PANEL; half += LANES) {
-        __m512 f = _mm512_loadu_ps(factor + half);
+        lanes f = lanes_load(factor + half);
         for (int64_t d = 0; d < width; d += LANES) {
-            __m512 v[LANES];
+            lanes v[LANES];
             for (int i = 0; i < LANES; i++)
-                v[i] = d + i < width
-                           ? _mm512_mul_ps(f, _mm512_loadu_ps(from + (d + i) * PANEL + half))
-                           : _mm512_setzero_ps();
+                v[i] = d + i < width ? lanes_mul(f, lanes_load(from + (d + i) * PANEL + half))
+                                     : lanes_zero();
             lanes_transpose(v);
             for (int i = 0; i < LANES; i++)
-                _mm512_storeu_ps(to + (half + i) * pitch + d, v[i]);
+                lanes_store(to + (half + i) * pitch + d, v[i]);
         }
     }
 }
