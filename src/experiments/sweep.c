@@ -1,11 +1,10 @@
 #include "experiments/sweep.h"
 
-#include <stdio.h>
-
 #include "base/threads.h"
 #include "measure/environment.h"
 #include "measure/gpu.h"
 #include "measure/keys.h"
+#include "measure/plan_record.h"
 
 dyno_status sweep_prepare(sweep *s, const flags *given, const experiment_context *context,
                           results *run) {
@@ -117,17 +116,7 @@ void sweep_watched(contention_watch *watch, results_cell *cell) {
 }
 
 void sweep_record_plan(results_cell *cell, const plan *p, const memory_account *account) {
-    plan_cost all = plan_total_cost(p, PHASE_COUNT);
-    cell_set_metric(cell, METRIC_LAUNCHES, "", all.launches);
-    cell_set_metric_real(cell, METRIC_FLOPS, "FLOP", all.flops);
-    cell_set_metric_real(cell, METRIC_BYTES_MOVED, "B", all.bytes_read + all.bytes_written);
-    for (int i = 0; i < PHASE_COUNT; i++) {
-        plan_cost part = plan_total_cost(p, (phase)i);
-        char name[64];
-        snprintf(name, sizeof name, "%s" METRIC_FLOPS_SUFFIX, phase_name((phase)i));
-        if (part.launches)
-            cell_set_metric_real(cell, name, "FLOP", part.flops);
-    }
+    plan_record_cost(p, cell);
     cell_set_metric(cell, METRIC_PREDICTED_BYTES, "B", account->peak_bytes);
     cell_set_metric(cell, METRIC_PREDICTED_RESERVED_BYTES, "B", account->reserved_bytes);
     if (p->memory_mode == PLAN_MEMORY_STATIC)

@@ -57,6 +57,8 @@
 #define METRIC_FORWARD_FLOPS "forward_flops"
 #define METRIC_BACKWARD_FLOPS "backward_flops"
 #define METRIC_OPTIMIZER_FLOPS "optimizer_flops"
+#define METRIC_SPLIT_LAUNCHES "split_launches"
+#define METRIC_SPLIT_FLOPS "split_flops"
 #define METRIC_BYTES_MOVED "bytes_moved"
 #define METRIC_PREDICTED_BYTES "predicted_bytes"
 #define METRIC_PREDICTED_RESERVED_BYTES "predicted_reserved_bytes"

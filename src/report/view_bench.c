@@ -196,6 +196,15 @@ static void note_peaks(const bench_view *view, bool has_own_peaks) {
                        by && by->kind == RESULTS_TEXT ? by->text : "products of bf16");
 }
 
+/* Once, whichever cells have them. */
+static void note_split_launches(const bench_view *view) {
+    for (int64_t i = 0; i < view->run->cell_count; i++)
+        if (cell_find_metric(view->run->cells[i], METRIC_SPLIT_LAUNCHES)) {
+            view_note_split_launches(view->run->cells[i], view->table);
+            return;
+        }
+}
+
 report_table *view_create_bench_table(const results *run, bool is_full) {
     bench_view view = {.run = run, .is_full = is_full};
     view.peak_gflops = results_number(results_find_environment(run, ENV_PEAK_GFLOPS));
@@ -222,6 +231,7 @@ report_table *view_create_bench_table(const results *run, bool is_full) {
         view.table,
         "tokens/s, GFLOP/s and %% peak are those of the median step; warm-up is in none");
     note_peaks(&view, has_own_peaks);
+    note_split_launches(&view);
     view_note_contention(run, view.table);
     return view.table;
 }

@@ -238,6 +238,8 @@ report_table *view_create_breakdown_table(const results_cell *cell,
         table_add_text(table, j ? "" : "total");
     add_numbers(table, breakdown, known, -1, tenths);
     free(tenths);
+    if (strcmp(breakdown->name, BREAKDOWN_BY_PHASE) == 0)
+        view_note_split_launches(cell, table);
     note_device(table, cell);
     note_overhead(table, cell);
     return table;

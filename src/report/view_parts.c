@@ -167,6 +167,14 @@ void view_append_note(text *out, const results_cell *cell) {
         text_format(out, "%s%s", has_sizes ? "; " : "", cell->reason);
 }
 
+void view_note_split_launches(const results_cell *cell, report_table *table) {
+    if (view_metric(cell, METRIC_SPLIT_LAUNCHES) > 0)
+        table_add_note(
+            table, "compiled, the loss head computes the loss and its gradients in one launch; "
+                   "forward and backward each have its FLOPs of their kind, and its time in the "
+                   "same proportion");
+}
+
 void view_add_interruption(const results *run, report_document *out) {
     if (run->is_complete)
         return;

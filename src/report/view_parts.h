@@ -59,6 +59,9 @@ double view_metric(const results_cell *cell, const char *name);
 
 /* "needs 12.00 GiB, there is 7.50 GiB", then the reason. */
 void view_append_note(text *out, const results_cell *cell);
+/* Says below the table how the FLOPs and the time of launches that do work of two phases were
+ * divided, if the cell has such. */
+void view_note_split_launches(const results_cell *cell, report_table *table);
 /* Says that the run did not come to its end, if it did not. */
 void view_add_interruption(const results *run, report_document *out);
 /* The curve of each cell's steps, and its breakdowns as tables and bars. */

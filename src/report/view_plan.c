@@ -169,6 +169,7 @@ static report_table *flops_table(const results_cell *cell, const results_breakdo
     }
     table_add_note(t, "a product of M x K by K x N counts 2 M N K; every other op as its cost() "
                       "in src/ops says; bytes: operands read once, results written once");
+    view_note_split_launches(cell, t);
     return t;
 }
 

@@ -1,0 +1,105 @@
+/* test_plan_record.c - what a plan says of itself before it runs: FLOPs by scope and by phase. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <setjmp.h>
+
+#include <cmocka.h>
+
+#include <math.h>
+#include <string.h>
+
+#include "measure/keys.h"
+#include "measure/plan_record.h"
+#include "support/expect.h"
+#include "support/small_model.h"
+
+static plan *plan_step(step_mode mode, step_extent extent) {
+    step_options options = small_model_step(&small_model_fixed, 2, 5, extent);
+    options.keep_logits = false; /* compiled, a loss head then takes the place of the logits */
+    options.pipeline.keep_gradients = false;
+    options.pipeline.mode = mode;
+    plan *p;
+    expect_ok(step_plan_create(&options, &p));
+    return p;
+}
+
+static double metric(const results_cell *cell, const char *name) {
+    const results_metric *found = cell_find_metric(cell, name);
+    return found ? results_number(&found->value) : 0;
+}
+
+/* FLOPs of the last product and the loss in one phase; their scopes are "head" and "loss". */
+static double end_of_model(const results_cell *cell, const char *column) {
+    const results_breakdown *b = cell_find_breakdown(cell, BREAKDOWN_BY_SCOPE);
+    double flops = 0;
+    for (int64_t i = 0; i < b->row_count; i++)
+        for (int j = 0; j < b->column_count; j++)
+            if (strcmp(b->columns[j].name, column) == 0 &&
+                (strcmp(b->rows[i].keys[0], "head") == 0 ||
+                 strcmp(b->rows[i].keys[0], "loss") == 0))
+                flops += results_number(&b->rows[i].values[j]);
+    return flops;
+}
+
+static void the_loss_head_has_in_each_phase_the_flops_of_eager(void **state) {
+    (void)state;
+    for (int extent = STEP_FORWARD; extent < STEP_EXTENT_COUNT; extent++) {
+        results *run = results_create("plan", 0, NULL);
+        results_cell *cells[STEP_MODE_COUNT];
+        for (int mode = 0; mode < STEP_MODE_COUNT; mode++) {
+            plan *p = plan_step((step_mode)mode, (step_extent)extent);
+            plan_record(p, 0, cells[mode] = results_add_cell(run));
+            plan_destroy(p);
+        }
+        static const char *const phases[] = {COLUMN_FORWARD, COLUMN_BACKWARD};
+        for (int i = 0; i < 2; i++) {
+            double eager = end_of_model(cells[STEP_EAGER], phases[i]);
+            double compiled = end_of_model(cells[STEP_COMPILED], phases[i]);
+            assert_int_equal(eager > 0, i == 0 || extent > STEP_FORWARD);
+            /* The mean over the tokens and its gradient are a few FLOPs in either phase. */
+            assert_true(fabs(compiled - eager) <= 0.02 * eager);
+        }
+        results_destroy(run);
+    }
+}
+
+static void phases_add_up_and_launches_of_two_are_told(void **state) {
+    (void)state;
+    for (int mode = 0; mode < STEP_MODE_COUNT; mode++) {
+        plan *p = plan_step((step_mode)mode, STEP_FULL);
+        results *run = results_create("plan", 0, NULL);
+        results_cell *cell = results_add_cell(run);
+        plan_record_cost(p, cell);
+        double sum = 0, launches = 0;
+        for (int i = 0; i < PHASE_COUNT; i++) {
+            sum += plan_total_cost(p, (phase)i).flops;
+            launches += plan_total_cost(p, (phase)i).launches;
+        }
+        assert_true(fabs(sum - metric(cell, METRIC_FLOPS)) <= 1e-9 * sum);
+        assert_true(launches == metric(cell, METRIC_LAUNCHES));
+        assert_true(fabs(metric(cell, METRIC_FORWARD_FLOPS) + metric(cell, METRIC_BACKWARD_FLOPS) +
+                         metric(cell, METRIC_OPTIMIZER_FLOPS) - sum) <= 1e-9 * sum);
+        assert_true(metric(cell, METRIC_SPLIT_LAUNCHES) == (mode == STEP_COMPILED));
+        for (int i = 0; i < p->launch_count; i++) {
+            const plan_launch *l = &p->launches[i];
+            double share = 0;
+            for (int f = 0; f < PHASE_COUNT; f++)
+                share += plan_launch_share(l, (phase)f);
+            assert_true(fabs(share - 1) < 1e-12);
+            assert_int_equal(plan_launch_share(l, l->phase) < 1,
+                             strcmp(l->op_name, "loss_head") == 0);
+        }
+        results_destroy(run);
+        plan_destroy(p);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_loss_head_has_in_each_phase_the_flops_of_eager),
+        cmocka_unit_test(phases_add_up_and_launches_of_two_are_told),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
