@@ -133,6 +133,10 @@ typedef struct dyno_cost {
     double bytes_read, bytes_written;
     int64_t peak_bytes;     /* most bytes alive at once */
     int64_t reserved_bytes; /* what the allocator holds for it: what has to fit */
+    /* The model's own arithmetic, which is the same for every mode, attention and recompute: 2 M N K
+     * for each product, causal attention half, the backward twice the forward. MFU is this over
+     * time and peak, HFU `flops`. */
+    double model_flops;
 } dyno_cost;
 
 dyno_status dyno_plan_create(const dyno_model *model, const dyno_plan_options *options,

@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "experiments/plan_advice.h"
 #include "experiments/step_variant.h"
+#include "model/model_flops.h"
 #include "plan/memory_account.h"
 #include "plan/plan_text.h"
 #include "runtime/autotune.h"
@@ -86,12 +87,16 @@ dyno_status dyno_plan_cost(const dyno_plan *p, dyno_cost *out) {
     RETURN_IF_NULL(p, out);
     memory_account account = memory_account_plan(p->inner);
     plan_cost cost = plan_total_cost(p->inner, PHASE_COUNT);
+    const step_options *o = &p->options;
+    model_flops own = model_flops_of_step(&o->config, o->batch, o->context);
+    bool has_backward = o->pipeline.extent != STEP_FORWARD;
     dyno_cost known = {.launches = cost.launches,
                        .flops = cost.flops,
                        .bytes_read = cost.bytes_read,
                        .bytes_written = cost.bytes_written,
                        .peak_bytes = account.peak_bytes,
-                       .reserved_bytes = account.reserved_bytes};
+                       .reserved_bytes = account.reserved_bytes,
+                       .model_flops = own.forward + (has_backward ? own.backward : 0)};
     return status_conclude(options_give("dyno_cost", &known, sizeof known, out));
 }
 

@@ -264,6 +264,9 @@ static dyno_status run_cell(attention_sweep *s, const plan *p, results_cell *cel
 static dyno_status measure_plan(attention_sweep *s, const attention_point *at, const plan *p) {
     memory_account account = memory_account_plan(p);
     sweep_record_plan(at->cell, p, &account);
+    sweep_record_model_flops(at->cell,
+                             model_flops_of_attention(&at->options.shape, at->options.is_causal),
+                             at->options.extent);
     record_before_backward(p, at->cell);
     record_tiles(p, at->cell);
     if (!sweep_admit(&s->sweep, at->cell, &account)) {

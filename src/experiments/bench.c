@@ -258,6 +258,9 @@ static dyno_status measure_cell(grid *g, bench_model *m, const point *at) {
     memory_account account = memory_account_plan(p);
     cell_set_metric(cell, METRIC_TOKENS, "", flags_integer(g->given, "batch") * at->context);
     sweep_record_plan(cell, p, &account);
+    sweep_record_model_flops(
+        cell, model_flops_of_step(m->config, flags_integer(g->given, "batch"), at->context),
+        at->extent);
     g->sweep.step_work = plan_total_cost(p, PHASE_COUNT).flops;
     if (sweep_admit(&g->sweep, cell, &account))
         status = sweep_settle(cell, run_cell(g, m, p, at->warmup, cell));

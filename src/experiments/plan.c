@@ -116,6 +116,7 @@ static dyno_status plan_cell(plan_job *job, const model_config *config, int64_t 
                     p->source ? p->source : "no generated kernels in eager mode\n");
     int64_t memory = flags_bytes(job->given, "memory");
     plan_record(p, memory, cell);
+    sweep_record_model_flops(cell, model_flops_of_step(config, options.batch, context), extent);
     plan_destroy(p);
     plan_advice advice;
     if (memory && !flags_switch(job->given, "map") &&

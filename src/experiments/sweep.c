@@ -123,6 +123,15 @@ void sweep_record_plan(results_cell *cell, const plan *p, const memory_account *
         cell_set_metric(cell, METRIC_ARENA_BYTES, "B", p->arena_bytes);
 }
 
+void sweep_record_model_flops(results_cell *cell, model_flops flops, step_extent extent) {
+    bool has_backward = extent != STEP_FORWARD;
+    cell_set_metric_real(cell, METRIC_MODEL_FLOPS, "FLOP",
+                         flops.forward + (has_backward ? flops.backward : 0));
+    cell_set_metric_real(cell, METRIC_MODEL_FORWARD_FLOPS, "FLOP", flops.forward);
+    if (has_backward)
+        cell_set_metric_real(cell, METRIC_MODEL_BACKWARD_FLOPS, "FLOP", flops.backward);
+}
+
 dyno_status sweep_record_memory(const sweep *s, results_cell *cell, const memory_pool *pool) {
     cell_set_metric(cell, METRIC_PEAK_BYTES, "B", memory_pool_peak_taken_bytes(pool));
     cell_set_metric(cell, METRIC_RESERVED_BYTES, "B", memory_pool_reserved_bytes(pool));

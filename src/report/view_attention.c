@@ -131,6 +131,18 @@ static bool shows_time(const attention_view *view, int which) {
     return view->is_full || view->has_time[which];
 }
 
+/* Of the runs of both passes where there are any, else of those of the forward. */
+static void add_utilization(const attention_view *view, const attention_table_row *row) {
+    const results_cell *last = row->whole ? row->whole : row->forward;
+    int which = row->whole ? ATTENTION_END_TO_END : ATTENTION_FORWARD;
+    double seconds = attention_table_row_time(row, which).median / 1e3;
+    double peak = view_peak_gflops(view->run, last);
+    table_add_real(view->table,
+                   view_utilization(view_metric(last, METRIC_MODEL_FLOPS), seconds, peak), 1);
+    table_add_real(view->table, view_utilization(view_metric(last, METRIC_FLOPS), seconds, peak),
+                   1);
+}
+
 static void add_row(const attention_view *view, const attention_table_row *row) {
     report_table *table = view->table;
     const results_cell *cell = attention_table_row_cell(row);
@@ -153,6 +165,7 @@ static void add_row(const attention_view *view, const attention_table_row *row) 
     for (int i = 0; i < ATTENTION_TIME_COUNT; i++)
         if (shows_time(view, i))
             view_add_three_digits(table, attention_table_row_tflops(row, i));
+    add_utilization(view, row);
     for (int i = 0; i < ATTENTION_TIME_COUNT && view->compared; i++)
         if (shows_time(view, i))
             table_add_real(table, row_speedup(view, row, i), 2);
@@ -217,6 +230,8 @@ static void add_columns(const attention_view *view) {
     for (int i = 0; i < ATTENTION_TIME_COUNT; i++)
         if (shows_time(view, i))
             add_time_column(view, i, "tflops", "TFLOP/s");
+    table_add_column(table, "mfu_percent", "MFU %", TABLE_RIGHT);
+    table_add_column(table, "hfu_percent", "HFU %", TABLE_RIGHT);
     for (int i = 0; i < ATTENTION_TIME_COUNT && view->compared; i++)
         if (shows_time(view, i))
             add_time_column(view, i, "speedup", "speed-up");
@@ -273,6 +288,9 @@ static void add_notes(const attention_view *view) {
     table_add_note(table,
                    "TFLOP/s: 4 x batch x heads x seq^2 x head size forward, half of it if causal, "
                    "2.5 times that backward, for every implementation / the median");
+    view_note_utilization(view->run,
+                          view->has_time[ATTENTION_END_TO_END] ? "end-to-end time" : "forward time",
+                          table);
     if (view->has_tile_choice)
         table_add_note(table, "tile: queries x keys; best tile: fastest of those at the same "
                               "sizes, by the median");

@@ -20,7 +20,6 @@ typedef struct bench_view {
     bool is_full;     /* every column: CSV */
     bool has_device;  /* cells have device_used_bytes: those of a GPU */
     bool has_records; /* cells have device_busy_ns: a GPU kept records */
-    double peak_gflops, peak_bf16_gflops; /* of a CPU; NAN: none was measured */
 } bench_view;
 
 static void add_leading(const bench_view *view, const results_cell *cell, const char *pass) {
@@ -35,32 +34,26 @@ static void add_leading(const bench_view *view, const results_cell *cell, const 
         view_add_value(view->table, cell_find_parameter(cell, view->others.names[i]));
 }
 
-static bool is_bf16(const results_cell *cell) {
-    return strcmp(view_text(cell, PARAM_MATH), "bf16") == 0;
-}
-
-static double peak_of(const bench_view *view, const results_cell *cell) {
-    double own = view_metric(cell, METRIC_PEAK_GFLOPS);
-    if (!isnan(own))
-        return own;
-    return is_bf16(cell) && view->peak_bf16_gflops > 0 ? view->peak_bf16_gflops : view->peak_gflops;
-}
+/* What one row is about. */
+typedef struct bench_work {
+    double tokens, flops, model_flops; /* NAN: does not apply */
+} bench_work;
 
 static void add_timing(const bench_view *view, const results_cell *cell,
-                       const results_series *series, double tokens, double flops) {
+                       const results_series *series, const bench_work *work) {
     double ms = view_ms_per_unit(series->unit);
     statistics s = statistics_of_series(series);
-    double peak = peak_of(view, cell);
+    double peak = view_peak_gflops(view->run, cell);
     double seconds = s.median * ms / 1e3;
-    double gflops = seconds > 0 ? flops / seconds / 1e9 : (double)NAN;
     table_add_real(view->table, s.mean * ms, 2);
     table_add_real(view->table, s.std * ms, 2);
     table_add_real(view->table, s.median * ms, 2);
     table_add_real(view->table, s.min * ms, 2);
     table_add_real(view->table, s.max * ms, 2);
-    table_add_real(view->table, seconds > 0 ? tokens / seconds : (double)NAN, 0);
-    table_add_real(view->table, gflops, 1);
-    table_add_real(view->table, peak > 0 ? gflops / peak * 100 : (double)NAN, 1);
+    table_add_real(view->table, seconds > 0 ? work->tokens / seconds : (double)NAN, 0);
+    table_add_real(view->table, seconds > 0 ? work->flops / seconds / 1e9 : (double)NAN, 1);
+    table_add_real(view->table, view_utilization(work->model_flops, seconds, peak), 1);
+    table_add_real(view->table, view_utilization(work->flops, seconds, peak), 1);
 }
 
 static void add_gap(const bench_view *view, int count) {
@@ -68,10 +61,25 @@ static void add_gap(const bench_view *view, int count) {
         table_add_empty(view->table);
 }
 
+enum { FORWARD, BACKWARD, OPTIMIZER, BOTH };
+
+/* Updates are no arithmetic of the model. */
+static bench_work work_of_phase(const results_cell *cell, int phase) {
+    bench_work work = {.tokens = (double)NAN, .model_flops = (double)NAN};
+    work.flops = view_metric(cell, phase == FORWARD     ? METRIC_FORWARD_FLOPS
+                                   : phase == OPTIMIZER ? METRIC_OPTIMIZER_FLOPS
+                                                        : METRIC_BACKWARD_FLOPS);
+    if (phase == BOTH)
+        work.flops += view_metric(cell, METRIC_OPTIMIZER_FLOPS);
+    if (phase != OPTIMIZER)
+        work.model_flops = view_metric(cell, phase == FORWARD ? METRIC_MODEL_FORWARD_FLOPS
+                                                              : METRIC_MODEL_BACKWARD_FLOPS);
+    return work;
+}
+
 static void add_phase_rows(const bench_view *view, const results_cell *cell) {
     static const char *const phases[] = {SERIES_FORWARD, SERIES_BACKWARD, SERIES_OPTIMIZER,
                                          SERIES_BACKWARD_OPTIMIZER};
-    enum { BACKWARD = 1, BOTH = 3 };
     const results_series *whole = view_whole_steps(cell);
     const char *pass_name = view_text(cell, PARAM_PASS);
     for (int i = 0; i <= BOTH; i++) {
@@ -79,20 +87,16 @@ static void add_phase_rows(const bench_view *view, const results_cell *cell) {
         bool is_the_pass = strcmp(phases[i], pass_name) == 0;
         if (!phase || phase == whole || is_the_pass || phase->count != whole->count)
             continue;
-        text label = {0}, name = {0};
+        text label = {0};
         if (strcmp(pass_name, "forward+backward") != 0 || i != BACKWARD)
             text_format(&label, "%s: ", pass_name);
         text_append(&label, phases[i]);
-        text_format(&name, "%s" METRIC_FLOPS_SUFFIX, phases[i]);
-        double flops = i == BOTH ? view_metric(cell, METRIC_BACKWARD_FLOPS) +
-                                       view_metric(cell, METRIC_OPTIMIZER_FLOPS)
-                                 : view_metric(cell, text_string(&name));
+        bench_work work = work_of_phase(cell, i);
         add_leading(view, cell, text_string(&label));
         table_add_text(view->table, results_status_name(RESULTS_OK));
         table_add_empty(view->table);
-        add_timing(view, cell, phase, (double)NAN, flops);
+        add_timing(view, cell, phase, &work);
         text_release(&label);
-        text_release(&name);
     }
 }
 
@@ -116,11 +120,12 @@ static void add_bench_rows(const bench_view *view, const results_cell *cell) {
                            statistics_of_series(warmup).total * view_ms_per_unit(warmup->unit), 2);
         else
             table_add_empty(table);
-        add_timing(view, cell, view_whole_steps(cell), view_metric(cell, METRIC_TOKENS),
-                   view_metric(cell, METRIC_FLOPS));
+        bench_work work = {view_metric(cell, METRIC_TOKENS), view_metric(cell, METRIC_FLOPS),
+                           view_metric(cell, METRIC_MODEL_FLOPS)};
+        add_timing(view, cell, view_whole_steps(cell), &work);
         table_add_real(table, view_metric(cell, METRIC_PEAK_BYTES) / 0x1p20, 1);
     } else {
-        add_gap(view, 10);
+        add_gap(view, 11);
     }
     bool is_ok = status == RESULTS_OK;
     if (view->has_device)
@@ -155,7 +160,8 @@ static void add_bench_columns(bench_view *view) {
                    {"max_ms", "max ms", ALL},
                    {"tokens_per_s", "tokens/s", ALL},
                    {"gflops", "GFLOP/s", ALL},
-                   {"percent_of_peak", "% peak", ALL},
+                   {"mfu_percent", "MFU %", ALL},
+                   {"hfu_percent", "HFU %", ALL},
                    {"peak_mib", "peak MiB", ALL},
                    {"device_used_mib", "in use on the GPU MiB", GPUS},
                    {"device_busy_percent", "GPU busy %", RECORDS},
@@ -179,23 +185,6 @@ static void add_bench_columns(bench_view *view) {
     table_add_column(view->table, "note", "note", TABLE_LEFT);
 }
 
-/* Which peaks the rows' % are of. */
-static void note_peaks(const bench_view *view, bool has_own_peaks) {
-    const results_value *by = results_find_environment(view->run, ENV_PEAK_BF16_BY);
-    if (view->peak_gflops > 0)
-        table_add_note(view->table,
-                       "%% peak = FLOP of one pass / median time / peak; peak = %.1f GFLOP/s, "
-                       "measured here with fp32 FMAs in registers",
-                       view->peak_gflops);
-    else if (has_own_peaks)
-        table_add_note(view->table, "%% peak = FLOP of one pass / median time / rate of large "
-                                    "products in the row's math, measured on this GPU");
-    if (view->peak_bf16_gflops > 0)
-        table_add_note(view->table, "peak of rows in bf16 = %.1f GFLOP/s, measured here with %s",
-                       view->peak_bf16_gflops,
-                       by && by->kind == RESULTS_TEXT ? by->text : "products of bf16");
-}
-
 /* Once, whichever cells have them. */
 static void note_split_launches(const bench_view *view) {
     for (int64_t i = 0; i < view->run->cell_count; i++)
@@ -207,11 +196,7 @@ static void note_split_launches(const bench_view *view) {
 
 report_table *view_create_bench_table(const results *run, bool is_full) {
     bench_view view = {.run = run, .is_full = is_full};
-    view.peak_gflops = results_number(results_find_environment(run, ENV_PEAK_GFLOPS));
-    view.peak_bf16_gflops = results_number(results_find_environment(run, ENV_PEAK_BF16_GFLOPS));
-    bool has_own_peaks = false;
     for (int64_t i = 0; i < run->cell_count; i++) {
-        has_own_peaks = has_own_peaks || cell_find_metric(run->cells[i], METRIC_PEAK_GFLOPS);
         view.has_device =
             view.has_device || cell_find_metric(run->cells[i], METRIC_DEVICE_USED_BYTES);
         view.has_records =
@@ -229,8 +214,8 @@ report_table *view_create_bench_table(const results *run, bool is_full) {
         add_bench_rows(&view, run->cells[i]);
     table_add_note(
         view.table,
-        "tokens/s, GFLOP/s and %% peak are those of the median step; warm-up is in none");
-    note_peaks(&view, has_own_peaks);
+        "tokens/s, GFLOP/s, MFU and HFU are those of the median step; warm-up is in none");
+    view_note_utilization(run, "median time", view.table);
     note_split_launches(&view);
     view_note_contention(run, view.table);
     return view.table;

@@ -155,6 +155,58 @@ double view_metric(const results_cell *cell, const char *name) {
     return found ? results_number(&found->value) : (double)NAN;
 }
 
+static double environment_number(const results *run, const char *key) {
+    return results_number(results_find_environment(run, key));
+}
+
+double view_peak_gflops(const results *run, const results_cell *cell) {
+    double own = view_metric(cell, METRIC_PEAK_GFLOPS);
+    if (!isnan(own))
+        return own;
+    double bf16 = environment_number(run, ENV_PEAK_BF16_GFLOPS);
+    bool is_bf16 = strcmp(view_text(cell, PARAM_MATH), "bf16") == 0;
+    return is_bf16 && bf16 > 0 ? bf16 : environment_number(run, ENV_PEAK_GFLOPS);
+}
+
+double view_utilization(double flops, double seconds, double peak_gflops) {
+    bool is_known = flops > 0 && seconds > 0 && peak_gflops > 0;
+    return is_known ? 100 * flops / seconds / (peak_gflops * 1e9) : (double)NAN;
+}
+
+/* What 100 % are. */
+static void note_peaks(const results *run, report_table *table) {
+    double fp32 = environment_number(run, ENV_PEAK_GFLOPS),
+           bf16 = environment_number(run, ENV_PEAK_BF16_GFLOPS);
+    const results_value *by = results_find_environment(run, ENV_PEAK_BF16_BY);
+    if (fp32 > 0)
+        table_add_note(table, "peak = %.1f GFLOP/s, measured here with fp32 FMAs in registers",
+                       fp32);
+    else
+        table_add_note(table, "peak = rate of large products in the row's math, measured on this "
+                              "GPU");
+    if (bf16 > 0)
+        table_add_note(table, "peak of rows in bf16 = %.1f GFLOP/s, measured here with %s", bf16,
+                       by && by->kind == RESULTS_TEXT ? by->text : "products of bf16");
+}
+
+void view_note_utilization(const results *run, const char *time, report_table *table) {
+    bool has_peak = false;
+    for (int64_t i = 0; i < run->cell_count; i++)
+        has_peak = has_peak || view_peak_gflops(run, run->cells[i]) > 0;
+    if (!has_peak)
+        return;
+    table_add_note(table,
+                   "MFU %% = 100 x FLOP of the model / %s / peak; its products once, 2 M N K each, "
+                   "causal attention half, backward twice the forward: the same for every mode, "
+                   "attention and recompute",
+                   time);
+    table_add_note(table,
+                   "HFU %% = 100 x FLOP that ran / %s / peak; every op of every launch, what is "
+                   "computed again included",
+                   time);
+    note_peaks(run, table);
+}
+
 void view_append_note(text *out, const results_cell *cell) {
     double needed = view_metric(cell, METRIC_NEEDED_BYTES),
            available = view_metric(cell, METRIC_AVAILABLE_BYTES);

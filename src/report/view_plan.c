@@ -94,6 +94,7 @@ static report_table *summary_table(const results *run) {
     add_way_columns(run, t);
     table_add_column(t, "pass", "pass", TABLE_LEFT);
     table_add_column(t, "parameters", "parameters", TABLE_RIGHT);
+    table_add_column(t, "model_gflop", "model GFLOP", TABLE_RIGHT);
     table_add_column(t, "gflop", "GFLOP", TABLE_RIGHT);
     table_add_column(t, "launches", "launches", TABLE_RIGHT);
     for (size_t i = 0; i < sizeof roles / sizeof *roles; i++) {
@@ -116,6 +117,7 @@ static report_table *summary_table(const results *run) {
         add_ways(run, cell, t);
         table_add_text(t, view_text(cell, PARAM_PASS));
         table_add_integer(t, whole(metric(cell, METRIC_PARAMETERS)));
+        table_add_real(t, view_metric(cell, METRIC_MODEL_FLOPS) / 1e9, 1);
         table_add_real(t, metric(cell, METRIC_FLOPS) / 1e9, 1);
         table_add_integer(t, whole(metric(cell, METRIC_LAUNCHES)));
         for (size_t r = 0; r < sizeof roles / sizeof *roles; r++)
@@ -128,6 +130,10 @@ static report_table *summary_table(const results *run) {
             table_add_text(t, view_text(cell, PARAM_FITS_WITH));
         table_add_text(t, view_text(cell, PARAM_PEAK_AT));
     }
+    table_add_note(t,
+                   "model GFLOP: the model's products once, 2 M N K each, causal attention half, "
+                   "backward twice the forward, the same for every way to run it (MFU). GFLOP: "
+                   "every op that runs, what is computed again included (HFU)");
     table_add_note(t, "peak: bytes alive at once. reserved: what the caching allocator holds for "
                       "it, predicted by running its policy; fits compares reserved with the limit");
     return t;

@@ -45,6 +45,9 @@ static results *example(void) {
     add_steps(cell, "backward", 5);
     cell_set_metric(cell, "flops", "FLOP", 1000000000);
     cell_set_metric(cell, "backward_flops", "FLOP", 250000000);
+    cell_set_metric(cell, "model_flops", "FLOP", 800000000);
+    cell_set_metric(cell, "model_forward_flops", "FLOP", 300000000);
+    cell_set_metric(cell, "model_backward_flops", "FLOP", 200000000);
     cell_set_metric(cell, "tokens", "token", 512);
     cell_set_metric(cell, "peak_bytes", "B", 3 << 20);
     cell = add_cell(run, "xl", 2048, "forward");
@@ -89,7 +92,8 @@ static void statistics_and_rates_come_from_the_samples(void **state) {
     assert_true(fabs(number(rows, 0, "max_ms") - 11) < 1e-9);
     assert_true(fabs(number(rows, 0, "tokens_per_s") - 51200) < 1e-6);
     assert_true(fabs(number(rows, 0, "gflops") - 100) < 1e-9);
-    assert_true(fabs(number(rows, 0, "percent_of_peak") - 50) < 1e-9);
+    assert_true(fabs(number(rows, 0, "hfu_percent") - 50) < 1e-9);
+    assert_true(fabs(number(rows, 0, "mfu_percent") - 40) < 1e-9);
     assert_true(fabs(number(rows, 0, "peak_mib") - 3) < 1e-9);
     json_decref(rows);
     results_destroy(run);
@@ -102,6 +106,8 @@ static void the_backward_alone_is_a_row_of_its_own(void **state) {
     assert_string_equal(string(rows, 1, "pass"), "backward");
     assert_true(fabs(number(rows, 1, "median_ms") - 5) < 1e-9);
     assert_true(fabs(number(rows, 1, "gflops") - 50) < 1e-9);
+    assert_true(fabs(number(rows, 1, "mfu_percent") - 20) < 1e-9);
+    assert_true(fabs(number(rows, 1, "hfu_percent") - 25) < 1e-9);
     assert_true(isnan(number(rows, 1, "tokens_per_s")));
     json_decref(rows);
     results_destroy(run);
@@ -149,9 +155,9 @@ static void nothing_is_derived_from_a_cell_that_is_not_ok(void **state) {
     (void)state;
     results *run = example();
     json_t *rows = rows_of(run, false);
-    static const char *const derived[] = {"warmup_ms",       "mean_ms", "std_ms",       "median_ms",
-                                          "min_ms",          "max_ms",  "tokens_per_s", "gflops",
-                                          "percent_of_peak", "peak_mib"};
+    static const char *const derived[] = {"warmup_ms",   "mean_ms",     "std_ms",       "median_ms",
+                                          "min_ms",      "max_ms",      "tokens_per_s", "gflops",
+                                          "hfu_percent", "mfu_percent", "peak_mib"};
     assert_string_equal(string(rows, 2, "status"), "OOM");
     for (size_t i = 0; i < sizeof derived / sizeof *derived; i++)
         assert_true(isnan(number(rows, 2, derived[i])));
@@ -205,13 +211,12 @@ static void rows_in_bf16_are_held_against_products_of_bf16(void **state) {
     results *run = example();
     cell_set_text(run->cells[0], "math", "bf16");
     json_t *rows = rows_of(run, false);
-    assert_true(fabs(number(rows, 0, "percent_of_peak") - 50) <
-                1e-9); /* of the only one there is */
+    assert_true(fabs(number(rows, 0, "hfu_percent") - 50) < 1e-9); /* of the only one there is */
     json_decref(rows);
     results_set_environment_real(run, "peak_bf16_gflops", 800);
     results_set_environment_text(run, "peak_bf16_by", "AMX tiles");
     rows = rows_of(run, false);
-    assert_true(fabs(number(rows, 0, "percent_of_peak") - 12.5) < 1e-9);
+    assert_true(fabs(number(rows, 0, "hfu_percent") - 12.5) < 1e-9);
     json_decref(rows);
     text out = {0};
     view_render(run, (view_options){.format = TABLE_TERMINAL}, &out);
@@ -243,7 +248,7 @@ static void a_gpu_has_columns_and_notes_of_its_own(void **state) {
     breakdown_add_row(cell_add_breakdown(cell, "by_class", &key, 1, columns, 1),
                       (const char *const[]){"matmul"}, &time);
     json_t *rows = rows_of(run, false);
-    assert_true(number(rows, 0, "percent_of_peak") == 50);
+    assert_true(number(rows, 0, "hfu_percent") == 50);
     assert_true(number(rows, 0, "device_used_mib") == 3);
     json_decref(rows);
     text out = {0};
@@ -307,7 +312,8 @@ static void an_interrupted_run_says_how_far_it_came(void **state) {
     text out = {0};
     view_render(run, (view_options){.format = TABLE_TERMINAL}, &out);
     assert_null(strstr(text_string(&out), "incomplete"));
-    assert_non_null(strstr(text_string(&out), "% peak = "));
+    assert_non_null(strstr(text_string(&out), "HFU % = "));
+    assert_non_null(strstr(text_string(&out), "MFU % = "));
     text_release(&out);
     run->is_complete = false;
     run->planned_cells = 12;
