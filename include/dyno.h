@@ -119,11 +119,12 @@ typedef struct dyno_plan_options {
     int64_t batch, context; /* 0: 4 sequences of 128 tokens */
     const char *mode;       /* "eager", "compiled"; NULL: "eager" */
     const char *precision;  /* of products: "fp32", "tf32", "bf16", "fp16"; NULL: "fp32" */
-    const char *attention;  /* of compiled mode: "flash", "naive"; NULL: "flash" */
-    const char *recompute;  /* "none", "mlp:K", "every:K", "full", "nested"; NULL: "none" */
-    const char *gradients;  /* of weights, compiled: "low", "fp32"; NULL: "low" */
-    const char *target;     /* a chip that need not be here, in place of a device */
-    const char *device;     /* "cpu", "cuda", "cuda:N", "auto"; NULL: "auto" */
+    /* "flash" is of compiled mode and of head sizes up to 256; NULL: "flash" there, else "naive". */
+    const char *attention;
+    const char *recompute; /* "none", "mlp:K", "every:K", "full", "nested"; NULL: "none" */
+    const char *gradients; /* of weights, compiled: "low", "fp32"; NULL: "low"; eager: fp32 */
+    const char *target;    /* a chip that need not be here, in place of a device */
+    const char *device;    /* "cpu", "cuda", "cuda:N", "auto"; NULL: "auto" */
 } dyno_plan_options;
 
 typedef struct dyno_cost {

@@ -34,7 +34,7 @@ static dyno_status find_target(const dyno_plan_options *o, target *out) {
 
 static dyno_status set_options(const dyno_plan_options *o, dyno_plan *p) {
     step_options *options = &p->options;
-    step_variant variant;
+    step_variant asked, variant;
     options->batch = o->batch ? o->batch : 4;
     options->context = o->context ? o->context : 128;
     RETURN_IF_FAILED(options_check_integer("batch", options->batch));
@@ -44,7 +44,8 @@ static dyno_status set_options(const dyno_plan_options *o, dyno_plan *p) {
     if (o->extent)
         RETURN_IF_FAILED(step_extent_parse(o->extent, &options->pipeline.extent));
     RETURN_IF_FAILED(step_variant_parse(o->mode, o->precision, o->attention, o->recompute,
-                                        o->gradients, &variant));
+                                        o->gradients, &asked));
+    RETURN_IF_FAILED(step_variant_settle(&asked, &options->config, &variant));
     step_variant_apply(&variant, &options->pipeline);
     return find_target(o, &p->target);
 }

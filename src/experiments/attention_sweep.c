@@ -107,7 +107,8 @@ static bool is_too_long(const attention_sweep *s, results_cell *cell, double run
 static dyno_status plan_point(attention_sweep *s, attention_point *at) {
     plan *p;
     dyno_status status = attention_sweep_plan(s, at, &p);
-    if (status == DYNO_UNSUPPORTED) {
+    if (refusals_are_of(status)) {
+        refusals_add(&s->refused, status);
         at->is_refused = true;
         snprintf(at->reason, sizeof at->reason, "%s", dyno_error_message());
         return DYNO_OK;
@@ -123,13 +124,9 @@ static dyno_status plan_point(attention_sweep *s, attention_point *at) {
 
 static dyno_status plan_points(attention_sweep *s) {
     enum { LONG_SECONDS = 60 };
-    int refused = 0;
-    for (int i = 0; i < s->count; i++) {
+    for (int i = 0; i < s->count; i++)
         RETURN_IF_FAILED(plan_point(s, &s->points[i]));
-        refused += s->points[i].is_refused;
-    }
-    if (s->count && refused == s->count)
-        return dyno_fail(DYNO_UNSUPPORTED, "%s", s->points[0].reason);
+    RETURN_IF_FAILED(refusals_conclude(&s->refused, s->count));
     s->sweep.run->planned_cells = s->count;
     if (s->sweep.work_total > LONG_SECONDS)
         experiment_note(s->sweep.context,
@@ -289,7 +286,7 @@ static dyno_status measure_point(attention_sweep *s, attention_point *at) {
              at->impl->name, step_mode_name(at->options.mode), (long long)at->options.shape.context,
              (long long)at->options.shape.head_dim, step_extent_name(at->options.extent), at->tile);
     if (at->is_refused) {
-        cell_set_status(at->cell, RESULTS_FAILED, at->reason);
+        cell_set_status(at->cell, RESULTS_SKIP, at->reason);
         return DYNO_OK;
     }
     plan *p;

@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "base/rng.h"
 #include "experiments/model_options.h"
+#include "experiments/refusals.h"
 #include "experiments/step_variant.h"
 #include "experiments/sweep.h"
 #include "measure/keys.h"
@@ -49,6 +50,7 @@ static const flags_verb VERB = {
                "--precision x --recompute x --warmup x --pass, one row a cell. Warm-up steps are "
                "other samples and never averaged in. A "
                "cell that would not fit is not run: it says OOM, what it needs and what there is. "
+               "One that cannot be as asked says SKIP and why. "
                "Ctrl-C ends with what was measured so far, marked incomplete.",
     FLAGS_TABLE(FLAGS),
     FLAGS_EXAMPLES(EXAMPLES),
@@ -102,6 +104,11 @@ typedef struct bench_model {
 
 static dyno_status make_plan(const grid *g, const model_config *config, const point *at,
                              plan **out) {
+    step_variant variant;
+    *out = NULL;
+    RETURN_IF_FAILED(model_config_check(config));
+    RETURN_IF_FAILED(step_variant_settle(at->variant, config, &variant));
+    RETURN_IF_FAILED(step_variant_check_label(&variant, config, at->extent));
     step_options options = {.config = *config,
                             .batch = flags_integer(g->given, "batch"),
                             .context = at->context,
@@ -109,24 +116,30 @@ static dyno_status make_plan(const grid *g, const model_config *config, const po
                                          .target = &g->sweep.device->target,
                                          .kernels.tuning = autotune_kernels(g->sweep.tuned),
                                          .optimizer = step_default_optimizer()}};
-    step_variant_apply(at->variant, &options.pipeline);
+    step_variant_apply(&variant, &options.pipeline);
     return step_plan_create(&options, out);
 }
 
-/* Plans every cell once, so that what cannot be built is said before anything is measured, and
+/* Plans every cell once, so that what cannot be built is known before anything is measured, and
  * sums the work, in FLOPs. */
 static dyno_status plan_cells(grid *g) {
+    refusals refused = {0};
     for (int m = 0; m < g->model_count; m++)
         for (int64_t i = 0; i < point_count(g); i++) {
             point at = point_at(g, i);
             plan *p;
-            RETURN_IF_FAILED(make_plan(g, &g->models[m], &at, &p));
+            dyno_status status = make_plan(g, &g->models[m], &at, &p);
+            if (refusals_are_of(status)) {
+                refusals_add(&refused, status);
+                continue;
+            }
+            RETURN_IF_FAILED(status);
             g->sweep.work_total += plan_total_cost(p, PHASE_COUNT).flops *
                                    (double)(at.warmup + flags_integer(g->given, "steps"));
             plan_destroy(p);
         }
     g->sweep.run->planned_cells = g->model_count * point_count(g);
-    return DYNO_OK;
+    return refusals_conclude(&refused, g->sweep.run->planned_cells);
 }
 
 static void describe_cell(const grid *g, results_cell *cell, const model_config *config,
@@ -137,7 +150,10 @@ static void describe_cell(const grid *g, results_cell *cell, const model_config 
     cell_set_integer(cell, PARAM_WARMUP, at->warmup);
     cell_set_integer(cell, PARAM_STEPS, flags_integer(g->given, "steps"));
     cell_set_text(cell, PARAM_PASS, step_extent_name(at->extent));
-    step_variant_describe(at->variant, cell);
+    step_variant variant;
+    if (step_variant_settle(at->variant, config, &variant) != DYNO_OK)
+        variant = *at->variant; /* the row has the name of what was asked for, and says why not */
+    step_variant_describe(&variant, cell);
     sweep_describe_device(&g->sweep, at->variant->precision, cell);
     cell_set_integer(cell, PARAM_SEED, flags_integer(g->given, "seed"));
 }
@@ -253,6 +269,10 @@ static dyno_status measure_cell(grid *g, bench_model *m, const point *at) {
              step_mode_name(at->variant->mode), precision_name(at->variant->precision));
     plan *p;
     dyno_status status = make_plan(g, m->config, at, &p);
+    if (refusals_are_of(status)) {
+        refusals_record(cell);
+        return DYNO_OK;
+    }
     if (status != DYNO_OK)
         return sweep_settle(cell, status);
     memory_account account = memory_account_plan(p);

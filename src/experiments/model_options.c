@@ -37,6 +37,14 @@ static void apply_shape_flags(const flags *given, model_config *config) {
     model_options_change(config, sizes);
 }
 
+/* Fails with the first one's message where no model can be built. */
+static dyno_status check_some(const model_config *configs, int count) {
+    for (int i = 0; i < count; i++)
+        if (model_config_check(&configs[i]) == DYNO_OK)
+            return DYNO_OK;
+    return model_config_check(&configs[0]);
+}
+
 dyno_status model_options_resolve(const flags *given, model_config **out, int *count) {
     *out = NULL;
     const char *file = flags_text(given, "config");
@@ -50,11 +58,11 @@ dyno_status model_options_resolve(const flags *given, model_config **out, int *c
     for (int i = 0; i < *count && status == DYNO_OK; i++) {
         status = file ? model_config_read(file, &configs[i])
                       : model_config_from_preset(names[i], &configs[i]);
-        if (status == DYNO_OK) {
+        if (status == DYNO_OK)
             apply_shape_flags(given, &configs[i]);
-            status = model_config_check(&configs[i]);
-        }
     }
+    if (status == DYNO_OK)
+        status = check_some(configs, *count);
     if (status != DYNO_OK) {
         free(configs);
         return status;

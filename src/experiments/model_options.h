@@ -13,7 +13,8 @@ enum model_size { D_MODEL, D_FF, LAYERS, HEADS, KV_HEADS, HEAD_DIM, VOCAB, MODEL
  * becomes "custom" when anything is given. */
 void model_options_change(model_config *config, const int64_t sizes[MODEL_SIZE_COUNT]);
 
-/* The models asked for, checked; the caller frees *out. */
+/* The models asked for, of which at least one can be built; those that cannot (sizes that do not go
+ * with the preset) are for the caller to name. The caller frees *out. */
 NODISCARD dyno_status model_options_resolve(const flags *given, model_config **out, int *count);
 
 #endif

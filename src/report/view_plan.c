@@ -31,7 +31,17 @@ static int64_t context_of(const results_cell *cell) {
 }
 
 static bool has_limit(const results *run) {
-    return run->cell_count && cell_find_metric(run->cells[0], METRIC_MEMORY_BYTES);
+    for (int64_t i = 0; i < run->cell_count; i++)
+        if (cell_find_metric(run->cells[i], METRIC_MEMORY_BYTES))
+            return true;
+    return false;
+}
+
+static int64_t memory_limit(const results *run) {
+    double limit = 0;
+    for (int64_t i = 0; i < run->cell_count && !(limit > 0); i++)
+        limit = metric(run->cells[i], METRIC_MEMORY_BYTES);
+    return whole(limit);
 }
 
 static bool has_advice(const results *run) {
@@ -39,6 +49,23 @@ static bool has_advice(const results *run) {
         if (cell_find_parameter(run->cells[i], PARAM_FITS_WITH))
             return true;
     return false;
+}
+
+/* Cells that could not be planned as asked have a status and a reason, and no numbers. */
+static bool is_planned(const results_cell *cell) { return cell->status == RESULTS_OK; }
+
+static bool are_all_planned(const results *run) {
+    for (int64_t i = 0; i < run->cell_count; i++)
+        if (!is_planned(run->cells[i]))
+            return false;
+    return true;
+}
+
+static void add_whole(report_table *t, double number) {
+    if (isfinite(number))
+        table_add_integer(t, whole(number));
+    else
+        table_add_empty(t);
 }
 
 /* How cells are run: parameters that are columns when they vary and part of the title when not. */
@@ -109,6 +136,10 @@ static report_table *summary_table(const results *run) {
     if (has_advice(run))
         table_add_column(t, "fits_with", "would fit with", TABLE_LEFT);
     table_add_column(t, "peak_at", "peak at", TABLE_LEFT);
+    if (!are_all_planned(run)) {
+        table_add_column(t, "status", "status", TABLE_LEFT);
+        table_add_column(t, "note", "note", TABLE_LEFT);
+    }
     for (int64_t i = 0; i < run->cell_count; i++) {
         const results_cell *cell = run->cells[i];
         table_add_row(t);
@@ -116,19 +147,23 @@ static report_table *summary_table(const results *run) {
         table_add_integer(t, context_of(cell));
         add_ways(run, cell, t);
         table_add_text(t, view_text(cell, PARAM_PASS));
-        table_add_integer(t, whole(metric(cell, METRIC_PARAMETERS)));
+        add_whole(t, view_metric(cell, METRIC_PARAMETERS));
         table_add_real(t, view_metric(cell, METRIC_MODEL_FLOPS) / 1e9, 1);
-        table_add_real(t, metric(cell, METRIC_FLOPS) / 1e9, 1);
-        table_add_integer(t, whole(metric(cell, METRIC_LAUNCHES)));
+        table_add_real(t, view_metric(cell, METRIC_FLOPS) / 1e9, 1);
+        add_whole(t, view_metric(cell, METRIC_LAUNCHES));
         for (size_t r = 0; r < sizeof roles / sizeof *roles; r++)
-            table_add_real(t, metric(cell, roles[r].metric) / MIB, 1);
-        table_add_real(t, metric(cell, METRIC_PEAK_BYTES) / MIB, 1);
-        table_add_real(t, metric(cell, METRIC_RESERVED_BYTES) / MIB, 1);
+            table_add_real(t, view_metric(cell, roles[r].metric) / MIB, 1);
+        table_add_real(t, view_metric(cell, METRIC_PEAK_BYTES) / MIB, 1);
+        table_add_real(t, view_metric(cell, METRIC_RESERVED_BYTES) / MIB, 1);
         if (has_limit(run))
             table_add_text(t, view_text(cell, PARAM_FITS));
         if (has_advice(run))
             table_add_text(t, view_text(cell, PARAM_FITS_WITH));
         table_add_text(t, view_text(cell, PARAM_PEAK_AT));
+        if (!are_all_planned(run)) {
+            table_add_text(t, results_status_name(cell->status));
+            table_add_text(t, cell->reason);
+        }
     }
     table_add_note(t,
                    "model GFLOP: the model's products once, 2 M N K each, causal attention half, "
@@ -217,6 +252,16 @@ static bool is_run_alike(const results_cell *a, const results_cell *b) {
     return true;
 }
 
+/* Says why a cell of the map is not there, once for each reason. */
+static void add_map_note(const results *run, int64_t index, report_table *t) {
+    const results_cell *cell = run->cells[index];
+    for (int64_t i = 0; i < index; i++)
+        if (run->cells[i]->status == cell->status &&
+            strcmp(run->cells[i]->reason, cell->reason) == 0)
+            return;
+    table_add_note(t, "%s: %s", results_status_name(cell->status), cell->reason);
+}
+
 /* Models and passes down, contexts across, in the order of the cells. */
 static report_table *map_table(const results *run) {
     text title = {0};
@@ -224,8 +269,7 @@ static report_table *map_table(const results *run) {
     append_common_ways(run, &title);
     text_append(&title, ")");
     if (has_limit(run))
-        text_format(&title, ", x: more than %s",
-                    units_bytes(whole(metric(run->cells[0], METRIC_MEMORY_BYTES))).text);
+        text_format(&title, ", x: more than %s", units_bytes(memory_limit(run)).text);
     report_table *t = table_create(text_string(&title));
     text_release(&title);
     table_add_column(t, "model", "model", TABLE_LEFT);
@@ -248,11 +292,17 @@ static report_table *map_table(const results *run) {
         if (i % across == 0) {
             table_add_row(t);
             table_add_text(t, view_text(cell, PARAM_MODEL));
-            table_add_text(t, units_count(metric(cell, METRIC_PARAMETERS)).text);
+            table_add_text(t, is_planned(cell) ? units_count(metric(cell, METRIC_PARAMETERS)).text
+                                               : "");
             add_ways(run, cell, t);
             table_add_text(t, view_text(cell, PARAM_PASS));
         }
         bool fits = strcmp(view_text(cell, PARAM_FITS), "no") != 0;
+        if (!is_planned(cell)) {
+            table_add_text(t, results_status_name(cell->status));
+            add_map_note(run, i, t);
+            continue;
+        }
         table_add_format(t, "%s%.2f", fits ? "" : "x ", metric(cell, METRIC_RESERVED_BYTES) / GIB);
     }
     return t;
@@ -275,6 +325,8 @@ static const results_breakdown *breakdown_of_form(const results_cell *cell, cons
 static void add_details(const results *run, report_document *out) {
     for (int64_t i = 0; i < run->cell_count; i++) {
         const results_cell *cell = run->cells[i];
+        if (!is_planned(cell))
+            continue;
         const results_breakdown *scopes = breakdown_of_form(cell, BREAKDOWN_BY_SCOPE, 1, 6);
         const results_breakdown *values = breakdown_of_form(cell, BREAKDOWN_PEAK_VALUES, 3, 2);
         if (scopes)
