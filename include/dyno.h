@@ -97,6 +97,7 @@ typedef struct dyno_model_options {
 
 dyno_status dyno_model_create(const dyno_model_options *options, dyno_model **out);
 void dyno_model_destroy(dyno_model *model);
+/* "small", or with what differs from it: "small, vocab 256". */
 const char *dyno_model_name(const dyno_model *model);
 int64_t dyno_model_vocabulary(const dyno_model *model);
 int64_t dyno_model_elements(const dyno_model *model); /* of all parameters together */

@@ -144,7 +144,7 @@ static dyno_status plan_cells(grid *g) {
 
 static void describe_cell(const grid *g, results_cell *cell, const model_config *config,
                           const point *at) {
-    cell_set_text(cell, PARAM_MODEL, config->name);
+    model_options_describe(config, cell);
     cell_set_integer(cell, PARAM_CONTEXT, at->context);
     cell_set_integer(cell, PARAM_BATCH, flags_integer(g->given, "batch"));
     cell_set_integer(cell, PARAM_WARMUP, at->warmup);
@@ -264,9 +264,11 @@ static dyno_status trace_cell(grid *g, bench_model *m, const point *at) {
 static dyno_status measure_cell(grid *g, bench_model *m, const point *at) {
     results_cell *cell = results_add_cell(g->sweep.run);
     describe_cell(g, cell, m->config, at);
-    snprintf(g->sweep.label, sizeof g->sweep.label, "%s, context %lld, %s, %s %s", m->config->name,
+    /* A terminal may cut it: the model, which most cells have in common, comes last. */
+    snprintf(g->sweep.label, sizeof g->sweep.label, "context %lld, %s, %s %s: %s",
              (long long)at->context, step_extent_name(at->extent),
-             step_mode_name(at->variant->mode), precision_name(at->variant->precision));
+             step_mode_name(at->variant->mode), precision_name(at->variant->precision),
+             m->config->name);
     plan *p;
     dyno_status status = make_plan(g, m->config, at, &p);
     if (refusals_are_of(status)) {

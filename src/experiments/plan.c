@@ -99,7 +99,7 @@ static step_options cell_options(const plan_job *job, const model_config *config
 static results_cell *describe_cell(const plan_job *job, const model_config *config, int64_t context,
                                    step_extent extent, const step_variant *variant) {
     results_cell *cell = results_add_cell(job->out->run);
-    cell_set_text(cell, PARAM_MODEL, config->name);
+    model_options_describe(config, cell);
     cell_set_integer(cell, PARAM_CONTEXT, context);
     cell_set_integer(cell, PARAM_BATCH, flags_integer(job->given, "batch"));
     cell_set_text(cell, PARAM_PASS, step_extent_name(extent));

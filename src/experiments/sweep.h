@@ -35,7 +35,7 @@ typedef struct sweep {
     /* What is told of progress: work in all, before the cell being measured, and of one step of
      * that. */
     double work_total, work_done, step_work;
-    char label[256];
+    char label[512];
 } sweep;
 
 /* Takes up SWEEP_FLAGS: sets the number of threads, tells the caller that the work starts and

@@ -15,6 +15,11 @@
 
 /* Parameters of a cell: what was asked for, and where a plan has its peak. */
 #define PARAM_MODEL "model"
+#define PARAM_LAYERS "layers"
+#define PARAM_D_MODEL "d_model"
+#define PARAM_D_FF "d_ff"
+#define PARAM_KV_HEADS "kv_heads"
+#define PARAM_VOCAB "vocab"
 #define PARAM_CONTEXT "context"
 #define PARAM_BATCH "batch"
 #define PARAM_WARMUP "warmup"

@@ -338,5 +338,5 @@ void view_attention(const results *run, bool is_full, report_document *out) {
     view_add_interruption(run, out);
     if (!is_full)
         add_growth(run, out);
-    view_add_cells(run, out);
+    view_add_cells(run, is_full, out);
 }

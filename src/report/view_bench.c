@@ -224,5 +224,5 @@ report_table *view_create_bench_table(const results *run, bool is_full) {
 void view_bench(const results *run, bool is_full, report_document *out) {
     document_add_table(out, view_create_bench_table(run, is_full));
     view_add_interruption(run, out);
-    view_add_cells(run, out);
+    view_add_cells(run, is_full, out);
 }

@@ -69,7 +69,8 @@ static void add_whole(report_table *t, double number) {
 }
 
 /* How cells are run: parameters that are columns when they vary and part of the title when not. */
-static const char *const WAYS[] = {PARAM_DEVICE, PARAM_MODE, PARAM_MATH, PARAM_RECOMPUTE};
+static const char *const WAYS[] = {PARAM_DEVICE,    PARAM_MODE,      PARAM_MATH,
+                                   PARAM_ATTENTION, PARAM_GRADIENTS, PARAM_RECOMPUTE};
 enum { WAY_COUNT = sizeof WAYS / sizeof *WAYS };
 
 static bool varies(const results *run, const char *name) {
@@ -84,8 +85,11 @@ static void append_common_ways(const results *run, text *out) {
     text_format(out, "batch %lld", (long long)parameter_number(run->cells[0], PARAM_BATCH));
     for (int i = 0; i < WAY_COUNT; i++) {
         const char *way = view_text(run->cells[0], WAYS[i]);
-        bool is_recompute = i == WAY_COUNT - 1;
-        if (!varies(run, WAYS[i]) && !(is_recompute && strcmp(way, "none") == 0))
+        bool is_recompute = strcmp(WAYS[i], PARAM_RECOMPUTE) == 0;
+        bool follows_from_mode =
+            strcmp(WAYS[i], PARAM_ATTENTION) == 0 || strcmp(WAYS[i], PARAM_GRADIENTS) == 0;
+        if (!varies(run, WAYS[i]) && !follows_from_mode &&
+            !(is_recompute && strcmp(way, "none") == 0))
             text_format(out, ", %s%s", is_recompute ? "recompute " : "", way);
     }
 }
@@ -175,7 +179,7 @@ static report_table *summary_table(const results *run) {
 }
 
 static report_table *flops_table(const results_cell *cell, const results_breakdown *b) {
-    char title[160];
+    char title[512];
     snprintf(title, sizeof title, "%s, context %lld, %s: FLOPs by scope",
              view_text(cell, PARAM_MODEL), (long long)context_of(cell),
              view_text(cell, PARAM_PASS));
@@ -215,7 +219,7 @@ static report_table *flops_table(const results_cell *cell, const results_breakdo
 }
 
 static report_table *peak_table(const results_cell *cell, const results_breakdown *b) {
-    char title[320];
+    char title[768];
     snprintf(title, sizeof title, "%s, context %lld, %s: largest values alive at the peak, %s",
              view_text(cell, PARAM_MODEL), (long long)context_of(cell), view_text(cell, PARAM_PASS),
              view_text(cell, PARAM_PEAK_AT));

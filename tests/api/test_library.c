@@ -114,7 +114,7 @@ static void models_have_parameters_by_name(void **state) {
     assert_int_equal(t.rank, 2);
     assert_int_equal(t.shape[0], VOCABULARY);
     assert_int_equal(t.shape[1], 32);
-    assert_string_equal(dyno_model_name(model), "custom");
+    assert_string_equal(dyno_model_name(model), "layers 2, d-model 32, d-ff 64, heads 2, vocab 50");
     assert_int_equal(dyno_model_vocabulary(model), VOCABULARY);
     FAILS(DYNO_INVALID, "no parameter -1", dyno_model_parameter(model, -1, &t));
     FAILS(DYNO_INVALID, "the model has", dyno_model_parameter(model, 1000, &t));
@@ -604,7 +604,8 @@ static void a_bench_gives_its_record_and_its_table(void **state) {
     char *json, *json_again, *shown;
     OK(dyno_experiment_run(&o, &results));
     assert_int_equal(l.reports, 1 + 2 * (1 + 2));
-    assert_string_equal(l.label, "custom, context 16, step, eager fp32");
+    assert_string_equal(
+        l.label, "context 16, step, eager fp32: layers 1, d-model 32, d-ff 64, heads 2, vocab 50");
     OK(dyno_results_json(results, &json));
     assert_non_null(strstr(json, "\"--context=8,16\""));
     assert_non_null(strstr(json, "\"complete\": true"));

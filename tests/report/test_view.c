@@ -344,7 +344,7 @@ static void printed_percentages_sum_to_100(void **state) {
     static const char *const names[] = {"a", "b", "c", "d", "e", "f"};
     for (int i = 0; i < 6; i++)
         add_row(breakdown, names[i], 1000000); /* 16.666... each: six times 16.7 is 100.2 */
-    report_table *table = view_create_breakdown_table(run->cells[0], breakdown);
+    report_table *table = view_create_breakdown_table(run->cells[0], breakdown, false);
     text out = {0};
     table_render(table, TABLE_JSON, false, &out);
     json_t *rows = json_loads(text_string(&out), 0, NULL);
