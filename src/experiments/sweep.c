@@ -117,6 +117,7 @@ void sweep_watched(contention_watch *watch, results_cell *cell) {
 
 void sweep_record_plan(results_cell *cell, const plan *p, const memory_account *account) {
     plan_record_cost(p, cell);
+    cell_set_metric(cell, METRIC_SAVED_BYTES, "B", memory_account_saved_bytes(p));
     cell_set_metric(cell, METRIC_PREDICTED_BYTES, "B", account->peak_bytes);
     cell_set_metric(cell, METRIC_PREDICTED_RESERVED_BYTES, "B", account->reserved_bytes);
     if (p->memory_mode == PLAN_MEMORY_STATIC)

@@ -127,6 +127,10 @@ void plan_record_cost(const plan *p, results_cell *cell) {
         if (part.launches)
             cell_set_metric_real(cell, name, "FLOP", part.flops);
     }
+    int64_t casts = 0;
+    for (int i = 0; i < p->launch_count; i++)
+        casts += plan_launch_is_cast(&p->launches[i]);
+    cell_set_metric(cell, METRIC_CAST_LAUNCHES, "", casts);
     if (all.split_launches) {
         cell_set_metric(cell, METRIC_SPLIT_LAUNCHES, "", all.split_launches);
         cell_set_metric_real(cell, METRIC_SPLIT_FLOPS, "FLOP", all.split_flops);

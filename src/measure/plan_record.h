@@ -5,8 +5,8 @@
 #include "measure/results.h"
 #include "plan/plan.h"
 
-/* What `p` costs before it runs: launches, FLOPs in all and by phase, those of launches that do work
- * of two phases, bytes moved. */
+/* What `p` costs before it runs: launches and how many of them are casts, FLOPs in all and by phase,
+ * those of launches that do work of two phases, bytes moved. */
 void plan_record_cost(const plan *p, results_cell *cell);
 
 /* The same, and bytes by role, the peak with its launch and values; breakdowns "by_scope" and

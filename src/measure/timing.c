@@ -183,6 +183,7 @@ static void add_part(share *to, const plan_launch *l, const traced_step *traced,
 
 /* A launch of two phases is counted in its own, and its time and cost are divided by FLOPs. */
 static void write_breakdowns(const plan *p, const traced_step *traced, results_cell *cell) {
+    double cast_ns = 0;
     enum { BY_CLASS, BY_KERNEL, BY_PHASE, BY_SCOPE, TABLES };
     static const char *const NAMES[TABLES] = {[BY_CLASS] = BREAKDOWN_BY_CLASS,
                                               [BY_KERNEL] = BREAKDOWN_BY_KERNEL,
@@ -210,6 +211,9 @@ static void write_breakdowns(const plan *p, const traced_step *traced, results_c
                 add_part(find_share(&all[BY_PHASE], phase_name((phase)f)), l, traced, i,
                          plan_launch_share(l, (phase)f));
     }
+    for (int i = 0; i < p->launch_count; i++)
+        cast_ns += plan_launch_is_cast(&p->launches[i]) ? traced->time_ns[i] : 0;
+    cell_set_metric_real(cell, METRIC_CAST_NS, "ns", cast_ns);
     for (int j = 0; j < TABLES; j++)
         write_breakdown(cell, NAMES[j], KEYS[j], &all[j], traced);
 }

@@ -79,6 +79,18 @@ void plan_finish(plan *p) {
     sort_by_launch(p, false, &p->deaths, &p->death_start);
 }
 
+bool plan_launch_is_cast(const plan_launch *l) {
+    static const char cast[] = "cast";
+    for (const char *name = l->op_name;;) { /* a generated kernel's is "cast+multiply" */
+        size_t length = strcspn(name, "+");
+        if (length != sizeof cast - 1 || strncmp(name, cast, length) != 0)
+            return false;
+        if (!name[length])
+            return true;
+        name += length + 1;
+    }
+}
+
 double plan_launch_flops(const plan_launch *l, phase which) {
     double flops = l->phase == which ? l->flops - l->backward_flops : 0;
     return which == PHASE_BACKWARD ? flops + l->backward_flops : flops;

@@ -132,6 +132,10 @@ const plan_operand *plan_find_name(const plan *p, const char *name);
  * the finished plan that changes buffers. */
 void plan_finish(plan *p);
 
+/* Whether the launch does nothing but change the type of numbers. Casts inside of generated kernels
+ * that compute something as well are not told apart. */
+bool plan_launch_is_cast(const plan_launch *l);
+
 /* A launch that computes the loss and its gradients at once does work of two phases. Its FLOPs are
  * counted in both, by what they are for, and its time is divided in the same proportion. */
 double plan_launch_flops(const plan_launch *l, phase which);

@@ -181,8 +181,9 @@ static void add_row(const attention_view *view, const attention_table_row *row) 
     table_add_real(
         table, attention_is_ok(last) ? view_metric(last, METRIC_PEAK_BYTES) / 0x1p20 : (double)NAN,
         1);
+    table_add_real(table, view_metric(last, METRIC_PREDICTED_BYTES) / 0x1p20, 1);
     if (view->is_full)
-        table_add_real(table, view_metric(last, METRIC_PREDICTED_BYTES) / 0x1p20, 1);
+        table_add_real(table, view_metric(last, METRIC_FIRST_STEP_NS) / 1e6, 3);
     add_note(table, row);
 }
 
@@ -243,8 +244,9 @@ static void add_columns(const attention_view *view) {
     if (shows_time(view, ATTENTION_BACKWARD))
         table_add_column(table, "before_backward_mib", "before backward MiB", TABLE_RIGHT);
     table_add_column(table, "peak_mib", "peak MiB", TABLE_RIGHT);
+    table_add_column(table, "predicted_mib", "predicted MiB", TABLE_RIGHT);
     if (view->is_full)
-        table_add_column(table, "predicted_mib", "predicted MiB", TABLE_RIGHT);
+        table_add_column(table, "first_run_ms", "first run ms", TABLE_RIGHT);
     table_add_column(table, "note", "note", TABLE_LEFT);
 }
 

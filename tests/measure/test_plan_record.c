@@ -12,6 +12,7 @@
 
 #include "measure/keys.h"
 #include "measure/plan_record.h"
+#include "plan/memory_account.h"
 #include "support/expect.h"
 #include "support/small_model.h"
 
@@ -96,10 +97,51 @@ static void phases_add_up_and_launches_of_two_are_told(void **state) {
     }
 }
 
+static void casts_are_counted_where_they_are_launches(void **state) {
+    (void)state;
+    static const struct {
+        const char *op_name;
+        bool is_cast;
+    } names[] = {{"cast", true},           {"cast+cast", true},  {"cast+multiply", false},
+                 {"multiply+cast", false}, {"broadcast", false}, {"cas", false},
+                 {"cast+", false}};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        assert_int_equal(plan_launch_is_cast(&(plan_launch){.op_name = names[i].op_name}),
+                         names[i].is_cast);
+    for (int math = PRECISION_FP32; math <= PRECISION_BF16; math++) {
+        step_options options = small_model_step(&small_model_fixed, 2, 5, STEP_FULL);
+        options.pipeline.precision = (precision)math;
+        plan *p;
+        expect_ok(step_plan_create(&options, &p));
+        results *run = results_create("plan", 0, NULL);
+        results_cell *cell = results_add_cell(run);
+        plan_record_cost(p, cell);
+        assert_int_equal(metric(cell, METRIC_CAST_LAUNCHES) > 0, math == PRECISION_BF16);
+        results_destroy(run);
+        plan_destroy(p);
+    }
+}
+
+static void
+what_waits_for_the_backward_is_less_when_compiled_and_nothing_in_a_forward(void **state) {
+    (void)state;
+    plan *forward = plan_step(STEP_EAGER, STEP_FORWARD), *eager = plan_step(STEP_EAGER, STEP_FULL),
+         *compiled = plan_step(STEP_COMPILED, STEP_FULL);
+    assert_int_equal(memory_account_saved_bytes(forward), 0);
+    assert_true(memory_account_saved_bytes(compiled) > 0);
+    assert_true(memory_account_saved_bytes(eager) > memory_account_saved_bytes(compiled));
+    plan_destroy(forward);
+    plan_destroy(eager);
+    plan_destroy(compiled);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_loss_head_has_in_each_phase_the_flops_of_eager),
         cmocka_unit_test(phases_add_up_and_launches_of_two_are_told),
+        cmocka_unit_test(casts_are_counted_where_they_are_launches),
+        cmocka_unit_test(
+            what_waits_for_the_backward_is_less_when_compiled_and_nothing_in_a_forward),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

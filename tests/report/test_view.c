@@ -50,6 +50,10 @@ static results *example(void) {
     cell_set_metric(cell, "model_backward_flops", "FLOP", 200000000);
     cell_set_metric(cell, "tokens", "token", 512);
     cell_set_metric(cell, "peak_bytes", "B", 3 << 20);
+    cell_set_metric(cell, "predicted_bytes", "B", 2 << 20);
+    cell_set_metric(cell, "saved_bytes", "B", 1 << 20);
+    cell_set_metric(cell, "launches", "", 42);
+    cell_set_metric(cell, "first_step_ns", "ns", 70000000);
     cell = add_cell(run, "xl", 2048, "forward");
     cell_set_status(cell, RESULTS_OOM, "at layers.3");
     cell_set_metric(cell, "needed_bytes", "B", INT64_C(12) << 30);
@@ -85,6 +89,16 @@ static void statistics_and_rates_come_from_the_samples(void **state) {
     assert_int_equal(json_array_size(rows), 3);
     assert_string_equal(string(rows, 0, "status"), "OK");
     assert_true(fabs(number(rows, 0, "warmup_ms") - 50) < 1e-9);
+    assert_true(fabs(number(rows, 0, "first_step_ms") - 70) < 1e-9);
+    assert_true(fabs(number(rows, 0, "total_ms") - 30) < 1e-9);
+    assert_true(fabs(number(rows, 0, "std_percent") - 10) < 1e-9);
+    assert_true(fabs(number(rows, 0, "predicted_mib") - 2) < 1e-9);
+    assert_true(fabs(number(rows, 0, "saved_mib") - 1) < 1e-9);
+    assert_true(number(rows, 0, "launches") == 42);
+    /* Nothing to compare with, and nothing was traced: no columns. */
+    static const char *const absent[] = {"speedup", "recompute_extra_ms", "cast_ms"};
+    for (size_t i = 0; i < sizeof absent / sizeof *absent; i++)
+        assert_null(json_object_get(json_array_get(rows, 0), absent[i]));
     assert_true(fabs(number(rows, 0, "mean_ms") - 10) < 1e-9);
     assert_true(fabs(number(rows, 0, "std_ms") - 1) < 1e-9);
     assert_true(fabs(number(rows, 0, "median_ms") - 10) < 1e-9);
@@ -155,13 +169,62 @@ static void nothing_is_derived_from_a_cell_that_is_not_ok(void **state) {
     (void)state;
     results *run = example();
     json_t *rows = rows_of(run, false);
-    static const char *const derived[] = {"warmup_ms",   "mean_ms",     "std_ms",       "median_ms",
-                                          "min_ms",      "max_ms",      "tokens_per_s", "gflops",
-                                          "hfu_percent", "mfu_percent", "peak_mib"};
+    static const char *const derived[] = {
+        "total_ms",    "std_percent", "warmup_ms", "mean_ms",      "std_ms",
+        "median_ms",   "min_ms",      "max_ms",    "tokens_per_s", "gflops",
+        "hfu_percent", "mfu_percent", "peak_mib"};
     assert_string_equal(string(rows, 2, "status"), "OOM");
     for (size_t i = 0; i < sizeof derived / sizeof *derived; i++)
         assert_true(isnan(number(rows, 2, derived[i])));
     assert_string_equal(string(rows, 2, "note"), "needs 12.00 GiB, there is 3.00 GiB; at layers.3");
+    json_decref(rows);
+    results_destroy(run);
+}
+
+typedef struct way {
+    const char *mode, *recompute;
+    int64_t context, ms;
+    results_status status;
+} way;
+
+/* Against the first way at the same context, which need not be that of the run's first cell. */
+static void rows_are_compared_with_the_first_way_and_with_no_recompute(void **state) {
+    (void)state;
+    static const way ways[] = {
+        {"skipped", "none", 128, 0, RESULTS_SKIP}, {"eager", "none", 128, 40, RESULTS_OK},
+        {"eager", "full", 128, 50, RESULTS_OK},    {"eager", "none", 256, 100, RESULTS_OK},
+        {"eager", "full", 256, 90, RESULTS_OK},    {"compiled", "none", 128, 20, RESULTS_OK},
+        {"compiled", "full", 128, 25, RESULTS_OK}, {"compiled", "none", 256, 0, RESULTS_OOM},
+        {"compiled", "full", 256, 60, RESULTS_OK}};
+    enum { COUNT = sizeof ways / sizeof *ways };
+    static const double nothing = (double)NAN;
+    const double speedups[COUNT] = {nothing, 1, 0.8, 1, 10.0 / 9, 2, 1.6, nothing, 5.0 / 3};
+    const double extra_ms[COUNT] = {nothing, nothing, 10,      nothing, -10,
+                                    nothing, 5,       nothing, nothing};
+    const double extra[COUNT] = {nothing, nothing, 25, nothing, -10, nothing, 25, nothing, nothing};
+    results *run = results_create("bench", 0, NULL);
+    for (int i = 0; i < COUNT; i++) {
+        results_cell *cell = add_cell(run, "small", ways[i].context, "forward");
+        cell_set_text(cell, "mode", ways[i].mode);
+        cell_set_text(cell, "recompute", ways[i].recompute);
+        cell_set_status(cell, ways[i].status, "why");
+        cell_set_metric_real(cell, "cast_ns", "ns", 1e6 * i);
+        if (ways[i].ms)
+            add_steps(cell, "step", ways[i].ms);
+    }
+    json_t *rows = rows_of(run, false);
+    assert_int_equal(json_array_size(rows), COUNT);
+    for (size_t i = 0; i < COUNT; i++) {
+        const double wanted[] = {speedups[i], extra_ms[i], extra[i],
+                                 ways[i].status == RESULTS_OK ? (double)i : nothing};
+        static const char *const keys[] = {"speedup", "recompute_extra_ms",
+                                           "recompute_extra_percent", "cast_ms"};
+        for (int j = 0; j < 4; j++) {
+            double found = number(rows, i, keys[j]);
+            if (isnan(found) != isnan(wanted[j]) || fabs(found - wanted[j]) > 1e-9)
+                fail_msg("row %d: %s is %g, not %g", (int)i, keys[j], found, wanted[j]);
+        }
+    }
     json_decref(rows);
     results_destroy(run);
 }
@@ -475,6 +538,7 @@ int main(void) {
         cmocka_unit_test(a_backward_that_did_not_complete_has_no_row),
         cmocka_unit_test(the_phases_of_a_step_are_rows),
         cmocka_unit_test(nothing_is_derived_from_a_cell_that_is_not_ok),
+        cmocka_unit_test(rows_are_compared_with_the_first_way_and_with_no_recompute),
         cmocka_unit_test(too_few_samples_make_a_cell_incomplete),
         cmocka_unit_test(people_see_parameters_that_vary_and_csv_all),
         cmocka_unit_test(rows_in_bf16_are_held_against_products_of_bf16),
