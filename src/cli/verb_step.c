@@ -144,18 +144,18 @@ static dyno_status load_model(step_job *job) {
                         .beta2 = flags_real(given, "beta2"),
                         .eps = flags_real(given, "eps"),
                         .weight_decay = flags_real(given, "weight-decay")};
-    dyno_trainer_options options = {
-        .size = sizeof options,
-        .batch = job->batch,
-        .context = job->context,
-        .gradients = flags_is_set(given, "gradients") ? flags_text(given, "gradients") : NULL,
-        .device = flags_text(given, "device"),
-        .target = flags_text(given, "target"),
-        .memory_bytes = flags_bytes(given, "memory"),
-        .adamw = &adamw,
-        .clip_norm = flags_real(given, "clip"),
-        .keeps_logits = job->dump.logits,
-        .keeps_gradients = job->dump.gradients};
+    dyno_trainer_options options = {.size = sizeof options,
+                                    .batch = job->batch,
+                                    .context = job->context,
+                                    .device = flags_text(given, "device"),
+                                    .target = flags_text(given, "target"),
+                                    .memory_bytes = flags_bytes(given, "memory"),
+                                    .adamw = &adamw,
+                                    .clip_norm = flags_real(given, "clip"),
+                                    .keeps_logits = job->dump.logits,
+                                    .keeps_gradients = job->dump.gradients};
+    if (flags_is_set(given, "gradients"))
+        options.gradients = flags_text(given, "gradients");
     RETURN_IF_FAILED(read_word(given, "mode", &options.mode));
     RETURN_IF_FAILED(read_word(given, "precision", &options.precision));
     RETURN_IF_FAILED(read_word(given, "attention", &options.attention));
