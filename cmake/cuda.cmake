@@ -71,7 +71,7 @@ file(GLOB_RECURSE CUDA_KERNEL_SOURCES CONFIGURE_DEPENDS src/runtime/cuda/*.cu sr
 # outside: only failures go back (runtime/cuda/module.h).
 set(CUDA_MODULE_COPIES
   src/base/arena.c src/base/cache.c src/base/file.c src/base/hash.c src/base/memory.c
-  src/base/printable.c src/base/status.c src/base/text.c src/base/units.c
+  src/base/printable.c src/base/status.c src/base/text.c src/base/trust.c src/base/units.c
   src/tensor/attributes.c src/tensor/dtype.c src/tensor/role.c src/tensor/shape.c
   src/tensor/tensor.c
   src/plan/hazards.c

@@ -47,8 +47,9 @@ typedef enum dyno_status {
 /* "device failed", for a message. */
 const char *dyno_status_name(dyno_status status);
 
-/* The message of the last failure on this thread; "" after a function that succeeded. It is fit for a
- * terminal: control characters of what it quotes are escapes, \x1b. */
+/* The message of the last failure on this thread; "" after a function that succeeded; functions that
+ * return no status leave it as it is. It is fit for a terminal: control characters of what it quotes
+ * are escapes, \x1b. */
 const char *dyno_error_message(void);
 
 /* "0.1.0". */

@@ -138,7 +138,7 @@ dyno_status dyno_model_save_as(const dyno_model *model, uint64_t seed, const cha
         shape s = api_shape(&model->parameters[i]);
         most = shape_elements(&s) > most ? shape_elements(&s) : most;
     }
-    draw d = {.seed = seed, .data = malloc((size_t)most * sizeof(float))};
+    draw d = {.seed = seed, .data = memory_try_allocate((size_t)most * sizeof(float))};
     if (!d.data)
         return dyno_fail(DYNO_OUT_OF_MEMORY, "no memory for the largest parameter, %s",
                          units_bytes(most * (int64_t)sizeof(float)).text);

@@ -182,7 +182,7 @@ dyno_status dyno_trainer_finish(dyno_trainer *t, float *loss) {
 
 dyno_status dyno_trainer_step(dyno_trainer *t, const int32_t *tokens, const int32_t *targets,
                               double learning_rate, float *loss) {
-    RETURN_IF_NULL(t, loss);
+    RETURN_IF_NULL(t, tokens, targets, loss);
     RETURN_IF_FAILED(check_running(t, false));
     RETURN_IF_FAILED(dyno_trainer_give(t, tokens, targets));
     RETURN_IF_FAILED(dyno_trainer_start(t, learning_rate));

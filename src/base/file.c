@@ -77,7 +77,7 @@ static ssize_t read_whole(int descriptor, char *to, size_t count) {
 }
 
 static dyno_status read_opened(const char *path, int descriptor, size_t bytes, char **data) {
-    char *block = malloc(bytes + 1);
+    char *block = memory_try_allocate(bytes + 1);
     if (!block)
         return dyno_fail(DYNO_OUT_OF_MEMORY, "reading '%s': no %zu bytes of memory", path, bytes);
     ssize_t got = read_whole(descriptor, block, bytes);
@@ -109,18 +109,6 @@ dyno_status file_read_all(const char *path, int64_t limit, char **data, size_t *
     if (status == DYNO_OK)
         *size = (size_t)bytes;
     return status;
-}
-
-dyno_status file_append(const char *path, const void *bytes, size_t count) {
-    int descriptor;
-    struct stat before;
-    RETURN_IF_FAILED(open_checked(path, O_WRONLY | O_APPEND | O_CREAT, &descriptor, &before));
-    ssize_t written = write(descriptor, bytes, count);
-    int error = written < 0 ? errno : ENOSPC;
-    close(descriptor);
-    if (written != (ssize_t)count)
-        return dyno_fail(DYNO_IO, "writing '%s': %s", path, strerror(error));
-    return DYNO_OK;
 }
 
 bool file_exists(const char *path) {

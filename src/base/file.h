@@ -22,8 +22,6 @@ NODISCARD dyno_status file_open_regular(const char *path, int *descriptor, int64
  * (free). Files over `limit` bytes are refused before anything is allocated. */
 NODISCARD dyno_status file_read_all(const char *path, int64_t limit, char **data, size_t *size);
 
-/* Appends to a regular file, which is created if it is not there, in one write. */
-NODISCARD dyno_status file_append(const char *path, const void *bytes, size_t count);
 /* Whether there is anything of that name, a link that leads nowhere included. */
 bool file_exists(const char *path);
 /* Whether both names lead to one file, by links too, or would if they were written: writing one

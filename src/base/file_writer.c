@@ -29,6 +29,7 @@ struct file_writer {
     FILE *file;
     char *path, *temporary; /* temporary: NULL where the target is written straight into */
     char *backup;           /* another name of the file that was replaced, until all are */
+    char *spare;            /* the name that backup will be: nothing is allocated under the lock */
     bool is_renamed;
     bool is_new;
     file_writer *next; /* in the list of unfinished ones */
@@ -226,13 +227,18 @@ static dyno_status close_file(file_writer *writer) {
 /* A second name for the file that is about to be replaced, of the form of temporaries. File systems
  * without hard links have none; what was replaced then stays replaced. */
 static void keep_replaced(file_writer *writer) {
+    unlink(writer->spare);
+    if (link(writer->path, writer->spare) != 0)
+        return;
+    writer->backup = writer->spare;
+    writer->spare = NULL;
+}
+
+/* Before the lock is taken: a process that ends for want of memory takes it too. */
+static void name_backup(file_writer *writer) {
     text name = {0};
     text_format(&name, "%s.tmp-%ld-backup", writer->path, (long)getpid());
-    unlink(name.data);
-    if (link(writer->path, name.data) == 0)
-        writer->backup = name.data;
-    else
-        text_release(&name);
+    writer->spare = name.data;
 }
 
 /* Without this the name may be lost with the power. A directory that cannot be opened or synced (some
@@ -280,6 +286,8 @@ dyno_status file_writer_commit_all(file_writer *const *writers, int count) {
     dyno_status status = DYNO_OK;
     for (int i = 0; i < count && status == DYNO_OK; i++)
         status = close_file(writers[i]);
+    for (int i = 0; i < count && count > 1; i++)
+        name_backup(writers[i]);
     pthread_mutex_lock(&list_lock);
     for (int i = 0; i < count && status == DYNO_OK; i++)
         status = rename_temporary(writers[i], count == 1);
@@ -307,6 +315,7 @@ void file_writer_abandon(file_writer *writer) {
     if (writer->file)
         fclose(writer->file);
     free(writer->backup);
+    free(writer->spare);
     free(writer->temporary);
     free(writer->path);
     free(writer);

@@ -4,8 +4,13 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/memory.h"
 
 enum { JSON_FILE_LIMIT = 256 << 20 };
+
+static void *allocate(size_t bytes) { return memory_allocate(1, bytes); }
+
+void json_use_memory(void) { json_set_alloc_funcs(allocate, free); }
 
 dyno_status json_parse(const char *bytes, size_t size, const char *what, json_t **out) {
     json_error_t error;

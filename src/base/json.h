@@ -6,6 +6,11 @@
 
 #include "base/status.h"
 
+/* From now on jansson's memory comes from base/memory.h: where there is none the process ends,
+ * instead of writing values that lack something. A setting of the whole process, so only for a
+ * program of our own. */
+void json_use_memory(void);
+
 /* Parses `size` bytes; duplicate keys are an error. `what` names the source in messages.
  * *out belongs to the caller (json_decref). */
 NODISCARD dyno_status json_parse(const char *bytes, size_t size, const char *what, json_t **out);

@@ -6,7 +6,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/isa.h"
+#include "base/json.h"
+#include "base/memory.h"
 #include "base/wrap.h"
 #include "cli/cli.h"
 #include "cli/interrupt.h"
@@ -130,10 +133,20 @@ static int dispatch(int argc, char **argv) {
     return run_verb(first, argc - 1, argv + 1);
 }
 
+/* There is no memory to go on with. */
+static void give_up(const char *message) {
+    file_remove_unfinished();
+    fprintf(stderr, "dyno%s%s: %s\n", current_verb ? " " : "", current_verb ? current_verb : "",
+            message);
+    exit(1);
+}
+
 /* Apart from main and not inlined: main must not hold an instruction this CPU lacks. */
 __attribute__((noinline)) static int run(int argc, char **argv) {
     /* A reader that went away is an error to report, not a death without a word. */
     signal(SIGPIPE, SIG_IGN);
+    memory_on_failure(give_up);
+    json_use_memory();
     int code = dispatch(argc, argv);
     bool failed_before = ferror(stdout) != 0;
     errno = 0;

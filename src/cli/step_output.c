@@ -143,7 +143,7 @@ dyno_status step_open_output(step_job *job) {
 }
 
 static dyno_status append_tensor(step_job *job, const char *name, int64_t count) {
-    float *copy = malloc((size_t)count * sizeof *copy);
+    float *copy = memory_try_allocate((size_t)count * sizeof *copy);
     if (!copy)
         return dyno_fail(DYNO_OUT_OF_MEMORY, "the host has no %s for a copy of '%s'",
                          units_bytes(count * (int64_t)sizeof *copy).text, name);

@@ -205,7 +205,7 @@ static void note_skipped(step_job *job, int64_t k, progress *line) {
 /* Until the last step, or that in which somebody asked to stop. */
 static dyno_status run_steps(step_job *job) {
     int64_t rows = job->batch * job->context;
-    int32_t *ids = malloc((size_t)(rows + 1) * sizeof *ids);
+    int32_t *ids = memory_try_allocate((size_t)(rows + 1) * sizeof *ids);
     if (!ids)
         return dyno_fail(DYNO_OUT_OF_MEMORY, "no memory for %lld token ids", (long long)rows);
     progress *line = progress_create((double)job->steps);

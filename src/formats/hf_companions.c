@@ -98,7 +98,7 @@ static dyno_status read_file(const char *directory, const char *path, hf_compani
     if (file.size > FILE_LIMIT)
         status = dyno_fail(DYNO_INVALID, "it has %s, the limit is %s", units_bytes(file.size).text,
                            units_bytes(FILE_LIMIT).text);
-    char *bytes = status == DYNO_OK ? malloc((size_t)file.size + 1) : NULL;
+    char *bytes = status == DYNO_OK ? memory_try_allocate((size_t)file.size + 1) : NULL;
     if (status == DYNO_OK && !bytes)
         status = dyno_fail(DYNO_OUT_OF_MEMORY, "no memory for %s", units_bytes(file.size).text);
     if (status == DYNO_OK)

@@ -35,7 +35,7 @@ static dyno_status read_header(safetensors_file *file) {
         return safetensors_parse_header(prefix, prefix_bytes, input->size, input->path,
                                         &file->header);
     size_t bytes = 8 + (size_t)length;
-    char *header = malloc(bytes);
+    char *header = memory_try_allocate(bytes);
     if (!header)
         return dyno_fail(DYNO_OUT_OF_MEMORY, "'%s': no memory for its header of %zu bytes",
                          input->path, bytes);

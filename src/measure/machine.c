@@ -11,6 +11,7 @@
 #include <sys/mman.h>
 
 #include "base/clock.h"
+#include "base/memory.h"
 #include "base/stop.h"
 #include "base/system_memory.h"
 #include "base/target.h"
@@ -221,8 +222,9 @@ dyno_status machine_measure_bandwidth(int threads, machine_bandwidth *out) {
     size_t share = (size_t)wanted / (size_t)threads / 4096 * 4096;
     size_t bytes = share * (size_t)threads;
     unsigned char *buffer =
-        share ? mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
-              : MAP_FAILED;
+        share && !memory_is_refused()
+            ? mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+            : MAP_FAILED;
     if (buffer == MAP_FAILED)
         return dyno_fail(DYNO_OUT_OF_MEMORY,
                          "measuring memory bandwidth: no %zu bytes for the "

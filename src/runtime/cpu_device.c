@@ -55,8 +55,10 @@ static size_t whole_pages(int64_t bytes) {
 
 static dyno_status reserve(device *d, int64_t bytes, void **base) {
     (void)d;
-    *base = mmap(NULL, whole_pages(bytes), PROT_READ | PROT_WRITE,
-                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    errno = ENOMEM;
+    *base = memory_is_refused() ? MAP_FAILED
+                                : mmap(NULL, whole_pages(bytes), PROT_READ | PROT_WRITE,
+                                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (*base == MAP_FAILED) {
         *base = NULL;
         return dyno_fail(DYNO_OUT_OF_MEMORY, "cannot reserve %s of address space: %s",

@@ -513,7 +513,7 @@ dyno_status executor_write(executor *e, const char *name, const void *from, int6
 
 void *executor_place(executor *e, const char *name) {
     tensor t = executor_find(e, name);
-    return !t.data || device_is_host(e->d) ? t.data : malloc((size_t)tensor_bytes(&t));
+    return !t.data || device_is_host(e->d) ? t.data : memory_try_allocate((size_t)tensor_bytes(&t));
 }
 
 void executor_put(executor *e, const char *name, void *room) {

@@ -4,11 +4,13 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -21,10 +23,12 @@
 #include "base/memory.h"
 #include "base/stop.h"
 #include "base/text.h"
+#include "base/trust.h"
 #include "ops/levels.h"
 
 struct jit_module {
     void *handle;
+    int file; /* that it was loaded from */
 };
 
 static const char *const FLAGS[] = {
@@ -86,9 +90,6 @@ bool jit_is_possible(void) {
     return false;
 }
 
-/* The object contains its own hash, so that a damaged or wrong file is detected. */
-static const char HASH_SYMBOL[] = "dyno_module_hash";
-
 static hash_string module_hash(const char *source, const char *compiler, const char *architecture) {
     text all = {0};
     struct stat status;
@@ -114,19 +115,54 @@ static hash_string module_hash(const char *source, const char *compiler, const c
     return hash;
 }
 
-static void *open_checked(const char *path, const hash_string *hash) {
-    struct stat status;
-    if (stat(path, &status) != 0 || status.st_size == 0)
-        return NULL;
-    void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    if (!handle)
-        return NULL;
-    const char *inside = dlsym(handle, HASH_SYMBOL);
-    if (inside && strcmp(inside, hash->text) == 0)
-        return handle;
-    dlclose(handle);
-    return NULL;
+/* ---- loading ---- */
+
+static int create_memory_file(void) {
+#ifdef MFD_EXEC /* needed where the system makes such files non-executable by default */
+    int file = memfd_create("dyno-kernels", MFD_CLOEXEC | MFD_EXEC);
+    if (file >= 0 || errno != EINVAL)
+        return file;
+#endif
+    return memfd_create("dyno-kernels", MFD_CLOEXEC);
 }
+
+static bool write_fully(int file, const char *from, size_t count) {
+    while (count) {
+        ssize_t put = write(file, from, count);
+        if (put < 0 && errno == EINTR)
+            continue;
+        if (put < 0)
+            return false;
+        from += put;
+        count -= (size_t)put;
+    }
+    return true;
+}
+
+/* Loads the bytes that were checked, from a file in memory that has no name: nobody can exchange
+ * it, and a cache on a disk mounted noexec works too. The descriptor stays open as long as the
+ * module, because the loader knows modules by their path. */
+static dyno_status load_bytes(const char *bytes, size_t count, jit_module *out) {
+    char path[64];
+    out->file = create_memory_file();
+    if (out->file < 0 || !write_fully(out->file, bytes, count)) {
+        dyno_status status =
+            dyno_fail(DYNO_IO, "cannot load compiled kernels: a file of %zu bytes in memory: %s",
+                      count, strerror(errno));
+        if (out->file >= 0)
+            close(out->file);
+        return status;
+    }
+    snprintf(path, sizeof path, "/proc/self/fd/%d", out->file);
+    out->handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (out->handle)
+        return DYNO_OK;
+    dyno_status status = dyno_fail(DYNO_IO, "cannot load compiled kernels: %s", dlerror());
+    close(out->file);
+    return status;
+}
+
+/* ---- compiling ---- */
 
 /* Waits for the compiler; whoever asked to stop does not, and it is ended with all it started. */
 static dyno_status wait_for(pid_t child, int *status) {
@@ -195,73 +231,78 @@ static dyno_status compile(const char *compiler, const char *architecture, const
     return dyno_fail(DYNO_IO, "the compiler '%s' failed on generated kernels: %s", compiler, said);
 }
 
-/* Compiles in `directory` under a temporary name; the object is renamed to `kept`, or loaded from
- * where it is when that is NULL. */
-static dyno_status build(const char *compiler, const char *architecture, const char *source,
-                         const hash_string *hash, const char *directory, const char *kept,
-                         void **handle) {
-    text work = {0}, source_path = {0}, object_path = {0}, log_path = {0}, module = {0};
-    text_format(&work, "%s/build-XXXXXX", directory);
-    dyno_status status = DYNO_OK;
-    if (!mkdtemp(work.data)) {
-        status = dyno_fail(DYNO_IO, "cannot write in '%s': %s", directory, strerror(errno));
-        text_release(&work);
-        return status;
+/* A new directory that only this user can look into; the caller removes it. */
+static dyno_status make_work_directory(text *out) {
+    const char *temporary = getenv("TMPDIR");
+    text reason = {0};
+    bool is_usable = temporary && *temporary && strlen(temporary) < PATH_MAX / 2;
+    if (!is_usable || !trust_directory(temporary, &reason))
+        temporary = "/tmp";
+    text_release(&reason);
+    text_format(out, "%s/dyno-build-XXXXXX", temporary);
+    if (mkdtemp(out->data))
+        return DYNO_OK;
+    return dyno_fail(DYNO_IO,
+                     "cannot compile kernels in '%s': %s; set TMPDIR to a directory that "
+                     "can be written",
+                     temporary, strerror(errno));
+}
+
+static dyno_status write_source(const char *path, const char *source) {
+    int file = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    bool is_good = file >= 0 && write_fully(file, source, strlen(source));
+    int error = errno;
+    if (file >= 0 && close(file) != 0 && is_good) {
+        error = errno;
+        is_good = false;
     }
-    text_format(&source_path, "%s/kernels.c", work.data);
-    text_format(&object_path, "%s/kernels.so", work.data);
-    text_format(&log_path, "%s/log", work.data);
-    text_format(&module, "%sconst char %s[] = \"%s\";\n", source, HASH_SYMBOL, hash->text);
-    status = file_write_all(source_path.data, module.data, module.length);
+    return is_good ? DYNO_OK : dyno_fail(DYNO_IO, "writing '%s': %s", path, strerror(error));
+}
+
+/* *object belongs to the caller (free). Nothing in here ends the process for want of memory, so that
+ * the directory is removed whatever happens. */
+static dyno_status build_in(const char *work, const char *compiler, const char *architecture,
+                            const char *source, char **object, size_t *size) {
+    enum { MOST_BYTES = 1 << 30 };
+    char source_path[PATH_MAX], object_path[PATH_MAX], log_path[PATH_MAX];
+    snprintf(source_path, sizeof source_path, "%s/kernels.c", work);
+    snprintf(object_path, sizeof object_path, "%s/kernels.so", work);
+    snprintf(log_path, sizeof log_path, "%s/log", work);
+    dyno_status status = write_source(source_path, source);
     if (status == DYNO_OK)
-        status = compile(compiler, architecture, source_path.data, object_path.data, log_path.data);
-    if (status == DYNO_OK) {
-        const char *place = object_path.data;
-        if (kept && rename(object_path.data, kept) == 0)
-            place = kept;
-        *handle = open_checked(place, hash);
-        if (!*handle)
-            status =
-                dyno_fail(DYNO_IO, "cannot load the compiled kernels '%s': %s", place, dlerror());
-    }
-    unlink(source_path.data);
-    unlink(object_path.data);
-    unlink(log_path.data);
-    rmdir(work.data);
+        status = compile(compiler, architecture, source_path, object_path, log_path);
+    if (status == DYNO_OK)
+        status = file_read_all(object_path, MOST_BYTES, object, size);
+    unlink(source_path);
+    unlink(object_path);
+    unlink(log_path);
+    rmdir(work);
+    return status;
+}
+
+static dyno_status build(const char *compiler, const char *architecture, const char *source,
+                         char **object, size_t *size) {
+    text work = {0};
+    dyno_status status = make_work_directory(&work);
+    if (status == DYNO_OK)
+        status = build_in(work.data, compiler, architecture, source, object, size);
     text_release(&work);
-    text_release(&source_path);
-    text_release(&object_path);
-    text_release(&log_path);
-    text_release(&module);
     return status;
 }
 
 static dyno_status build_or_find(const char *source, const char *compiler, const char *architecture,
-                                 void **handle, bool *was_built) {
+                                 jit_module *out, bool *was_built) {
+    static const char SUFFIX[] = ".so";
     hash_string hash = module_hash(source, compiler, architecture);
-    text directory = {0}, object = {0};
-    bool is_cached = cache_directory(&directory) &&
-                     file_make_output_directory(text_string(&directory)) == DYNO_OK;
-    dyno_status status = DYNO_OK;
-    if (is_cached) {
-        text_format(&object, "%s/%s.so", directory.data, hash.text);
-        *handle = open_checked(object.data, &hash);
-        *was_built = !*handle;
-        if (*was_built)
-            status =
-                build(compiler, architecture, source, &hash, directory.data, object.data, handle);
-    } else {
-        fprintf(stderr,
-                "dyno: the cache for generated kernels cannot be used (%s); compiling anew. Set "
-                "XDG_CACHE_HOME to a directory that can be written.\n",
-                dyno_error_message());
-        *was_built = true;
-        const char *temporary = getenv("TMPDIR");
-        status = build(compiler, architecture, source, &hash,
-                       temporary && *temporary ? temporary : "/tmp", NULL, handle);
+    char *object = NULL;
+    size_t size;
+    *was_built = !cache_read_sealed(&hash, SUFFIX, &object, &size);
+    if (*was_built) {
+        RETURN_IF_FAILED(build(compiler, architecture, source, &object, &size));
+        cache_write_sealed(&hash, SUFFIX, "compiled kernels", object, size);
     }
-    text_release(&directory);
-    text_release(&object);
+    dyno_status status = load_bytes(object, size, out);
+    free(object);
     return status;
 }
 
@@ -273,11 +314,11 @@ dyno_status jit_load(const char *source, const target *chip, jit_module **out, j
                          "there is no C compiler (cc, gcc, clang) for generated kernels; install "
                          "gcc, or set CC, or use --mode eager");
     int64_t begin = clock_now_ns();
-    void *handle = NULL;
+    jit_module loaded;
     bool was_built = false;
     text architecture = architecture_flag(chip);
     dyno_status status =
-        build_or_find(source, compiler, text_string(&architecture), &handle, &was_built);
+        build_or_find(source, compiler, text_string(&architecture), &loaded, &was_built);
     text_release(&architecture);
     if (status != DYNO_OK)
         return status;
@@ -285,7 +326,7 @@ dyno_status jit_load(const char *source, const target *chip, jit_module **out, j
     if (times)
         *times = (jit_times){.compile_ns = was_built ? spent : 0, .load_ns = was_built ? 0 : spent};
     *out = memory_allocate(1, sizeof **out);
-    (*out)->handle = handle;
+    **out = loaded;
     return DYNO_OK;
 }
 
@@ -293,6 +334,7 @@ void jit_destroy(jit_module *module) {
     if (!module)
         return;
     dlclose(module->handle);
+    close(module->file);
     free(module);
 }
 

@@ -1,8 +1,8 @@
 /* jit.h - generated C, compiled with the system's compiler, loaded, and cached.
  *
- * The cache is $XDG_CACHE_HOME/dyno (or ~/.cache/dyno), one shared object for each content hash
- * of source, flags and compiler. Objects are written under a temporary name and renamed, so that
- * concurrent processes do not conflict; a damaged one is compiled again. */
+ * The cache (base/cache.h) has one shared object for each content hash of source, flags and
+ * compiler. Objects are written under a temporary name and renamed, so that concurrent processes do
+ * not conflict. One that is damaged, or that another user may have written, is compiled again. */
 #ifndef RUNTIME_JIT_H
 #define RUNTIME_JIT_H
 
@@ -25,8 +25,8 @@ bool jit_is_possible(void);
 
 /* Compiles for a CPU: for all that this one has, or for the level of a named one (ops/levels.h).
  * Fails with DYNO_UNSUPPORTED when there is no compiler, and DYNO_IO, with what the compiler
- * said, when it fails. A cache that cannot be written to costs a compilation each time, in a
- * temporary directory, and one line on stderr. `times` may be NULL. */
+ * said, when it fails. A cache that cannot be used costs a compilation each time and one line on
+ * stderr. `times` may be NULL. */
 NODISCARD dyno_status jit_load(const char *source, const target *chip, jit_module **out,
                                jit_times *times);
 void jit_destroy(jit_module *module);

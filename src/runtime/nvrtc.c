@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "base/cache.h"
-#include "base/file.h"
 #include "base/hash.h"
 #include "base/memory.h"
 #include "base/text.h"
@@ -173,7 +172,7 @@ static dyno_status compile(const library *l, const char *source, const options *
     return status;
 }
 
-/* ---- the cache: a line that says what the file is, then the code ---- */
+/* ---- the cache ---- */
 
 static hash_string code_hash(const library *l, const char *source, const options *o) {
     text all = {0};
@@ -186,50 +185,6 @@ static hash_string code_hash(const library *l, const char *source, const options
     return hash;
 }
 
-static void write_head(text *out, const hash_string *hash, const nvrtc_code *code) {
-    text_format(out, "dyno-gpu-code %s %zu %s\n", hash->text, code->size,
-                hash_text(code->bytes, code->size).text);
-}
-
-static bool read_cached(const char *path, const hash_string *hash, nvrtc_code *out) {
-    enum { MOST_BYTES = 1 << 30 };
-    char *data;
-    size_t size;
-    if (file_read_all(path, MOST_BYTES, &data, &size) != DYNO_OK)
-        return false;
-    const char *newline = memchr(data, '\n', size < 256 ? size : 256);
-    bool is_good = false;
-    if (newline) {
-        size_t head_bytes = (size_t)(newline + 1 - data);
-        nvrtc_code code = {.bytes = data + head_bytes, .size = size - head_bytes};
-        text head = {0};
-        write_head(&head, hash, &code);
-        is_good = head.length == head_bytes && memcmp(head.data, data, head_bytes) == 0;
-        text_release(&head);
-        if (is_good) {
-            out->bytes = memory_allocate(code.size + 1, 1); /* ends in NUL, as PTX must */
-            memcpy(out->bytes, code.bytes, code.size);
-            out->size = code.size;
-        }
-    }
-    free(data);
-    return is_good;
-}
-
-/* A full disk costs the next run a compilation; this one does not fail. */
-static void write_cached(const char *path, const hash_string *hash, const nvrtc_code *code) {
-    text all = {0}, directory = {0};
-    bool is_writable = cache_prepare(&directory, "compiled kernels");
-    text_release(&directory);
-    if (!is_writable)
-        return;
-    write_head(&all, hash, code);
-    text_append_bytes(&all, code->bytes, code->size);
-    if (file_write_all(path, all.data, all.length) != DYNO_OK)
-        fprintf(stderr, "dyno: compiled kernels are not kept: %s\n", dyno_error_message());
-    text_release(&all);
-}
-
 dyno_status nvrtc_compile(const char *source, const nvrtc_target *target, nvrtc_code *out) {
     *out = (nvrtc_code){0};
     library l;
@@ -238,15 +193,13 @@ dyno_status nvrtc_compile(const char *source, const nvrtc_target *target, nvrtc_
     dyno_status status = choose_options(&l, source, target, o);
     if (status == DYNO_OK) {
         hash_string hash = code_hash(&l, source, o);
-        text path = {0};
-        bool has_place = cache_directory(&path); /* the cache may be read-only */
-        text_format(&path, "/%s.cubin", hash.text);
-        if (!has_place || !read_cached(path.data, &hash, out)) {
+        static const char SUFFIX[] = ".cubin";
+        /* A full disk costs the next run a compilation; this one does not fail. */
+        if (!cache_read_sealed(&hash, SUFFIX, &out->bytes, &out->size)) {
             status = compile(&l, source, o, out);
             if (status == DYNO_OK)
-                write_cached(path.data, &hash, out);
+                cache_write_sealed(&hash, SUFFIX, "compiled kernels", out->bytes, out->size);
         }
-        text_release(&path);
     }
     free(o);
     return status;

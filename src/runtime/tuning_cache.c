@@ -1,12 +1,9 @@
-#define _GNU_SOURCE
 #include "runtime/tuning_cache.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/cache.h"
-#include "base/file.h"
 #include "base/hash.h"
 #include "base/memory.h"
 #include "base/text.h"
@@ -16,8 +13,8 @@ typedef struct choice {
 } choice;
 
 struct tuning_cache {
-    char *path; /* NULL: nothing can be written */
-    bool is_prepared, ends_within_line;
+    char *name; /* of the file; NULL: nothing can be written */
+    bool ends_within_line;
     choice *choices;
     int count, capacity;
 };
@@ -59,26 +56,21 @@ static bool read_line(tuning_cache *cache, char *line) {
 tuning_cache *tuning_cache_create(const char *file) {
     enum { MOST_BYTES = 64 << 20 };
     tuning_cache *cache = memory_allocate(1, sizeof *cache);
-    text path = {0};
-    bool is_usable = cache_directory(&path); /* made when there is something to keep */
-    text_format(&path, "/%s", file);
-    char *data = NULL;
-    size_t size = 0;
-    if (is_usable && file_read_all(path.data, MOST_BYTES, &data, &size) == DYNO_OK) {
-        cache->ends_within_line = size > 0 && data[size - 1] != '\n';
-        for (char *line = data; line < data + size;) {
-            char *end = memchr(line, '\n', (size_t)(data + size - line));
-            if (!end)
-                end = data + size; /* where file_read_all put a NUL */
-            *end = '\0';
-            read_line(cache, line);
-            line = end + 1;
-        }
+    cache->name = memory_copy_string(file);
+    char *data;
+    size_t size;
+    if (!cache_read(file, MOST_BYTES, &data, &size))
+        return cache;
+    cache->ends_within_line = size > 0 && data[size - 1] != '\n';
+    for (char *line = data; line < data + size;) {
+        char *end = memchr(line, '\n', (size_t)(data + size - line));
+        if (!end)
+            end = data + size; /* where there is a NUL */
+        *end = '\0';
+        read_line(cache, line);
+        line = end + 1;
     }
     free(data);
-    if (is_usable)
-        cache->path = memory_copy_string(path.data);
-    text_release(&path);
     return cache;
 }
 
@@ -90,7 +82,7 @@ void tuning_cache_destroy(tuning_cache *cache) {
         free(cache->choices[i].value);
     }
     free(cache->choices);
-    free(cache->path);
+    free(cache->name);
     free(cache);
 }
 
@@ -99,33 +91,21 @@ const char *tuning_cache_find(const tuning_cache *cache, const char *key) {
     return known ? known->value : NULL;
 }
 
-/* False when nothing can be written. */
-static bool prepare(tuning_cache *cache) {
-    text directory = {0};
-    if (!cache->is_prepared && !cache_prepare(&directory, "tuned choices")) {
-        free(cache->path);
-        cache->path = NULL;
-    }
-    cache->is_prepared = true;
-    text_release(&directory);
-    return cache->path;
-}
-
 bool tuning_cache_add(tuning_cache *cache, const char *key, const char *chosen) {
     keep(cache, key, chosen);
-    if (!prepare(cache))
+    if (!cache->name)
         return false;
     text rest = {0}, line = {0};
     text_format(&rest, "%s %s", key, chosen);
     text_format(&line, "%s%s %s\n", cache->ends_within_line ? "\n" : "",
                 hash_text(rest.data, rest.length).text, rest.data);
-    if (file_append(cache->path, line.data, line.length) != DYNO_OK) {
-        fprintf(stderr, "dyno: tuned choices are not kept: %s\n", dyno_error_message());
-        free(cache->path);
-        cache->path = NULL;
-    }
+    bool is_kept = cache_append(cache->name, "tuned choices", line.data, line.length);
     cache->ends_within_line = false;
     text_release(&rest);
     text_release(&line);
-    return cache->path;
+    if (!is_kept) {
+        free(cache->name);
+        cache->name = NULL;
+    }
+    return is_kept;
 }

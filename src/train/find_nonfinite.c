@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "base/units.h"
 #include "graph/graph_parameter.h"
 #include "tensor/finite.h"
@@ -26,7 +27,7 @@ static dyno_status make_room(host_room *room, int64_t count) {
         return DYNO_OK;
     free(room->data);
     room->capacity = count;
-    room->data = malloc((size_t)count * sizeof *room->data);
+    room->data = memory_try_allocate((size_t)count * sizeof *room->data);
     if (room->data)
         return DYNO_OK;
     room->capacity = 0;
@@ -122,7 +123,7 @@ static dyno_status to_host(launch_search *search, const tensor *from, tensor *to
     int64_t bytes = span_bytes(from);
     if (bytes > search->capacity) {
         free(search->room);
-        search->room = malloc((size_t)bytes);
+        search->room = memory_try_allocate((size_t)bytes);
         search->capacity = search->room ? bytes : 0;
     }
     if (!search->room)

@@ -120,7 +120,7 @@ static dyno_status take(const storage *s, held_weights *held) {
     for (int i = 0; i < model_parameter_count(held->config); i++) {
         model_parameter p = model_parameter_at(held->config, i);
         size_t bytes = (size_t)shape_elements(&p.shape) * sizeof(float);
-        held->values[i] = malloc(bytes);
+        held->values[i] = memory_try_allocate(bytes);
         if (!held->values[i])
             return dyno_fail(DYNO_OUT_OF_MEMORY, "no memory to hold '%s', %zu bytes", p.name,
                              bytes);

@@ -14,6 +14,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "ops/op_list.h"
 #include "runtime/cuda/kernel_list.h"
@@ -58,6 +59,35 @@ static void a_file_that_is_no_module_is_refused(void **state) {
     setenv("DYNO_CUDA_MODULE", "libm.so.6", 1);
     if (cuda_module_load(&module) != DYNO_OK)
         assert_non_null(strstr(dyno_error_message(), "is no CUDA module"));
+    scratch_remove(&made);
+}
+
+static void expect_refused(const scratch *made, const char *reason) {
+    const cuda_module *module;
+    setenv("DYNO_CUDA_MODULE", scratch_join(made, "libdyno_cuda.so").text, 1);
+    assert_int_equal(cuda_module_load(&module), DYNO_UNSUPPORTED);
+    if (!strstr(dyno_error_message(), reason))
+        fail_msg("'%s' says nothing of '%s'", dyno_error_message(), reason);
+}
+
+static void a_module_that_others_may_have_written_is_not_loaded(void **state) {
+    (void)state;
+    enum { NOBODY = 65534 };
+    scratch made = scratch_create();
+    scratch_path module = scratch_join(&made, "libdyno_cuda.so");
+    scratch_write(&made, "libdyno_cuda.so", "text", 4);
+    expect_refused(&made, "too short"); /* the loader read it */
+    assert_int_equal(chmod(module.text, 0666), 0);
+    expect_refused(&made, "others may write to it (mode 666)");
+    assert_int_equal(chmod(module.text, 0644), 0);
+    assert_int_equal(chmod(made.path, 0777), 0);
+    expect_refused(&made, "its directory is not safe: others may write to it (mode 777)");
+    assert_int_equal(chmod(made.path, 01777), 0); /* as /tmp is: nobody else can exchange it */
+    expect_refused(&made, "too short");
+    if (geteuid() == 0) { /* only root can give files away */
+        assert_int_equal(chown(module.text, NOBODY, NOBODY), 0);
+        expect_refused(&made, "it belongs to user 65534");
+    }
     scratch_remove(&made);
 }
 
@@ -156,6 +186,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_module_that_is_not_there_is_said_to_be_missing),
         cmocka_unit_test(a_file_that_is_no_module_is_refused),
+        cmocka_unit_test(a_module_that_others_may_have_written_is_not_loaded),
         cmocka_unit_test(the_module_loads_and_is_of_this_version),
         cmocka_unit_test(a_host_of_another_version_gets_nothing),
         cmocka_unit_test(without_a_driver_every_way_in_says_so),

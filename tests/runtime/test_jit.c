@@ -12,6 +12,8 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
+#include "base/cache.h"
+#include "base/file.h"
 #include "runtime/jit.h"
 #include "support/own_cache.h"
 
@@ -116,7 +118,100 @@ static void source_that_does_not_compile_says_what_the_compiler_said(void **stat
     assert_int_equal(jit_load("int answer( {\n", target_this_cpu(), &module, NULL), DYNO_IO);
     assert_null(module);
     assert_non_null(strstr(dyno_error_message(), "error"));
-    assert_int_equal(scratch_count(scratch_join(*state, "dyno").text), 0);
+    assert_true(scratch_count(scratch_join(*state, "dyno").text) <= 0); /* empty, or not made */
+}
+
+static void compiling_leaves_nothing_behind(void **state) {
+    char *before = getenv("TMPDIR") ? strdup(getenv("TMPDIR")) : NULL;
+    scratch_path work = scratch_join(*state, "work");
+    assert_int_equal(mkdir(work.text, 0700), 0);
+    setenv("TMPDIR", work.text, 1);
+    load_and_ask(SOURCE, 42, true);
+    jit_module *module;
+    assert_int_equal(jit_load("int answer( {\n", target_this_cpu(), &module, NULL), DYNO_IO);
+    assert_int_equal(scratch_count(work.text), 0);
+    if (before)
+        setenv("TMPDIR", before, 1);
+    else
+        unsetenv("TMPDIR");
+    free(before);
+}
+
+/* ---- objects that somebody else may have written ---- */
+
+/* Puts an object into the cache that bears SOURCE's name and seal, and makes `marker` where it is
+ * loaded. */
+static void plant(const scratch *made, const char *marker) {
+    load_and_ask(SOURCE, 42, true);
+    char path[600] = "", command[1500], *object;
+    first_object(made, path, sizeof path);
+    snprintf(command, sizeof command,
+             "printf '#include <fcntl.h>\n"
+             "__attribute__((constructor)) static void run(void) { open(\"%s\", O_CREAT, 0600); }\n"
+             "int answer(void) { return 42; }\n' | %s -x c -shared -fPIC -o %s/planted.so -",
+             marker, jit_compiler(), made->path);
+    assert_int_equal(system(command), 0);
+    size_t size;
+    if (file_read_all(scratch_join(made, "planted.so").text, 1 << 20, &object, &size) != DYNO_OK)
+        fail_msg("%s", dyno_error_message());
+    hash_string key;
+    snprintf(key.text, sizeof key.text, "%.32s", strrchr(path, '/') + 1);
+    assert_true(cache_write_sealed(&key, ".so", "tests", object, size));
+    free(object);
+}
+
+static void an_object_that_others_may_have_written_is_not_executed(void **state) {
+    const scratch *made = *state;
+    scratch_path marker = scratch_join(made, "marker"), cache = scratch_join(made, "dyno");
+    char object[600] = "";
+    plant(made, marker.text);
+    first_object(made, object, sizeof object);
+
+    assert_int_equal(chmod(cache.text, 0777), 0);
+    load_and_ask(SOURCE, 42, true);
+    assert_int_equal(chmod(cache.text, 0755), 0);
+    assert_int_equal(chmod(made->path, 0770), 0);
+    load_and_ask(SOURCE, 42, true);
+    assert_int_equal(chmod(made->path, 0700), 0);
+    assert_int_not_equal(access(marker.text, F_OK), 0);
+
+    load_and_ask(SOURCE, 42, false); /* it would have been executed */
+    assert_int_equal(unlink(marker.text), 0);
+
+    assert_int_equal(chmod(object, 0666), 0);
+    load_and_ask(SOURCE, 42, true); /* and takes its place */
+    assert_int_not_equal(access(marker.text, F_OK), 0);
+    load_and_ask(SOURCE, 42, false);
+    assert_int_not_equal(access(marker.text, F_OK), 0);
+}
+
+static void an_object_of_another_user_is_not_executed(void **state) {
+    enum { NOBODY = 65534 };
+    const scratch *made = *state;
+    if (geteuid() != 0)
+        skip(); /* only root can give files away */
+    scratch_path marker = scratch_join(made, "marker"), cache = scratch_join(made, "dyno");
+    char object[600] = "";
+    plant(made, marker.text);
+    first_object(made, object, sizeof object);
+    assert_int_equal(chown(cache.text, NOBODY, NOBODY), 0);
+    load_and_ask(SOURCE, 42, true);
+    assert_int_equal(chown(cache.text, 0, 0), 0);
+    assert_int_equal(chown(object, NOBODY, NOBODY), 0);
+    load_and_ask(SOURCE, 42, true);
+    assert_int_not_equal(access(marker.text, F_OK), 0);
+}
+
+static void a_linked_object_is_not_executed(void **state) {
+    const scratch *made = *state;
+    scratch_path marker = scratch_join(made, "marker"), away = scratch_join(made, "away");
+    char object[600] = "";
+    plant(made, marker.text);
+    first_object(made, object, sizeof object);
+    assert_int_equal(rename(object, away.text), 0);
+    assert_int_equal(symlink(away.text, object), 0);
+    load_and_ask(SOURCE, 42, true);
+    assert_int_not_equal(access(marker.text, F_OK), 0);
 }
 
 static void without_a_compiler_the_message_says_so(void **state) {
@@ -136,22 +231,22 @@ static void without_a_compiler_the_message_says_so(void **state) {
     free(cc);
 }
 
+#define WITH_CACHE(test)                                                                           \
+    cmocka_unit_test_setup_teardown(test, own_cache_set_up, own_cache_tear_down)
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(the_second_load_comes_from_the_cache, own_cache_set_up,
-                                        own_cache_tear_down),
-        cmocka_unit_test_setup_teardown(a_damaged_object_is_made_again, own_cache_set_up,
-                                        own_cache_tear_down),
-        cmocka_unit_test_setup_teardown(an_object_of_another_source_is_not_believed,
-                                        own_cache_set_up, own_cache_tear_down),
-        cmocka_unit_test_setup_teardown(processes_compiling_at_once_do_not_meet, own_cache_set_up,
-                                        own_cache_tear_down),
-        cmocka_unit_test_setup_teardown(a_cache_that_cannot_be_written_costs_a_compilation,
-                                        own_cache_set_up, own_cache_tear_down),
-        cmocka_unit_test_setup_teardown(source_that_does_not_compile_says_what_the_compiler_said,
-                                        own_cache_set_up, own_cache_tear_down),
-        cmocka_unit_test_setup_teardown(without_a_compiler_the_message_says_so, own_cache_set_up,
-                                        own_cache_tear_down),
+        WITH_CACHE(the_second_load_comes_from_the_cache),
+        WITH_CACHE(a_damaged_object_is_made_again),
+        WITH_CACHE(an_object_of_another_source_is_not_believed),
+        WITH_CACHE(processes_compiling_at_once_do_not_meet),
+        WITH_CACHE(a_cache_that_cannot_be_written_costs_a_compilation),
+        WITH_CACHE(source_that_does_not_compile_says_what_the_compiler_said),
+        WITH_CACHE(compiling_leaves_nothing_behind),
+        WITH_CACHE(an_object_that_others_may_have_written_is_not_executed),
+        WITH_CACHE(an_object_of_another_user_is_not_executed),
+        WITH_CACHE(a_linked_object_is_not_executed),
+        WITH_CACHE(without_a_compiler_the_message_says_so),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

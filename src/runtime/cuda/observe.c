@@ -59,7 +59,7 @@ static struct {
 /* ---- callbacks of CUPTI ---- */
 
 static void CUPTIAPI give_buffer(uint8_t **buffer, size_t *bytes, size_t *most_records) {
-    *buffer = aligned_alloc(BUFFER_ALIGNMENT, BUFFER_BYTES);
+    *buffer = memory_is_refused() ? NULL : aligned_alloc(BUFFER_ALIGNMENT, BUFFER_BYTES);
     *bytes = *buffer ? BUFFER_BYTES : 0; /* without one, records are dropped, and counted */
     *most_records = 0;                   /* no limit but its size */
 }
