@@ -251,7 +251,7 @@ int main(int argc, char **argv) {
         gemm_problem p = {.m = 1, .n = 1, .k = 1, .c_type = DTYPE_F32};
         p.a.type = p.b.type = DTYPE_BF16;
         const char *why = gemm_reject(method, &p);
-        const char *passed_over = gemm_pass_over(method);
+        const char *passed_over = gemm_pass_over(method, NULL);
         printf("%-22s%s\n", gemm_method_name(method),
                why           ? why
                : passed_over ? passed_over

@@ -107,6 +107,7 @@ typedef struct dyno_model_options {
 
 dyno_status dyno_model_create(const dyno_model_options *options, dyno_model **out);
 void dyno_model_destroy(dyno_model *model);
+/* "small", or with what differs from it: "small, vocab 256". */
 const char *dyno_model_name(const dyno_model *model);
 int64_t dyno_model_vocabulary(const dyno_model *model);
 int64_t dyno_model_elements(const dyno_model *model); /* of all parameters together */
@@ -147,11 +148,12 @@ typedef struct dyno_plan_options {
     int64_t batch, context; /* 0: 4 sequences of 128 tokens */
     const char *mode;       /* "eager", "compiled"; NULL: "eager" */
     const char *precision;  /* of products: "fp32", "tf32", "bf16", "fp16"; NULL: "fp32" */
-    const char *attention;  /* of compiled mode: "flash", "naive"; NULL: "flash" */
-    const char *recompute;  /* "none", "mlp:K", "every:K", "full", "nested"; NULL: "none" */
-    const char *gradients;  /* of weights, compiled: "low", "fp32"; NULL: "low" */
-    const char *target;     /* a chip that need not be here, in place of a device */
-    const char *device;     /* "cpu", "cuda", "cuda:N", "auto"; NULL: "auto" */
+    /* "flash" is of compiled mode and of head sizes up to 256; NULL: "flash" there, else "naive". */
+    const char *attention;
+    const char *recompute; /* "none", "mlp:K", "every:K", "full", "nested"; NULL: "none" */
+    const char *gradients; /* of weights, compiled: "low", "fp32"; NULL: "low"; eager: fp32 */
+    const char *target;    /* a chip that need not be here, in place of a device */
+    const char *device;    /* "cpu", "cuda", "cuda:N", "auto"; NULL: "auto" */
 } dyno_plan_options;
 
 typedef struct dyno_cost {
@@ -161,6 +163,10 @@ typedef struct dyno_cost {
     double bytes_read, bytes_written;
     int64_t peak_bytes;     /* most bytes alive at once */
     int64_t reserved_bytes; /* what the allocator holds for it: what has to fit */
+    /* The model's own arithmetic, which is the same for every mode, attention and recompute: 2 M N K
+     * for each product, causal attention half, the backward twice the forward. MFU is this over
+     * time and peak, HFU `flops`. */
+    double model_flops;
 } dyno_cost;
 
 dyno_status dyno_plan_create(const dyno_model *model, const dyno_plan_options *options,

@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "experiments/plan_advice.h"
 #include "experiments/step_variant.h"
+#include "model/model_flops.h"
 #include "plan/memory_account.h"
 #include "plan/plan_text.h"
 #include "runtime/autotune.h"
@@ -33,7 +34,7 @@ static dyno_status find_target(const dyno_plan_options *o, target *out) {
 
 static dyno_status set_options(const dyno_plan_options *o, dyno_plan *p) {
     step_options *options = &p->options;
-    step_variant variant;
+    step_variant asked, variant;
     options->batch = o->batch ? o->batch : 4;
     options->context = o->context ? o->context : 128;
     RETURN_IF_FAILED(options_check_integer("batch", options->batch));
@@ -43,7 +44,8 @@ static dyno_status set_options(const dyno_plan_options *o, dyno_plan *p) {
     if (o->extent)
         RETURN_IF_FAILED(step_extent_parse(o->extent, &options->pipeline.extent));
     RETURN_IF_FAILED(step_variant_parse(o->mode, o->precision, o->attention, o->recompute,
-                                        o->gradients, &variant));
+                                        o->gradients, &asked));
+    RETURN_IF_FAILED(step_variant_settle(&asked, &options->config, &variant));
     step_variant_apply(&variant, &options->pipeline);
     return find_target(o, &p->target);
 }
@@ -86,12 +88,16 @@ dyno_status dyno_plan_cost(const dyno_plan *p, dyno_cost *out) {
     RETURN_IF_NULL(p, out);
     memory_account account = memory_account_plan(p->inner);
     plan_cost cost = plan_total_cost(p->inner, PHASE_COUNT);
+    const step_options *o = &p->options;
+    model_flops own = model_flops_of_step(&o->config, o->batch, o->context);
+    bool has_backward = o->pipeline.extent != STEP_FORWARD;
     dyno_cost known = {.launches = cost.launches,
                        .flops = cost.flops,
                        .bytes_read = cost.bytes_read,
                        .bytes_written = cost.bytes_written,
                        .peak_bytes = account.peak_bytes,
-                       .reserved_bytes = account.reserved_bytes};
+                       .reserved_bytes = account.reserved_bytes,
+                       .model_flops = own.forward + (has_backward ? own.backward : 0)};
     return status_conclude(options_give("dyno_cost", &known, sizeof known, out));
 }
 

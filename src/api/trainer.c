@@ -40,7 +40,7 @@ static dyno_status take_adamw(const dyno_adamw *given, adamw_options *out) {
 }
 
 static dyno_status set_options(const dyno_trainer_options *o, step_options *out) {
-    step_variant variant;
+    step_variant asked, variant;
     out->batch = o->batch ? o->batch : 4;
     out->context = o->context ? o->context : 128;
     out->keep_logits = o->keeps_logits;
@@ -56,7 +56,8 @@ static dyno_status set_options(const dyno_trainer_options *o, step_options *out)
     RETURN_IF_FAILED(nonfinite_policy_parse(o->on_nan ? o->on_nan : "stop",
                                             &out->pipeline.optimizer.on_nonfinite));
     RETURN_IF_FAILED(step_variant_parse(o->mode, o->precision, o->attention, o->recompute,
-                                        o->gradients, &variant));
+                                        o->gradients, &asked));
+    RETURN_IF_FAILED(step_variant_settle(&asked, &out->config, &variant));
     step_variant_apply(&variant, &out->pipeline);
     return DYNO_OK;
 }

@@ -25,6 +25,14 @@ static void end_by(int number, const sigset_t *signals) {
     raise(number);
 }
 
+/* timeout(1) and batch systems signal a process and then its group, a closing terminal the group and
+ * its leader: what comes at the same moment is one request. */
+static void take_echoes(const sigset_t *signals) {
+    const struct timespec moment = {.tv_nsec = 200000000};
+    while (sigtimedwait(signals, NULL, &moment) > 0) {
+    }
+}
+
 static void *wait_for_signals(void *context) {
     static const char note[] = "\ndyno: stopping after this step; once more stops at once\n";
     const sigset_t *signals = context;
@@ -37,6 +45,7 @@ static void *wait_for_signals(void *context) {
     if (write(STDERR_FILENO, note, sizeof note - 1) < 0) {
         /* Nobody to tell. */
     }
+    take_echoes(signals);
     if (sigwait(signals, &number) == 0)
         end_by(number, signals);
     return NULL;

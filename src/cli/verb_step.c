@@ -124,9 +124,13 @@ static dyno_status open_inputs(step_job *job) {
     return DYNO_OK;
 }
 
-/* The one word of a flag whose table takes lists, for verbs that run a grid. */
+/* The one word of a flag whose table takes lists, for verbs that run a grid; NULL where it is not
+ * given. */
 static dyno_status read_word(const flags *given, const char *name, const char **out) {
     int count;
+    *out = NULL;
+    if (!flags_is_set(given, name))
+        return DYNO_OK;
     *out = flags_text_list(given, name, &count)[0];
     if (count != 1)
         return dyno_fail(DYNO_INVALID, "--%s names %d ways to run the step; give one of them", name,
@@ -144,7 +148,6 @@ static dyno_status load_model(step_job *job) {
     dyno_trainer_options options = {.size = sizeof options,
                                     .batch = job->batch,
                                     .context = job->context,
-                                    .gradients = flags_text(given, "gradients"),
                                     .device = flags_text(given, "device"),
                                     .target = flags_text(given, "target"),
                                     .memory_bytes = flags_bytes(given, "memory"),
@@ -153,6 +156,8 @@ static dyno_status load_model(step_job *job) {
                                     .on_nan = flags_text(given, "on-nan"),
                                     .keeps_logits = job->dump.logits,
                                     .keeps_gradients = job->dump.gradients};
+    if (flags_is_set(given, "gradients"))
+        options.gradients = flags_text(given, "gradients");
     RETURN_IF_FAILED(read_word(given, "mode", &options.mode));
     RETURN_IF_FAILED(read_word(given, "precision", &options.precision));
     RETURN_IF_FAILED(read_word(given, "attention", &options.attention));

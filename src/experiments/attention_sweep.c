@@ -93,7 +93,8 @@ static bool is_too_long(const attention_sweep *s, results_cell *cell, double run
 static dyno_status plan_point(attention_sweep *s, attention_point *at) {
     plan *p;
     dyno_status status = attention_sweep_plan(s, at, &p);
-    if (status == DYNO_UNSUPPORTED) {
+    if (refusals_are_of(status)) {
+        refusals_add(&s->refused, status);
         at->is_refused = true;
         snprintf(at->reason, sizeof at->reason, "%s", dyno_error_message());
         return DYNO_OK;
@@ -108,14 +109,11 @@ static dyno_status plan_point(attention_sweep *s, attention_point *at) {
 }
 
 static dyno_status plan_points(attention_sweep *s) {
-    int refused = 0;
     for (int i = 0; i < s->count; i++) {
         sweep_show_planning(&s->sweep, i);
         RETURN_IF_FAILED(plan_point(s, &s->points[i]));
-        refused += s->points[i].is_refused;
     }
-    if (s->count && refused == s->count)
-        return dyno_fail(DYNO_UNSUPPORTED, "%s", s->points[0].reason);
+    RETURN_IF_FAILED(refusals_conclude(&s->refused, s->count));
     sweep_tell_estimate(&s->sweep, s->sweep.work_total,
                         "--seconds, --reps and --seconds-per-cell shorten it");
     return DYNO_OK;
@@ -246,6 +244,9 @@ static dyno_status run_cell(attention_sweep *s, const plan *p, results_cell *cel
 static dyno_status measure_plan(attention_sweep *s, const attention_point *at, const plan *p) {
     memory_account account = memory_account_plan(p);
     sweep_record_plan(at->cell, p, &account);
+    sweep_record_model_flops(at->cell,
+                             model_flops_of_attention(&at->options.shape, at->options.is_causal),
+                             at->options.extent);
     record_before_backward(p, at->cell);
     record_tiles(p, at->cell);
     if (!sweep_admit(&s->sweep, at->cell, &account)) {
@@ -268,7 +269,7 @@ static dyno_status measure_point(attention_sweep *s, attention_point *at) {
              at->impl->name, step_mode_name(at->options.mode), (long long)at->options.shape.context,
              (long long)at->options.shape.head_dim, step_extent_name(at->options.extent), at->tile);
     if (at->is_refused) {
-        cell_set_status(at->cell, RESULTS_FAILED, at->reason);
+        cell_set_status(at->cell, RESULTS_SKIP, at->reason);
         return DYNO_OK;
     }
     plan *p;

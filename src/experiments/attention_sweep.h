@@ -7,6 +7,7 @@
 #define EXPERIMENTS_ATTENTION_SWEEP_H
 
 #include "experiments/attention_plan.h"
+#include "experiments/refusals.h"
 #include "experiments/sweep.h"
 
 /* Ways to compute attention. */
@@ -41,6 +42,7 @@ typedef struct attention_sweep {
     sweep sweep; /* its work is in seconds, as predicted */
     attention_point *points;
     int count, capacity;
+    refusals refused;
     memory_pool *pool;
 } attention_sweep;
 

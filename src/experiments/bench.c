@@ -7,6 +7,7 @@
 #include "base/rng.h"
 #include "experiments/grid_size.h"
 #include "experiments/model_options.h"
+#include "experiments/refusals.h"
 #include "experiments/step_variant.h"
 #include "experiments/sweep.h"
 #include "measure/keys.h"
@@ -50,6 +51,7 @@ static const flags_verb VERB = {
                "--precision x --recompute x --warmup x --pass, one row a cell. Warm-up steps are "
                "other samples and never averaged in. A "
                "cell that would not fit is not run: it says OOM, what it needs and what there is. "
+               "One that cannot be as asked says SKIP and why. "
                "Ctrl-C ends with what was measured so far, marked incomplete.",
     FLAGS_TABLE(FLAGS),
     FLAGS_EXAMPLES(EXAMPLES),
@@ -103,6 +105,11 @@ typedef struct bench_model {
 
 static dyno_status make_plan(const grid *g, const model_config *config, const point *at,
                              plan **out) {
+    step_variant variant;
+    *out = NULL;
+    RETURN_IF_FAILED(model_config_check(config));
+    RETURN_IF_FAILED(step_variant_settle(at->variant, config, &variant));
+    RETURN_IF_FAILED(step_variant_check_label(&variant, config, at->extent));
     step_options options = {.config = *config,
                             .batch = flags_integer(g->given, "batch"),
                             .context = at->context,
@@ -110,7 +117,7 @@ static dyno_status make_plan(const grid *g, const model_config *config, const po
                                          .target = &g->sweep.device->target,
                                          .kernels.tuning = autotune_kernels(g->sweep.tuned),
                                          .optimizer = step_default_optimizer()}};
-    step_variant_apply(at->variant, &options.pipeline);
+    step_variant_apply(&variant, &options.pipeline);
     return step_plan_create(&options, out);
 }
 
@@ -122,11 +129,12 @@ static double steps_of_warmups(const grid *g) {
     return steps;
 }
 
-/* Plans every cell once, so that what cannot be built is said before anything is measured, and
+/* Plans every cell once, so that what cannot be built is known before anything is measured, and
  * sums the work, in FLOPs. The warm-up does not change a plan: of cells that differ in nothing
  * else the first is planned. */
 static dyno_status plan_cells(grid *g) {
     double seconds = 0, steps = steps_of_warmups(g);
+    refusals refused = {0};
     for (int m = 0; m < g->model_count; m++)
         for (int64_t i = 0; i < point_count(g); i++) {
             point at = point_at(g, i);
@@ -134,24 +142,34 @@ static dyno_status plan_cells(grid *g) {
             if (i / g->extent_count % g->warmup_count > 0)
                 continue;
             sweep_show_planning(&g->sweep, m * point_count(g) + i);
-            RETURN_IF_FAILED(make_plan(g, &g->models[m], &at, &p));
+            dyno_status status = make_plan(g, &g->models[m], &at, &p);
+            if (refusals_are_of(status)) {
+                refusals_add(&refused, status);
+                continue;
+            }
+            RETURN_IF_FAILED(status);
             g->sweep.work_total += plan_total_cost(p, PHASE_COUNT).flops * steps;
             seconds += sweep_predict_seconds(&g->sweep, p, at.variant->precision) * steps;
             plan_destroy(p);
         }
+    RETURN_IF_FAILED(
+        refusals_conclude(&refused, g->model_count * point_count(g) / g->warmup_count));
     sweep_tell_estimate(&g->sweep, seconds, "--steps and fewer cells shorten it");
     return DYNO_OK;
 }
 
 static void describe_cell(const grid *g, results_cell *cell, const model_config *config,
                           const point *at) {
-    cell_set_text(cell, PARAM_MODEL, config->name);
+    model_options_describe(config, cell);
     cell_set_integer(cell, PARAM_CONTEXT, at->context);
     cell_set_integer(cell, PARAM_BATCH, flags_integer(g->given, "batch"));
     cell_set_integer(cell, PARAM_WARMUP, at->warmup);
     cell_set_integer(cell, PARAM_STEPS, flags_integer(g->given, "steps"));
     cell_set_text(cell, PARAM_PASS, step_extent_name(at->extent));
-    step_variant_describe(at->variant, cell);
+    step_variant variant;
+    if (step_variant_settle(at->variant, config, &variant) != DYNO_OK)
+        variant = *at->variant; /* the row has the name of what was asked for, and says why not */
+    step_variant_describe(&variant, cell);
     sweep_describe_device(&g->sweep, at->variant->precision, cell);
     cell_set_integer(cell, PARAM_SEED, flags_integer(g->given, "seed"));
 }
@@ -262,16 +280,25 @@ static dyno_status trace_cell(grid *g, bench_model *m, const point *at) {
 static dyno_status measure_cell(grid *g, bench_model *m, const point *at) {
     results_cell *cell = results_add_cell(g->sweep.run);
     describe_cell(g, cell, m->config, at);
-    snprintf(g->sweep.label, sizeof g->sweep.label, "%s, context %lld, %s, %s %s", m->config->name,
+    /* A terminal may cut it: the model, which most cells have in common, comes last. */
+    snprintf(g->sweep.label, sizeof g->sweep.label, "context %lld, %s, %s %s: %s",
              (long long)at->context, step_extent_name(at->extent),
-             step_mode_name(at->variant->mode), precision_name(at->variant->precision));
+             step_mode_name(at->variant->mode), precision_name(at->variant->precision),
+             m->config->name);
     plan *p;
     dyno_status status = make_plan(g, m->config, at, &p);
+    if (refusals_are_of(status)) {
+        refusals_record(cell);
+        return DYNO_OK;
+    }
     if (status != DYNO_OK)
         return sweep_settle(cell, status);
     memory_account account = memory_account_plan(p);
     cell_set_metric(cell, METRIC_TOKENS, "", flags_integer(g->given, "batch") * at->context);
     sweep_record_plan(cell, p, &account);
+    sweep_record_model_flops(
+        cell, model_flops_of_step(m->config, flags_integer(g->given, "batch"), at->context),
+        at->extent);
     g->sweep.step_work = plan_total_cost(p, PHASE_COUNT).flops;
     if (sweep_admit(&g->sweep, cell, &account))
         status = sweep_settle(cell, run_cell(g, m, p, at->warmup, cell));

@@ -7,6 +7,7 @@
 #include "experiments/grid_size.h"
 #include "experiments/model_options.h"
 #include "experiments/plan_advice.h"
+#include "experiments/refusals.h"
 #include "experiments/step_variant.h"
 #include "experiments/sweep.h"
 #include "measure/keys.h"
@@ -83,6 +84,7 @@ typedef struct plan_job {
     experiment_output *out;
     int64_t begin_ns; /* of planning */
     bool has_told;    /* how long it takes */
+    refusals refused;
 } plan_job;
 
 static step_options cell_options(const plan_job *job, const model_config *config, int64_t context,
@@ -99,28 +101,53 @@ static step_options cell_options(const plan_job *job, const model_config *config
     return options;
 }
 
-static dyno_status plan_cell(plan_job *job, const model_config *config, int64_t context,
-                             step_extent extent, const step_variant *variant) {
-    step_options options = cell_options(job, config, context, extent, variant);
-    options.pipeline.dump_after = flags_text(job->given, "dump-after");
-    options.pipeline.dump = &job->out->listing;
-    plan *p;
-    RETURN_IF_FAILED(step_plan_create(&options, &p));
+static results_cell *describe_cell(const plan_job *job, const model_config *config, int64_t context,
+                                   step_extent extent, const step_variant *variant) {
     results_cell *cell = results_add_cell(job->out->run);
-    cell_set_text(cell, PARAM_MODEL, config->name);
+    model_options_describe(config, cell);
     cell_set_integer(cell, PARAM_CONTEXT, context);
-    cell_set_integer(cell, PARAM_BATCH, options.batch);
+    cell_set_integer(cell, PARAM_BATCH, flags_integer(job->given, "batch"));
     cell_set_text(cell, PARAM_PASS, step_extent_name(extent));
     step_variant_describe(variant, cell);
     cell_set_text(cell, PARAM_DEVICE,
                   flags_is_set(job->given, "target") ? job->target.name
                                                      : target_kind_name(job->target.kind));
+    return cell;
+}
+
+static dyno_status plan_step(const model_config *config, const step_variant *variant,
+                             const step_options *options, plan **out) {
+    step_variant settled;
+    RETURN_IF_FAILED(model_config_check(config));
+    RETURN_IF_FAILED(step_variant_settle(variant, config, &settled));
+    RETURN_IF_FAILED(step_variant_check_label(&settled, config, options->pipeline.extent));
+    return step_plan_create(options, out);
+}
+
+static dyno_status plan_cell(plan_job *job, const model_config *config, int64_t context,
+                             step_extent extent, const step_variant *asked) {
+    step_variant variant;
+    if (step_variant_settle(asked, config, &variant) != DYNO_OK)
+        variant = *asked; /* the row has the name of what was asked for, and says why not */
+    results_cell *cell = describe_cell(job, config, context, extent, &variant);
+    step_options options = cell_options(job, config, context, extent, &variant);
+    options.pipeline.dump_after = flags_text(job->given, "dump-after");
+    options.pipeline.dump = &job->out->listing;
+    plan *p;
+    dyno_status status = plan_step(config, asked, &options, &p);
+    if (refusals_are_of(status)) {
+        refusals_add(&job->refused, status);
+        refusals_record(cell);
+        return DYNO_OK;
+    }
+    RETURN_IF_FAILED(status);
     cell_set_metric(cell, METRIC_PARAMETERS, "", model_parameter_elements(config));
     if (flags_switch(job->given, "source"))
         text_append(&job->out->listing,
                     p->source ? p->source : "no generated kernels in eager mode\n");
     int64_t memory = flags_bytes(job->given, "memory");
     plan_record(p, memory, cell);
+    sweep_record_model_flops(cell, model_flops_of_step(config, options.batch, context), extent);
     plan_destroy(p);
     plan_advice advice;
     if (memory && !flags_switch(job->given, "map") &&
@@ -175,7 +202,7 @@ static dyno_status plan_cells(plan_job *job) {
                         plan_cell(job, &job->models[m], context[c], extent, &job->variants[v]));
                     experiment_keep_cell(job->context);
                 }
-    return DYNO_OK;
+    return refusals_conclude(&job->refused, cells);
 }
 
 /* The one named, else that of the device that would run. */

@@ -69,7 +69,8 @@
          "LIST",                                                                                   \
          FLAG_CHOICE_LIST,                                                                         \
          "flash",                                                                                  \
-         .help = "of compiled mode; flash: the scores never exist together; naive: they do",       \
+         .help = "flash (compiled mode, head sizes up to 256): the scores never exist together; "  \
+                 "naive (both modes): they do. Not given: flash where there is such",              \
          .choices = ATTENTION_WAY_CHOICES},                                                        \
         {"gradients",                                                                              \
          "TYPE",                                                                                   \

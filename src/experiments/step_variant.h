@@ -5,14 +5,16 @@
 
 #include "experiments/shared_flags.h"
 #include "measure/results.h"
+#include "model/config.h"
 
-/* One way to run a step. */
+/* One way to run a step, as it was asked for. */
 typedef struct step_variant {
     step_mode mode;
     precision precision;
-    attention_way attention; /* ATTENTION_NAIVE in eager mode */
+    attention_way attention;
     recompute_options recompute;
     gradients_type gradients;
+    bool has_attention, has_gradients; /* they were named; else they follow from the others */
 } step_variant;
 
 /* Every combination of what the flags list; the caller frees *out. */
@@ -21,6 +23,16 @@ NODISCARD dyno_status step_variants_resolve(const flags *given, step_variant **o
 NODISCARD dyno_status step_variant_parse(const char *mode, const char *math, const char *attention,
                                          const char *recompute, const char *gradients,
                                          step_variant *out);
+
+/* The variant for this model: attention that was not named is flash where there is such (compiled
+ * mode, head sizes up to that of the kernels), else naive. Fails where what was named cannot be had,
+ * so that nothing else runs in its place. */
+NODISCARD dyno_status step_variant_settle(const step_variant *asked, const model_config *config,
+                                          step_variant *out);
+/* For a row of a table: fails where the recompute level would be a name for nothing, because no
+ * block is recomputed. */
+NODISCARD dyno_status step_variant_check_label(const step_variant *variant,
+                                               const model_config *config, step_extent extent);
 
 void step_variant_apply(const step_variant *variant, pipeline_options *options);
 /* Sets the parameters mode, math, attention, recompute and gradients. */

@@ -9,6 +9,7 @@
 #include "measure/environment.h"
 #include "measure/gpu.h"
 #include "measure/keys.h"
+#include "measure/plan_record.h"
 
 dyno_status sweep_prepare(sweep *s, const flags *given, const experiment_context *context,
                           results *run) {
@@ -169,21 +170,21 @@ void sweep_watched(contention_watch *watch, results_cell *cell) {
 }
 
 void sweep_record_plan(results_cell *cell, const plan *p, const memory_account *account) {
-    plan_cost all = plan_total_cost(p, PHASE_COUNT);
-    cell_set_metric(cell, METRIC_LAUNCHES, "", all.launches);
-    cell_set_metric_real(cell, METRIC_FLOPS, "FLOP", all.flops);
-    cell_set_metric_real(cell, METRIC_BYTES_MOVED, "B", all.bytes_read + all.bytes_written);
-    for (int i = 0; i < PHASE_COUNT; i++) {
-        plan_cost part = plan_total_cost(p, (phase)i);
-        char name[64];
-        snprintf(name, sizeof name, "%s" METRIC_FLOPS_SUFFIX, phase_name((phase)i));
-        if (part.launches)
-            cell_set_metric_real(cell, name, "FLOP", part.flops);
-    }
+    plan_record_cost(p, cell);
+    cell_set_metric(cell, METRIC_SAVED_BYTES, "B", memory_account_saved_bytes(p));
     cell_set_metric(cell, METRIC_PREDICTED_BYTES, "B", account->peak_bytes);
     cell_set_metric(cell, METRIC_PREDICTED_RESERVED_BYTES, "B", account->reserved_bytes);
     if (p->memory_mode == PLAN_MEMORY_STATIC)
         cell_set_metric(cell, METRIC_ARENA_BYTES, "B", p->arena_bytes);
+}
+
+void sweep_record_model_flops(results_cell *cell, model_flops flops, step_extent extent) {
+    bool has_backward = extent != STEP_FORWARD;
+    cell_set_metric_real(cell, METRIC_MODEL_FLOPS, "FLOP",
+                         flops.forward + (has_backward ? flops.backward : 0));
+    cell_set_metric_real(cell, METRIC_MODEL_FORWARD_FLOPS, "FLOP", flops.forward);
+    if (has_backward)
+        cell_set_metric_real(cell, METRIC_MODEL_BACKWARD_FLOPS, "FLOP", flops.backward);
 }
 
 dyno_status sweep_record_memory(const sweep *s, results_cell *cell, const memory_pool *pool) {

@@ -8,6 +8,7 @@
 #include "measure/contention.h"
 #include "measure/machine.h"
 #include "measure/timing.h"
+#include "model/model_flops.h"
 #include "plan/memory_account.h"
 #include "runtime/autotune.h"
 #include "runtime/cuda/module.h"
@@ -34,7 +35,7 @@ typedef struct sweep {
     /* What is told of progress: work in all, before the cell being measured, and of one step of
      * that. */
     double work_total, work_done, step_work;
-    char label[256];
+    char label[512];
     int64_t planning_since_ns, planning_shown_ns; /* 0: not yet */
 } sweep;
 
@@ -78,6 +79,9 @@ void sweep_describe_device(const sweep *s, precision math, results_cell *cell);
 
 /* What the plan knows of a cell before it is run. */
 void sweep_record_plan(results_cell *cell, const plan *p, const memory_account *account);
+
+/* The model's own arithmetic, whichever way a step of this extent is run: what MFU counts. */
+void sweep_record_model_flops(results_cell *cell, model_flops flops, step_extent extent);
 
 /* What the cell took of the pool and of the process, since pool and peak were reset; on a GPU also
  * what is in use there. */

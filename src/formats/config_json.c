@@ -207,19 +207,28 @@ dyno_status model_config_parse(const char *bytes, size_t size, const char *what,
     return status;
 }
 
-/* "models/tiny/config.json" -> "tiny"; a bare file name leaves the name as it is. */
-static void name_after_directory(const char *path, model_config *config) {
-    const char *end = strrchr(path, '/');
+static void set_name(model_config *config, const char *begin, const char *end) {
+    if (begin < end && *begin != '.') /* "." and ".." say nothing */
+        snprintf(config->name, sizeof config->name, "%.*s", (int)(end - begin), begin);
+}
+
+/* "models/tiny/config.json" -> "tiny", "models/tiny.json" -> "tiny"; a bare config.json leaves the
+ * name as it is. */
+static void name_after_path(const char *path, model_config *config) {
+    const char *slash = strrchr(path, '/'), *file = slash ? slash + 1 : path;
+    if (strcmp(file, "config.json") != 0) {
+        const char *dot = strrchr(file, '.');
+        set_name(config, file, dot ? dot : file + strlen(file));
+        return;
+    }
+    const char *end = slash;
     while (end && end > path && end[-1] == '/')
         end--;
-    if (!end || end == path)
-        return;
     const char *begin = end;
-    while (begin > path && begin[-1] != '/')
+    while (begin && begin > path && begin[-1] != '/')
         begin--;
-    if (*begin == '.') /* "." and ".." say nothing */
-        return;
-    snprintf(config->name, sizeof config->name, "%.*s", (int)(end - begin), begin);
+    if (end)
+        set_name(config, begin, end);
 }
 
 dyno_status model_config_read_text(const char *path, model_config *out, char **bytes) {
@@ -227,7 +236,7 @@ dyno_status model_config_read_text(const char *path, model_config *out, char **b
     RETURN_IF_FAILED(file_read_all(path, CONFIG_FILE_LIMIT, bytes, &size));
     dyno_status status = model_config_parse(*bytes, size, path, out);
     if (status == DYNO_OK) {
-        name_after_directory(path, out);
+        name_after_path(path, out);
     } else {
         free(*bytes);
         *bytes = NULL;

@@ -12,7 +12,8 @@
  * DYNO_UNSUPPORTED. `what` names the source in messages; the name becomes "llama". */
 NODISCARD dyno_status model_config_parse(const char *bytes, size_t size, const char *what,
                                          model_config *out);
-/* The name becomes that of the directory the file is in. */
+/* The name becomes that of the directory a config.json is in; of a file with another name, the name
+ * of the file. */
 NODISCARD dyno_status model_config_read(const char *path, model_config *out);
 /* The same, and the file's text, which the caller frees; NULL on failure. */
 NODISCARD dyno_status model_config_read_text(const char *path, model_config *out, char **bytes);

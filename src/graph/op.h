@@ -29,6 +29,7 @@ const char *op_class_name(op_class c);
  * once. The one source of FLOPs for every report. */
 typedef struct op_cost {
     double flops;
+    double backward_flops; /* of them: gradients that a node of the forward computes as well */
     double bytes_read, bytes_written;
 } op_cost;
 

@@ -40,7 +40,8 @@ static void record_flops_by_scope(const plan *p, results_cell *cell) {
             costs[count] = (scope_cost){0};
             memcpy(costs[count++].scope, name.text, sizeof name.text);
         }
-        costs[at].flops[l->phase] += l->flops;
+        for (int f = 0; f < PHASE_COUNT; f++)
+            costs[at].flops[f] += plan_launch_flops(l, (phase)f);
         costs[at].bytes += l->bytes_read + l->bytes_written;
         costs[at].launches++;
     }
@@ -115,18 +116,31 @@ static void record_peak_values(const plan *p, int launch, results_cell *cell) {
     free(groups);
 }
 
-void plan_record(const plan *p, int64_t memory_bytes, results_cell *cell) {
-    memory_account account = memory_account_plan(p);
+void plan_record_cost(const plan *p, results_cell *cell) {
     plan_cost all = plan_total_cost(p, PHASE_COUNT);
+    cell_set_metric(cell, METRIC_LAUNCHES, "", all.launches);
     cell_set_metric_real(cell, METRIC_FLOPS, "FLOP", all.flops);
     for (int i = 0; i < PHASE_COUNT; i++) {
+        plan_cost part = plan_total_cost(p, (phase)i);
         char name[48];
         snprintf(name, sizeof name, "%s" METRIC_FLOPS_SUFFIX, phase_name((phase)i));
-        if (plan_total_cost(p, (phase)i).launches)
-            cell_set_metric_real(cell, name, "FLOP", plan_total_cost(p, (phase)i).flops);
+        if (part.launches)
+            cell_set_metric_real(cell, name, "FLOP", part.flops);
     }
-    cell_set_metric(cell, METRIC_LAUNCHES, "", all.launches);
+    int64_t casts = 0;
+    for (int i = 0; i < p->launch_count; i++)
+        casts += plan_launch_is_cast(&p->launches[i]);
+    cell_set_metric(cell, METRIC_CAST_LAUNCHES, "", casts);
+    if (all.split_launches) {
+        cell_set_metric(cell, METRIC_SPLIT_LAUNCHES, "", all.split_launches);
+        cell_set_metric_real(cell, METRIC_SPLIT_FLOPS, "FLOP", all.split_flops);
+    }
     cell_set_metric_real(cell, METRIC_BYTES_MOVED, "B", all.bytes_read + all.bytes_written);
+}
+
+void plan_record(const plan *p, int64_t memory_bytes, results_cell *cell) {
+    memory_account account = memory_account_plan(p);
+    plan_record_cost(p, cell);
     for (int r = 0; r < ROLE_COUNT; r++) {
         char name[48];
         snprintf(name, sizeof name, METRIC_AT_PEAK_PREFIX "%s", role_name((role)r));

@@ -174,11 +174,27 @@ static scope_text name_launch(const plan_launch *l) {
     return name;
 }
 
+/* Adds `part`, from 0 to 1, of what launch i of the plan took. */
+static void add_part(share *to, const plan_launch *l, const traced_step *traced, int i,
+                     double part) {
+    to->time_ns += part * traced->time_ns[i];
+    to->running_ns += traced->running_ns ? part * traced->running_ns[i] : 0;
+    to->flops += part * l->flops;
+    to->bytes += part * (l->bytes_read + l->bytes_written);
+}
+
+/* A launch of two phases is counted in its own, and its time and cost are divided by FLOPs. */
 static void write_breakdowns(const plan *p, const traced_step *traced, results_cell *cell) {
-    enum { TABLES = 4 };
-    static const char *const NAMES[TABLES] = {BREAKDOWN_BY_CLASS, BREAKDOWN_BY_KERNEL,
-                                              BREAKDOWN_BY_PHASE, BREAKDOWN_BY_SCOPE};
-    static const char *const KEYS[TABLES] = {KEY_CLASS, KEY_KERNEL, KEY_PHASE, KEY_SCOPE};
+    double cast_ns = 0;
+    enum { BY_CLASS, BY_KERNEL, BY_PHASE, BY_SCOPE, TABLES };
+    static const char *const NAMES[TABLES] = {[BY_CLASS] = BREAKDOWN_BY_CLASS,
+                                              [BY_KERNEL] = BREAKDOWN_BY_KERNEL,
+                                              [BY_PHASE] = BREAKDOWN_BY_PHASE,
+                                              [BY_SCOPE] = BREAKDOWN_BY_SCOPE};
+    static const char *const KEYS[TABLES] = {[BY_CLASS] = KEY_CLASS,
+                                             [BY_KERNEL] = KEY_KERNEL,
+                                             [BY_PHASE] = KEY_PHASE,
+                                             [BY_SCOPE] = KEY_SCOPE};
     shares all[TABLES] = {{0}};
     for (int i = 0; i < p->launch_count; i++) {
         const plan_launch *l = &p->launches[i];
@@ -188,13 +204,18 @@ static void write_breakdowns(const plan *p, const traced_step *traced, results_c
                                     scope.text};
         for (int j = 0; j < TABLES; j++) {
             share *s = find_share(&all[j], keys[j]);
-            s->time_ns += traced->time_ns[i];
-            s->running_ns += traced->running_ns ? traced->running_ns[i] : 0;
             s->count++;
-            s->flops += l->flops;
-            s->bytes += l->bytes_read + l->bytes_written;
+            if (j != BY_PHASE)
+                add_part(s, l, traced, i, 1);
         }
+        for (int f = 0; f < PHASE_COUNT; f++)
+            if (plan_launch_share(l, (phase)f) > 0)
+                add_part(find_share(&all[BY_PHASE], phase_name((phase)f)), l, traced, i,
+                         plan_launch_share(l, (phase)f));
     }
+    for (int i = 0; i < p->launch_count; i++)
+        cast_ns += plan_launch_is_cast(&p->launches[i]) ? traced->time_ns[i] : 0;
+    cell_set_metric_real(cell, METRIC_CAST_NS, "ns", cast_ns);
     for (int j = 0; j < TABLES; j++)
         write_breakdown(cell, NAMES[j], KEYS[j], &all[j], traced);
 }

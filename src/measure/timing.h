@@ -41,7 +41,7 @@ NODISCARD dyno_status timing_run_for(executor *e, const plan *p, const timing_op
 /* Adds the breakdowns "by_class", "by_kernel", "by_phase" and "by_scope" of an average step over
  * options->steps traced ones. Each sums to the traced step: the gaps between launches have a row of
  * their own. The metric traced_step_ns is that step's length, to be compared with the untraced
- * ones.
+ * ones; cast_ns is the time in it of launches that are casts.
  *
  * Where the device has activity records, steps run as usual and are broken down by these: the step
  * is device_span_ns, from the begin of its first launch to the end of its last, of which the device

@@ -10,7 +10,7 @@
 #include "base/status.h"
 
 typedef struct model_config {
-    char name[64];
+    char name[256]; /* says what it is: "small", "small, vocab 256" */
     int64_t d_model, d_ff, layers, heads, kv_heads, head_dim, vocab;
     double norm_eps, rope_theta;
 } model_config;

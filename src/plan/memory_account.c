@@ -71,3 +71,15 @@ int64_t memory_account_bytes_before(const plan *p, int launch) {
     }
     return bytes;
 }
+
+int64_t memory_account_saved_bytes(const plan *p) {
+    int launch = 0;
+    while (launch < p->launch_count && p->launches[launch].phase != PHASE_BACKWARD)
+        launch++;
+    int64_t bytes = 0;
+    for (int i = 0; launch < p->launch_count && i < p->buffer_count; i++)
+        if (p->buffers[i].role == ROLE_SAVED && p->buffers[i].born < launch &&
+            memory_account_is_alive(&p->buffers[i], launch))
+            bytes += p->buffers[i].bytes;
+    return bytes;
+}

@@ -27,4 +27,7 @@ bool memory_account_is_alive(const plan_buffer *b, int launch);
  * earlier and is read from here on. Gaps in the arena of a static plan do not count. */
 int64_t memory_account_bytes_before(const plan *p, int launch);
 
+/* Bytes that wait for the backward when it begins: values of the role "saved". 0 without one. */
+int64_t memory_account_saved_bytes(const plan *p);
+
 #endif

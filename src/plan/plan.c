@@ -79,14 +79,41 @@ void plan_finish(plan *p) {
     sort_by_launch(p, false, &p->deaths, &p->death_start);
 }
 
+bool plan_launch_is_cast(const plan_launch *l) {
+    static const char cast[] = "cast";
+    for (const char *name = l->op_name;;) { /* a generated kernel's is "cast+multiply" */
+        size_t length = strcspn(name, "+");
+        if (length != sizeof cast - 1 || strncmp(name, cast, length) != 0)
+            return false;
+        if (!name[length])
+            return true;
+        name += length + 1;
+    }
+}
+
+double plan_launch_flops(const plan_launch *l, phase which) {
+    double flops = l->phase == which ? l->flops - l->backward_flops : 0;
+    return which == PHASE_BACKWARD ? flops + l->backward_flops : flops;
+}
+
+double plan_launch_share(const plan_launch *l, phase which) {
+    if (l->backward_flops > 0)
+        return plan_launch_flops(l, which) / l->flops;
+    return l->phase == which ? 1 : 0;
+}
+
 plan_cost plan_total_cost(const plan *p, phase which) {
     plan_cost total = {0};
     for (int i = 0; i < p->launch_count; i++) {
         const plan_launch *l = &p->launches[i];
+        total.flops += which == PHASE_COUNT ? l->flops : plan_launch_flops(l, which);
         if (which != PHASE_COUNT && l->phase != which)
             continue;
         total.launches++;
-        total.flops += l->flops;
+        if (l->backward_flops > 0) {
+            total.split_launches++;
+            total.split_flops += l->flops;
+        }
         total.bytes_read += l->bytes_read;
         total.bytes_written += l->bytes_written;
     }

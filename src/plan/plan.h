@@ -76,6 +76,7 @@ typedef struct plan_launch {
     int scope;
     phase phase;
     double flops, bytes_read, bytes_written;
+    double backward_flops; /* of `flops`: gradients that a launch of the forward computes as well */
 } plan_launch;
 
 /* A named value that the caller may access: a leaf or an output. */
@@ -131,10 +132,23 @@ const plan_operand *plan_find_name(const plan *p, const char *name);
  * the finished plan that changes buffers. */
 void plan_finish(plan *p);
 
-/* Sums over the launches of a phase; PHASE_COUNT sums over all. */
+/* Whether the launch does nothing but change the type of numbers. Casts inside of generated kernels
+ * that compute something as well are not told apart. */
+bool plan_launch_is_cast(const plan_launch *l);
+
+/* A launch that computes the loss and its gradients at once does work of two phases. Its FLOPs are
+ * counted in both, by what they are for, and its time is divided in the same proportion. */
+double plan_launch_flops(const plan_launch *l, phase which);
+/* The part of a launch's time that belongs to a phase, from 0 to 1: the share of its FLOPs. */
+double plan_launch_share(const plan_launch *l, phase which);
+
+/* Sums over a phase: its FLOPs, and the launches and bytes of the launches that carry its name.
+ * PHASE_COUNT sums over all. */
 typedef struct plan_cost {
     int launches;
     double flops, bytes_read, bytes_written;
+    int split_launches; /* of two phases, with so many FLOPs in both together */
+    double split_flops;
 } plan_cost;
 plan_cost plan_total_cost(const plan *p, phase which);
 

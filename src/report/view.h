@@ -41,6 +41,6 @@ report_table *view_create_attention_table(const results *run, bool is_full);
 report_table *view_create_growth_table(const results *run);
 report_table *view_create_general_table(const results *run);
 report_table *view_create_breakdown_table(const results_cell *cell,
-                                          const results_breakdown *breakdown);
+                                          const results_breakdown *breakdown, bool is_full);
 
 #endif

@@ -150,6 +150,18 @@ static bool shows_time(const attention_view *view, int which) {
     return view->is_full || view->has_time[which];
 }
 
+/* Of the runs of both passes where there are any, else of those of the forward. */
+static void add_utilization(const attention_view *view, const attention_table_row *row) {
+    const results_cell *last = row->whole ? row->whole : row->forward;
+    int which = row->whole ? ATTENTION_END_TO_END : ATTENTION_FORWARD;
+    double seconds = attention_table_row_time(row, which).median / 1e3;
+    double peak = view_peak_gflops(view->run, last);
+    table_add_real(view->table,
+                   view_utilization(view_metric(last, METRIC_MODEL_FLOPS), seconds, peak), 1);
+    table_add_real(view->table, view_utilization(view_metric(last, METRIC_FLOPS), seconds, peak),
+                   1);
+}
+
 static void add_row(const attention_view *view, const attention_table_row *row) {
     report_table *table = view->table;
     const results_cell *cell = attention_table_row_cell(row);
@@ -172,6 +184,7 @@ static void add_row(const attention_view *view, const attention_table_row *row) 
     for (int i = 0; i < ATTENTION_TIME_COUNT; i++)
         if (shows_time(view, i))
             view_add_three_digits(table, attention_table_row_tflops(row, i));
+    add_utilization(view, row);
     for (int i = 0; i < ATTENTION_TIME_COUNT && view->compared; i++)
         if (shows_time(view, i))
             table_add_real(table, row_speedup(view, row, i), 2);
@@ -187,8 +200,9 @@ static void add_row(const attention_view *view, const attention_table_row *row) 
     table_add_real(
         table, attention_is_ok(last) ? view_metric(last, METRIC_PEAK_BYTES) / 0x1p20 : (double)NAN,
         1);
+    table_add_real(table, view_metric(last, METRIC_PREDICTED_BYTES) / 0x1p20, 1);
     if (view->is_full)
-        table_add_real(table, view_metric(last, METRIC_PREDICTED_BYTES) / 0x1p20, 1);
+        table_add_real(table, view_metric(last, METRIC_FIRST_STEP_NS) / 1e6, 3);
     add_note(table, row);
 }
 
@@ -236,6 +250,8 @@ static void add_columns(const attention_view *view) {
     for (int i = 0; i < ATTENTION_TIME_COUNT; i++)
         if (shows_time(view, i))
             add_time_column(view, i, "tflops", "TFLOP/s");
+    table_add_column(table, "mfu_percent", "MFU %", TABLE_RIGHT);
+    table_add_column(table, "hfu_percent", "HFU %", TABLE_RIGHT);
     for (int i = 0; i < ATTENTION_TIME_COUNT && view->compared; i++)
         if (shows_time(view, i))
             add_time_column(view, i, "speedup", "speed-up");
@@ -247,8 +263,9 @@ static void add_columns(const attention_view *view) {
     if (shows_time(view, ATTENTION_BACKWARD))
         table_add_column(table, "before_backward_mib", "before backward MiB", TABLE_RIGHT);
     table_add_column(table, "peak_mib", "peak MiB", TABLE_RIGHT);
+    table_add_column(table, "predicted_mib", "predicted MiB", TABLE_RIGHT);
     if (view->is_full)
-        table_add_column(table, "predicted_mib", "predicted MiB", TABLE_RIGHT);
+        table_add_column(table, "first_run_ms", "first run ms", TABLE_RIGHT);
     table_add_column(table, "note", "note", TABLE_LEFT);
     table_set_importance(table, IMPORTANCE);
 }
@@ -293,6 +310,9 @@ static void add_notes(const attention_view *view) {
     table_add_note(table,
                    "TFLOP/s: 4 x batch x heads x seq^2 x head size forward, half of it if causal, "
                    "2.5 times that backward, for every implementation / the median");
+    view_note_utilization(view->run,
+                          view->has_time[ATTENTION_END_TO_END] ? "end-to-end time" : "forward time",
+                          table);
     if (view->has_tile_choice)
         table_add_note(table, "tile: queries x keys; best tile: fastest of those at the same "
                               "sizes, by the median");
@@ -340,5 +360,5 @@ void view_attention(const results *run, bool is_full, report_document *out) {
     view_add_interruption(run, out);
     if (!is_full)
         add_growth(run, out);
-    view_add_cells(run, out);
+    view_add_cells(run, is_full, out);
 }

@@ -4,6 +4,7 @@
 
 #include "measure/keys.h"
 #include "measure/statistics.h"
+#include "report/bench_baselines.h"
 #include "report/view.h"
 #include "report/view_parts.h"
 
@@ -13,37 +14,128 @@ static const char *const LEADING_HEADER[] = {"model", "context tokens", "batch",
                                              "pass"};
 enum { LEADING_COUNT = 5 };
 
+/* Columns of numbers, in the order in which they stand. */
+typedef enum bench_column {
+    LAUNCHES,
+    FIRST_STEP_MS,
+    WARMUP_MS,
+    TOTAL_MS,
+    MEAN_MS,
+    STD_MS,
+    STD_PERCENT,
+    MEDIAN_MS,
+    MIN_MS,
+    MAX_MS,
+    SPEEDUP,
+    EXTRA_MS,
+    EXTRA_PERCENT,
+    TOKENS,
+    GFLOPS,
+    MFU,
+    HFU,
+    CAST_MS,
+    SAVED_MIB,
+    PEAK_MIB,
+    PREDICTED_MIB,
+    DEVICE_USED_MIB,
+    DEVICE_BUSY,
+    DEVICE_IDLE,
+    RSS_MIB,
+    SETUP_MS,
+    BENCH_COLUMN_COUNT
+} bench_column;
+
+/* Who sees a column: all, those whose cells have it, files. */
+typedef enum column_audience { ALL, WAYS, RECOMPUTE, CASTS, GPUS, RECORDS, FILES } column_audience;
+
+static const struct {
+    const char *key, *header;
+    int decimals;
+    column_audience audience;
+} COLUMNS[BENCH_COLUMN_COUNT] = {
+    [LAUNCHES] = {"launches", "launches", 0, ALL},
+    [FIRST_STEP_MS] = {"first_step_ms", "first step ms", 2, ALL},
+    [WARMUP_MS] = {"warmup_ms", "warm-up ms", 2, ALL},
+    [TOTAL_MS] = {"total_ms", "total ms", 2, ALL},
+    [MEAN_MS] = {"mean_ms", "mean ms", 2, ALL},
+    [STD_MS] = {"std_ms", "std ms", 2, ALL},
+    [STD_PERCENT] = {"std_percent", "std/mean %", 1, ALL},
+    [MEDIAN_MS] = {"median_ms", "median ms", 2, ALL},
+    [MIN_MS] = {"min_ms", "min ms", 2, ALL},
+    [MAX_MS] = {"max_ms", "max ms", 2, ALL},
+    [SPEEDUP] = {"speedup", "speed-up", 2, WAYS},
+    [EXTRA_MS] = {"recompute_extra_ms", "recompute extra ms", 2, RECOMPUTE},
+    [EXTRA_PERCENT] = {"recompute_extra_percent", "recompute extra %", 1, RECOMPUTE},
+    [TOKENS] = {"tokens_per_s", "tokens/s", 0, ALL},
+    [GFLOPS] = {"gflops", "GFLOP/s", 1, ALL},
+    [MFU] = {"mfu_percent", "MFU %", 1, ALL},
+    [HFU] = {"hfu_percent", "HFU %", 1, ALL},
+    [CAST_MS] = {"cast_ms", "casts ms", 3, CASTS},
+    [SAVED_MIB] = {"saved_mib", "saved MiB", 1, ALL},
+    [PEAK_MIB] = {"peak_mib", "peak MiB", 1, ALL},
+    [PREDICTED_MIB] = {"predicted_mib", "predicted MiB", 1, ALL},
+    [DEVICE_USED_MIB] = {"device_used_mib", "in use on the GPU MiB", 1, GPUS},
+    [DEVICE_BUSY] = {"device_busy_percent", "GPU busy %", 2, RECORDS},
+    [DEVICE_IDLE] = {"device_idle_percent", "GPU idle %", 2, RECORDS},
+    [RSS_MIB] = {"rss_mib", "RSS MiB", 1, FILES},
+    [SETUP_MS] = {"setup_ms", "setup ms", 2, FILES},
+};
+
+/* A row's numbers, NAN where there is none. */
+typedef struct bench_row {
+    double numbers[BENCH_COLUMN_COUNT];
+} bench_row;
+
 /* Of columns, where a terminal has no room for all. */
-static const char *const IMPORTANCE[] = {"median_ms",
-                                         PARAM_PASS,
-                                         "status",
-                                         PARAM_MODEL,
-                                         PARAM_CONTEXT,
-                                         PARAM_MODE,
-                                         PARAM_MATH,
-                                         "tokens_per_s",
-                                         "note",
-                                         "peak_mib",
-                                         "percent_of_peak",
-                                         "mean_ms",
-                                         "std_ms",
-                                         TABLE_OTHERS,
-                                         "gflops",
-                                         "warmup_ms",
-                                         "max_ms",
-                                         "min_ms",
-                                         "device_idle_percent",
-                                         NULL};
+static const char *const IMPORTANCE[] = {
+    "median_ms",   PARAM_PASS,  "status",       PARAM_MODEL, PARAM_CONTEXT,
+    PARAM_MODE,    PARAM_MATH,  "tokens_per_s", "note",      "peak_mib",
+    "mfu_percent", "speedup",   "mean_ms",      "std_ms",    TABLE_OTHERS,
+    "gflops",      "warmup_ms", "max_ms",       "min_ms",    "device_idle_percent",
+    NULL};
 
 typedef struct bench_view {
     const results *run;
     report_table *table;
+    bench_baselines baselines;
     view_list others; /* parameters beyond the leading ones that have a column */
     bool is_full;     /* every column: CSV */
     bool has_device;  /* cells have device_used_bytes: those of a GPU */
     bool has_records; /* cells have device_busy_ns: a GPU kept records */
-    double peak_gflops, peak_bf16_gflops; /* of a CPU; NAN: none was measured */
+    bool has_casts;   /* cells have cast_ns: steps were traced */
 } bench_view;
+
+static bool is_shown(const bench_view *view, int column) {
+    switch (COLUMNS[column].audience) {
+    case WAYS:
+        return view->baselines.has_ways;
+    case RECOMPUTE:
+        return view->baselines.has_recompute;
+    case CASTS:
+        return view->has_casts;
+    case GPUS:
+        return view->has_device;
+    case RECORDS:
+        return view->has_records;
+    case FILES:
+        return view->is_full;
+    default:
+        return true;
+    }
+}
+
+static bench_row empty_row(void) {
+    bench_row row;
+    for (int i = 0; i < BENCH_COLUMN_COUNT; i++)
+        row.numbers[i] = (double)NAN;
+    return row;
+}
+
+static void add_numbers(const bench_view *view, const bench_row *row) {
+    for (int i = 0; i < BENCH_COLUMN_COUNT; i++)
+        if (is_shown(view, i))
+            table_add_real(view->table, row->numbers[i], COLUMNS[i].decimals);
+}
 
 static void add_leading(const bench_view *view, const results_cell *cell, const char *pass) {
     table_add_row(view->table);
@@ -57,43 +149,76 @@ static void add_leading(const bench_view *view, const results_cell *cell, const 
         view_add_value(view->table, cell_find_parameter(cell, view->others.names[i]));
 }
 
-static bool is_bf16(const results_cell *cell) {
-    return strcmp(view_text(cell, PARAM_MATH), "bf16") == 0;
+/* What one row is about. */
+typedef struct bench_work {
+    double tokens, flops, model_flops; /* NAN: does not apply */
+} bench_work;
+
+/* In ms; NAN where the cell is not OK, or has no such samples. */
+static double median_ms(const results_cell *cell, const char *series_name) {
+    if (!cell || view_steps_status(cell) != RESULTS_OK)
+        return (double)NAN;
+    const results_series *series =
+        series_name ? cell_find_series(cell, series_name) : view_whole_steps(cell);
+    return series ? statistics_of_series(series).median * view_ms_per_unit(series->unit)
+                  : (double)NAN;
 }
 
-static double peak_of(const bench_view *view, const results_cell *cell) {
-    double own = view_metric(cell, METRIC_PEAK_GFLOPS);
-    if (!isnan(own))
-        return own;
-    return is_bf16(cell) && view->peak_bf16_gflops > 0 ? view->peak_bf16_gflops : view->peak_gflops;
+/* The same part of a step in other ways; `series_name` is NULL for the whole. */
+static void compare(const bench_view *view, int64_t index, const char *series_name,
+                    bench_row *row) {
+    double own = row->numbers[MEDIAN_MS];
+    double first = median_ms(view->baselines.first_way[index], series_name);
+    double plain = median_ms(view->baselines.plain[index], series_name);
+    if (own > 0)
+        row->numbers[SPEEDUP] = first / own;
+    row->numbers[EXTRA_MS] = own - plain;
+    if (plain > 0)
+        row->numbers[EXTRA_PERCENT] = 100 * (own / plain - 1);
 }
 
-static void add_timing(const bench_view *view, const results_cell *cell,
-                       const results_series *series, double tokens, double flops) {
-    double ms = view_ms_per_unit(series->unit);
+static void fill_timing(const bench_view *view, const results_cell *cell,
+                        const results_series *series, const bench_work *work, bench_row *row) {
+    double ms = view_ms_per_unit(series->unit), *numbers = row->numbers;
     statistics s = statistics_of_series(series);
-    double peak = peak_of(view, cell);
+    double peak = view_peak_gflops(view->run, cell);
     double seconds = s.median * ms / 1e3;
-    double gflops = seconds > 0 ? flops / seconds / 1e9 : (double)NAN;
-    table_add_real(view->table, s.mean * ms, 2);
-    table_add_real(view->table, s.std * ms, 2);
-    table_add_real(view->table, s.median * ms, 2);
-    table_add_real(view->table, s.min * ms, 2);
-    table_add_real(view->table, s.max * ms, 2);
-    table_add_real(view->table, seconds > 0 ? tokens / seconds : (double)NAN, 0);
-    table_add_real(view->table, gflops, 1);
-    table_add_real(view->table, peak > 0 ? gflops / peak * 100 : (double)NAN, 1);
+    numbers[TOTAL_MS] = s.total * ms;
+    numbers[MEAN_MS] = s.mean * ms;
+    numbers[STD_MS] = s.std * ms;
+    if (s.mean > 0)
+        numbers[STD_PERCENT] = 100 * s.std / s.mean;
+    numbers[MEDIAN_MS] = s.median * ms;
+    numbers[MIN_MS] = s.min * ms;
+    numbers[MAX_MS] = s.max * ms;
+    if (seconds > 0) {
+        numbers[TOKENS] = work->tokens / seconds;
+        numbers[GFLOPS] = work->flops / seconds / 1e9;
+    }
+    numbers[MFU] = view_utilization(work->model_flops, seconds, peak);
+    numbers[HFU] = view_utilization(work->flops, seconds, peak);
 }
 
-static void add_gap(const bench_view *view, int count) {
-    for (int i = 0; i < count; i++)
-        table_add_empty(view->table);
+enum { FORWARD, BACKWARD, OPTIMIZER, BOTH };
+
+/* Updates are no arithmetic of the model. */
+static bench_work work_of_phase(const results_cell *cell, int phase) {
+    bench_work work = {.tokens = (double)NAN, .model_flops = (double)NAN};
+    work.flops = view_metric(cell, phase == FORWARD     ? METRIC_FORWARD_FLOPS
+                                   : phase == OPTIMIZER ? METRIC_OPTIMIZER_FLOPS
+                                                        : METRIC_BACKWARD_FLOPS);
+    if (phase == BOTH)
+        work.flops += view_metric(cell, METRIC_OPTIMIZER_FLOPS);
+    if (phase != OPTIMIZER)
+        work.model_flops = view_metric(cell, phase == FORWARD ? METRIC_MODEL_FORWARD_FLOPS
+                                                              : METRIC_MODEL_BACKWARD_FLOPS);
+    return work;
 }
 
-static void add_phase_rows(const bench_view *view, const results_cell *cell) {
+static void add_phase_rows(const bench_view *view, int64_t index) {
+    const results_cell *cell = view->run->cells[index];
     static const char *const phases[] = {SERIES_FORWARD, SERIES_BACKWARD, SERIES_OPTIMIZER,
                                          SERIES_BACKWARD_OPTIMIZER};
-    enum { BACKWARD = 1, BOTH = 3 };
     const results_series *whole = view_whole_steps(cell);
     const char *pass_name = view_text(cell, PARAM_PASS);
     for (int i = 0; i <= BOTH; i++) {
@@ -101,91 +226,70 @@ static void add_phase_rows(const bench_view *view, const results_cell *cell) {
         bool is_the_pass = strcmp(phases[i], pass_name) == 0;
         if (!phase || phase == whole || is_the_pass || phase->count != whole->count)
             continue;
-        text label = {0}, name = {0};
+        text label = {0};
         if (strcmp(pass_name, "forward+backward") != 0 || i != BACKWARD)
             text_format(&label, "%s: ", pass_name);
         text_append(&label, phases[i]);
-        text_format(&name, "%s" METRIC_FLOPS_SUFFIX, phases[i]);
-        double flops = i == BOTH ? view_metric(cell, METRIC_BACKWARD_FLOPS) +
-                                       view_metric(cell, METRIC_OPTIMIZER_FLOPS)
-                                 : view_metric(cell, text_string(&name));
+        bench_work work = work_of_phase(cell, i);
+        bench_row row = empty_row();
+        fill_timing(view, cell, phase, &work, &row);
+        compare(view, index, phases[i], &row);
         add_leading(view, cell, text_string(&label));
         table_add_text(view->table, results_status_name(RESULTS_OK));
-        table_add_empty(view->table);
-        add_timing(view, cell, phase, (double)NAN, flops);
+        add_numbers(view, &row);
         text_release(&label);
-        text_release(&name);
     }
 }
 
-/* Of a step as the GPU saw it, from its first launch to its last. */
-static void add_busy(const bench_view *view, const results_cell *cell, bool is_ok) {
+/* What the plan knows, of cells that did not run as well. */
+static void fill_plan(const results_cell *cell, double *numbers) {
+    numbers[LAUNCHES] = view_metric(cell, METRIC_LAUNCHES);
+    numbers[SAVED_MIB] = view_metric(cell, METRIC_SAVED_BYTES) / 0x1p20;
+    numbers[PREDICTED_MIB] = view_metric(cell, METRIC_PREDICTED_BYTES) / 0x1p20;
+    numbers[SETUP_MS] = view_metric(cell, METRIC_SETUP_NS) / 1e6;
+    numbers[FIRST_STEP_MS] = view_metric(cell, METRIC_FIRST_STEP_NS) / 1e6;
+}
+
+static void fill_measured(const bench_view *view, int64_t index, bench_row *row) {
+    const results_cell *cell = view->run->cells[index];
+    const results_series *warmup = cell_find_series(cell, SERIES_WARMUP);
+    double *numbers = row->numbers;
+    bench_work work = {view_metric(cell, METRIC_TOKENS), view_metric(cell, METRIC_FLOPS),
+                       view_metric(cell, METRIC_MODEL_FLOPS)};
+    /* Of a step as the GPU saw it, from its first launch to its last. */
     double busy =
         view_metric(cell, METRIC_DEVICE_BUSY_NS) / view_metric(cell, METRIC_DEVICE_SPAN_NS);
-    table_add_real(view->table, is_ok ? 100 * busy : (double)NAN, 2);
-    table_add_real(view->table, is_ok ? 100 * (1 - busy) : (double)NAN, 2);
+    fill_timing(view, cell, view_whole_steps(cell), &work, row);
+    compare(view, index, NULL, row);
+    if (warmup)
+        numbers[WARMUP_MS] = statistics_of_series(warmup).total * view_ms_per_unit(warmup->unit);
+    numbers[CAST_MS] = view_metric(cell, METRIC_CAST_NS) / 1e6;
+    numbers[PEAK_MIB] = view_metric(cell, METRIC_PEAK_BYTES) / 0x1p20;
+    numbers[RSS_MIB] = view_metric(cell, METRIC_RSS_BYTES) / 0x1p20;
+    numbers[DEVICE_USED_MIB] = view_metric(cell, METRIC_DEVICE_USED_BYTES) / 0x1p20;
+    numbers[DEVICE_BUSY] = 100 * busy;
+    numbers[DEVICE_IDLE] = 100 * (1 - busy);
 }
 
-static void add_bench_rows(const bench_view *view, const results_cell *cell) {
-    report_table *table = view->table;
+static void add_bench_rows(const bench_view *view, int64_t index) {
+    const results_cell *cell = view->run->cells[index];
     results_status status = view_steps_status(cell);
+    bench_row row = empty_row();
+    fill_plan(cell, row.numbers);
+    if (status == RESULTS_OK)
+        fill_measured(view, index, &row);
     add_leading(view, cell, NULL);
-    table_add_text(table, results_status_name(status));
-    if (status == RESULTS_OK) {
-        const results_series *warmup = cell_find_series(cell, SERIES_WARMUP);
-        if (warmup)
-            table_add_real(table,
-                           statistics_of_series(warmup).total * view_ms_per_unit(warmup->unit), 2);
-        else
-            table_add_empty(table);
-        add_timing(view, cell, view_whole_steps(cell), view_metric(cell, METRIC_TOKENS),
-                   view_metric(cell, METRIC_FLOPS));
-        table_add_real(table, view_metric(cell, METRIC_PEAK_BYTES) / 0x1p20, 1);
-    } else {
-        add_gap(view, 10);
-    }
-    bool is_ok = status == RESULTS_OK;
-    if (view->has_device)
-        table_add_real(
-            table, is_ok ? view_metric(cell, METRIC_DEVICE_USED_BYTES) / 0x1p20 : (double)NAN, 1);
-    if (view->has_records)
-        add_busy(view, cell, is_ok);
-    if (view->is_full) {
-        table_add_real(table, view_metric(cell, METRIC_PREDICTED_BYTES) / 0x1p20, 1);
-        table_add_real(table, is_ok ? view_metric(cell, METRIC_RSS_BYTES) / 0x1p20 : (double)NAN,
-                       1);
-        table_add_real(table, view_metric(cell, METRIC_SETUP_NS) / 1e6, 2);
-        table_add_real(table, view_metric(cell, METRIC_FIRST_STEP_NS) / 1e6, 2);
-    }
+    table_add_text(view->table, results_status_name(status));
+    add_numbers(view, &row);
     text note = {0};
     view_append_note(&note, cell);
-    table_add_text(table, text_string(&note));
+    table_add_text(view->table, text_string(&note));
     text_release(&note);
     if (status == RESULTS_OK)
-        add_phase_rows(view, cell);
+        add_phase_rows(view, index);
 }
 
 static void add_bench_columns(bench_view *view) {
-    static const struct {
-        const char *key, *header;
-        enum { ALL, GPUS, RECORDS, FILES } who;
-    } columns[] = {{"warmup_ms", "warm-up ms", ALL},
-                   {"mean_ms", "mean ms", ALL},
-                   {"std_ms", "std ms", ALL},
-                   {"median_ms", "median ms", ALL},
-                   {"min_ms", "min ms", ALL},
-                   {"max_ms", "max ms", ALL},
-                   {"tokens_per_s", "tokens/s", ALL},
-                   {"gflops", "GFLOP/s", ALL},
-                   {"percent_of_peak", "% peak", ALL},
-                   {"peak_mib", "peak MiB", ALL},
-                   {"device_used_mib", "in use on the GPU MiB", GPUS},
-                   {"device_busy_percent", "GPU busy %", RECORDS},
-                   {"device_idle_percent", "GPU idle %", RECORDS},
-                   {"predicted_mib", "predicted MiB", FILES},
-                   {"rss_mib", "RSS MiB", FILES},
-                   {"setup_ms", "setup ms", FILES},
-                   {"first_step_ms", "first step ms", FILES}};
     for (int i = 0; i < LEADING_COUNT; i++)
         table_add_setting(view->table, LEADING[i], LEADING_HEADER[i],
                           i == 0 || i == LEADING_COUNT - 1 ? TABLE_LEFT : TABLE_RIGHT);
@@ -193,44 +297,45 @@ static void add_bench_columns(bench_view *view) {
         view_add_parameter_column(view->run, view->others.names[i], view->others.names[i],
                                   view->table);
     table_add_setting(view->table, "status", "status", TABLE_LEFT);
-    for (size_t i = 0; i < sizeof columns / sizeof *columns; i++)
-        if (columns[i].who == GPUS      ? view->has_device
-            : columns[i].who == RECORDS ? view->has_records
-                                        : columns[i].who == ALL || view->is_full)
-            table_add_column(view->table, columns[i].key, columns[i].header, TABLE_RIGHT);
+    for (int i = 0; i < BENCH_COLUMN_COUNT; i++)
+        if (is_shown(view, i))
+            table_add_column(view->table, COLUMNS[i].key, COLUMNS[i].header, TABLE_RIGHT);
     table_add_column(view->table, "note", "note", TABLE_LEFT);
     table_set_importance(view->table, IMPORTANCE);
 }
 
-/* Which peaks the rows' % are of. */
-static void note_peaks(const bench_view *view, bool has_own_peaks) {
-    const results_value *by = results_find_environment(view->run, ENV_PEAK_BF16_BY);
-    if (view->peak_gflops > 0)
+static void note_comparisons(const bench_view *view) {
+    if (view->baselines.has_ways)
         table_add_note(view->table,
-                       "%% peak = FLOP of one pass / median time / peak; peak = %.1f GFLOP/s, "
-                       "measured here with fp32 FMAs in registers",
-                       view->peak_gflops);
-    else if (has_own_peaks)
-        table_add_note(view->table, "%% peak = FLOP of one pass / median time / rate of large "
-                                    "products in the row's math, measured on this GPU");
-    if (view->peak_bf16_gflops > 0)
-        table_add_note(view->table, "peak of rows in bf16 = %.1f GFLOP/s, measured here with %s",
-                       view->peak_bf16_gflops,
-                       by && by->kind == RESULTS_TEXT ? by->text : "products of bf16");
+                       "speed-up: median of the first row with the same model, sizes and pass, in "
+                       "whichever mode and precision, / median of this row");
+    if (view->baselines.has_recompute)
+        table_add_note(view->table, "recompute extra: this row's median against that of the same "
+                                    "row with recompute none");
+    if (view->has_casts)
+        table_add_note(view->table, "casts: launches that only change the type of numbers, in "
+                                    "traced steps; casts fused into other kernels are not in it");
+}
+
+/* Once, whichever cells have them. */
+static void note_split_launches(const bench_view *view) {
+    for (int64_t i = 0; i < view->run->cell_count; i++)
+        if (cell_find_metric(view->run->cells[i], METRIC_SPLIT_LAUNCHES)) {
+            view_note_split_launches(view->run->cells[i], view->table);
+            return;
+        }
 }
 
 report_table *view_create_bench_table(const results *run, bool is_full) {
     bench_view view = {.run = run, .is_full = is_full};
-    view.peak_gflops = results_number(results_find_environment(run, ENV_PEAK_GFLOPS));
-    view.peak_bf16_gflops = results_number(results_find_environment(run, ENV_PEAK_BF16_GFLOPS));
-    bool has_own_peaks = false;
     for (int64_t i = 0; i < run->cell_count; i++) {
-        has_own_peaks = has_own_peaks || cell_find_metric(run->cells[i], METRIC_PEAK_GFLOPS);
         view.has_device =
             view.has_device || cell_find_metric(run->cells[i], METRIC_DEVICE_USED_BYTES);
         view.has_records =
             view.has_records || cell_find_metric(run->cells[i], METRIC_DEVICE_BUSY_NS);
+        view.has_casts = view.has_casts || cell_find_metric(run->cells[i], METRIC_CAST_NS);
     }
+    view.baselines = bench_baselines_of(run);
     /* What the numbers were computed in is part of every row that is to be compared. */
     static const char *const always[] = {PARAM_MATH, NULL};
     text title = {0};
@@ -240,17 +345,23 @@ report_table *view_create_bench_table(const results *run, bool is_full) {
     text_release(&title);
     add_bench_columns(&view);
     for (int64_t i = 0; i < run->cell_count; i++)
-        add_bench_rows(&view, run->cells[i]);
+        add_bench_rows(&view, i);
     table_add_note(
         view.table,
-        "tokens/s, GFLOP/s and %% peak are those of the median step; warm-up is in none");
-    note_peaks(&view, has_own_peaks);
+        "tokens/s, GFLOP/s, MFU and HFU are those of the median step; warm-up is in none");
+    table_add_note(view.table, "first step: with all that happens once; total: the timed steps; "
+                               "saved: kept for the backward, and predicted: the peak, both from "
+                               "the plan");
+    view_note_utilization(run, "median time", view.table);
+    note_comparisons(&view);
+    note_split_launches(&view);
     view_note_contention(run, view.table);
+    bench_baselines_release(&view.baselines);
     return view.table;
 }
 
 void view_bench(const results *run, bool is_full, report_document *out) {
     document_add_table(out, view_create_bench_table(run, is_full));
     view_add_interruption(run, out);
-    view_add_cells(run, out);
+    view_add_cells(run, is_full, out);
 }

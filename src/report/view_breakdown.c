@@ -195,13 +195,33 @@ static void note_overhead(report_table *table, const results_cell *cell) {
                           "with CUPTI (dyno doctor) they are the GPU's activity records");
 }
 
+/* What a title says, for files, which have none: every row names its breakdown and its cell. */
+static void add_cell_columns(const results_cell *cell, report_table *table) {
+    table_add_column(table, "breakdown", "breakdown", TABLE_LEFT);
+    for (int i = 0; i < cell->parameters.count; i++)
+        table_add_column(table, cell->parameters.entries[i].key, cell->parameters.entries[i].key,
+                         TABLE_LEFT);
+}
+
+static void add_row_of(const results_cell *cell, const results_breakdown *breakdown, bool is_full,
+                       report_table *table) {
+    table_add_row(table);
+    if (!is_full)
+        return;
+    table_add_text(table, breakdown->name);
+    for (int i = 0; i < cell->parameters.count; i++)
+        view_add_value(table, &cell->parameters.entries[i].value);
+}
+
 report_table *view_create_breakdown_table(const results_cell *cell,
-                                          const results_breakdown *breakdown) {
+                                          const results_breakdown *breakdown, bool is_full) {
     text label = {0};
     text_format(&label, "%s: ", breakdown->name);
     view_describe_cell(cell, &label);
     report_table *table = table_create(text_string(&label));
     known_columns known = find_columns(breakdown);
+    if (is_full)
+        add_cell_columns(cell, table);
     for (int i = 0; i < breakdown->key_count; i++)
         table_add_column(table, breakdown->keys[i], breakdown->keys[i], TABLE_LEFT);
     if (known.time >= 0) {
@@ -227,17 +247,19 @@ report_table *view_create_breakdown_table(const results_cell *cell,
                       ? share_tenths(breakdown, known.time, total_of(breakdown, known.time))
                       : NULL;
     for (int64_t i = 0; i < breakdown->row_count; i++) {
-        table_add_row(table);
+        add_row_of(cell, breakdown, is_full, table);
         for (int j = 0; j < breakdown->key_count; j++)
             table_add_text(table, breakdown->rows[i].keys[j]);
         add_numbers(table, breakdown, known, i, tenths);
     }
     table_add_rule(table);
-    table_add_row(table);
+    add_row_of(cell, breakdown, is_full, table);
     for (int j = 0; j < breakdown->key_count; j++)
         table_add_text(table, j ? "" : "total");
     add_numbers(table, breakdown, known, -1, tenths);
     free(tenths);
+    if (strcmp(breakdown->name, BREAKDOWN_BY_PHASE) == 0)
+        view_note_split_launches(cell, table);
     note_device(table, cell);
     note_overhead(table, cell);
     return table;
@@ -271,12 +293,13 @@ static void add_steps(const results_cell *cell, report_document *out) {
     text_release(&title);
 }
 
-void view_add_cells(const results *run, report_document *out) {
+void view_add_cells(const results *run, bool is_full, report_document *out) {
     for (int64_t i = 0; i < run->cell_count; i++) {
         const results_cell *cell = run->cells[i];
         add_steps(cell, out);
         for (int j = 0; j < cell->breakdown_count && cell->status == RESULTS_OK; j++) {
-            document_add_table(out, view_create_breakdown_table(cell, cell->breakdowns[j]));
+            document_add_table(out,
+                               view_create_breakdown_table(cell, cell->breakdowns[j], is_full));
             add_bars(cell->breakdowns[j], out);
         }
     }

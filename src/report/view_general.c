@@ -66,8 +66,8 @@ report_table *view_create_general_table(const results *run) {
 }
 
 void view_general(const results *run, bool is_full, report_document *out) {
-    (void)is_full; /* everything, for people too: it is not known what matters */
+    /* Everything, for people too: it is not known what matters. */
     document_add_table(out, view_create_general_table(run));
     view_add_interruption(run, out);
-    view_add_cells(run, out);
+    view_add_cells(run, is_full, out);
 }

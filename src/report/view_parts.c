@@ -44,10 +44,22 @@ void view_append_value(text *out, const results_value *value) {
         text_format(out, "%g", value->real);
 }
 
+/* The sizes of a model are in its name; files have them one by one as well. */
+static bool is_in_the_models_name(const results_cell *cell, const char *key) {
+    static const char *const sizes[] = {PARAM_LAYERS,   PARAM_D_MODEL,  PARAM_D_FF,  PARAM_HEADS,
+                                        PARAM_KV_HEADS, PARAM_HEAD_DIM, PARAM_VOCAB, NULL};
+    return cell_find_parameter(cell, PARAM_MODEL) && view_is_one_of(key, sizes);
+}
+
 void view_describe_cell(const results_cell *cell, text *out) {
+    bool is_first = true;
     for (int i = 0; i < cell->parameters.count; i++) {
-        text_format(out, "%s%s ", i ? ", " : "", cell->parameters.entries[i].key);
-        view_append_value(out, &cell->parameters.entries[i].value);
+        const results_entry *entry = &cell->parameters.entries[i];
+        if (is_in_the_models_name(cell, entry->key))
+            continue;
+        text_format(out, "%s%s ", is_first ? "" : ", ", entry->key);
+        view_append_value(out, &entry->value);
+        is_first = false;
     }
 }
 
@@ -112,7 +124,7 @@ void view_choose_parameters(const results *run, bool is_full, const char *const 
     view_collect_parameters(run, &all);
     for (int i = 0; i < all.count; i++) {
         const char *name = all.names[i];
-        if (view_is_one_of(name, never))
+        if (view_is_one_of(name, never) || (!is_full && is_in_the_models_name(run->cells[0], name)))
             continue;
         if (is_full || view_is_one_of(name, always) || view_parameter_varies(run, name)) {
             view_list_add(chosen, name, "");
@@ -155,6 +167,58 @@ double view_metric(const results_cell *cell, const char *name) {
     return found ? results_number(&found->value) : (double)NAN;
 }
 
+static double environment_number(const results *run, const char *key) {
+    return results_number(results_find_environment(run, key));
+}
+
+double view_peak_gflops(const results *run, const results_cell *cell) {
+    double own = view_metric(cell, METRIC_PEAK_GFLOPS);
+    if (!isnan(own))
+        return own;
+    double bf16 = environment_number(run, ENV_PEAK_BF16_GFLOPS);
+    bool is_bf16 = strcmp(view_text(cell, PARAM_MATH), "bf16") == 0;
+    return is_bf16 && bf16 > 0 ? bf16 : environment_number(run, ENV_PEAK_GFLOPS);
+}
+
+double view_utilization(double flops, double seconds, double peak_gflops) {
+    bool is_known = flops > 0 && seconds > 0 && peak_gflops > 0;
+    return is_known ? 100 * flops / seconds / (peak_gflops * 1e9) : (double)NAN;
+}
+
+/* What 100 % are. */
+static void note_peaks(const results *run, report_table *table) {
+    double fp32 = environment_number(run, ENV_PEAK_GFLOPS),
+           bf16 = environment_number(run, ENV_PEAK_BF16_GFLOPS);
+    const results_value *by = results_find_environment(run, ENV_PEAK_BF16_BY);
+    if (fp32 > 0)
+        table_add_note(table, "peak = %.1f GFLOP/s, measured here with fp32 FMAs in registers",
+                       fp32);
+    else
+        table_add_note(table, "peak = rate of large products in the row's math, measured on this "
+                              "GPU");
+    if (bf16 > 0)
+        table_add_note(table, "peak of rows in bf16 = %.1f GFLOP/s, measured here with %s", bf16,
+                       by && by->kind == RESULTS_TEXT ? by->text : "products of bf16");
+}
+
+void view_note_utilization(const results *run, const char *time, report_table *table) {
+    bool has_peak = false;
+    for (int64_t i = 0; i < run->cell_count; i++)
+        has_peak = has_peak || view_peak_gflops(run, run->cells[i]) > 0;
+    if (!has_peak)
+        return;
+    table_add_note(table,
+                   "MFU %% = 100 x FLOP of the model / %s / peak; its products once, 2 M N K each, "
+                   "causal attention half, backward twice the forward: the same for every mode, "
+                   "attention and recompute",
+                   time);
+    table_add_note(table,
+                   "HFU %% = 100 x FLOP that ran / %s / peak; every op of every launch, what is "
+                   "computed again included",
+                   time);
+    note_peaks(run, table);
+}
+
 void view_append_note(text *out, const results_cell *cell) {
     double needed = view_metric(cell, METRIC_NEEDED_BYTES),
            available = view_metric(cell, METRIC_AVAILABLE_BYTES);
@@ -165,6 +229,14 @@ void view_append_note(text *out, const results_cell *cell) {
                     units_bytes((int64_t)available).text);
     if (cell->reason[0])
         text_format(out, "%s%s", has_sizes ? "; " : "", cell->reason);
+}
+
+void view_note_split_launches(const results_cell *cell, report_table *table) {
+    if (view_metric(cell, METRIC_SPLIT_LAUNCHES) > 0)
+        table_add_note(
+            table, "compiled, the loss head computes the loss and its gradients in one launch; "
+                   "forward and backward each have its FLOPs of their kind, and its time in the "
+                   "same proportion");
 }
 
 void view_add_interruption(const results *run, report_document *out) {

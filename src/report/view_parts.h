@@ -57,12 +57,23 @@ const char *view_text(const results_cell *cell, const char *name);
 /* NAN when the cell has none of that name. */
 double view_metric(const results_cell *cell, const char *name);
 
+/* What the cell's rates are held against, in GFLOP/s: its own peak, that of a GPU in its math; else
+ * the environment's, for bf16 where the CPU multiplies it. NAN: none was measured. */
+double view_peak_gflops(const results *run, const results_cell *cell);
+/* 100 x FLOP / seconds / peak; NAN where one of them is missing or 0. */
+double view_utilization(double flops, double seconds, double peak_gflops);
+/* Says below the table what MFU and HFU are, of which time, and what the peak is. */
+void view_note_utilization(const results *run, const char *time, report_table *table);
+
 /* "needs 12.00 GiB, there is 7.50 GiB", then the reason. */
 void view_append_note(text *out, const results_cell *cell);
+/* Says below the table how the FLOPs and the time of launches that do work of two phases were
+ * divided, if the cell has such. */
+void view_note_split_launches(const results_cell *cell, report_table *table);
 /* Says that the run did not come to its end, if it did not. */
 void view_add_interruption(const results *run, report_document *out);
 /* The curve of each cell's steps, and its breakdowns as tables and bars. */
-void view_add_cells(const results *run, report_document *out);
+void view_add_cells(const results *run, bool is_full, report_document *out);
 /* Says below the table that the machine was busy while the run was measured, and what to do, if it
  * was: from the metrics that contention_record leaves in cells (measure/contention.h), and from
  * cores_available and threads of the environment. */

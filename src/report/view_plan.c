@@ -31,7 +31,17 @@ static int64_t context_of(const results_cell *cell) {
 }
 
 static bool has_limit(const results *run) {
-    return run->cell_count && cell_find_metric(run->cells[0], METRIC_MEMORY_BYTES);
+    for (int64_t i = 0; i < run->cell_count; i++)
+        if (cell_find_metric(run->cells[i], METRIC_MEMORY_BYTES))
+            return true;
+    return false;
+}
+
+static int64_t memory_limit(const results *run) {
+    double limit = 0;
+    for (int64_t i = 0; i < run->cell_count && !(limit > 0); i++)
+        limit = metric(run->cells[i], METRIC_MEMORY_BYTES);
+    return whole(limit);
 }
 
 static bool has_advice(const results *run) {
@@ -41,8 +51,26 @@ static bool has_advice(const results *run) {
     return false;
 }
 
+/* Cells that could not be planned as asked have a status and a reason, and no numbers. */
+static bool is_planned(const results_cell *cell) { return cell->status == RESULTS_OK; }
+
+static bool are_all_planned(const results *run) {
+    for (int64_t i = 0; i < run->cell_count; i++)
+        if (!is_planned(run->cells[i]))
+            return false;
+    return true;
+}
+
+static void add_whole(report_table *t, double number) {
+    if (isfinite(number))
+        table_add_integer(t, whole(number));
+    else
+        table_add_empty(t);
+}
+
 /* How cells are run: parameters that are columns when they vary and part of the title when not. */
-static const char *const WAYS[] = {PARAM_DEVICE, PARAM_MODE, PARAM_MATH, PARAM_RECOMPUTE};
+static const char *const WAYS[] = {PARAM_DEVICE,    PARAM_MODE,      PARAM_MATH,
+                                   PARAM_ATTENTION, PARAM_GRADIENTS, PARAM_RECOMPUTE};
 enum { WAY_COUNT = sizeof WAYS / sizeof *WAYS };
 
 static bool varies(const results *run, const char *name) {
@@ -57,8 +85,11 @@ static void append_common_ways(const results *run, text *out) {
     text_format(out, "batch %lld", (long long)parameter_number(run->cells[0], PARAM_BATCH));
     for (int i = 0; i < WAY_COUNT; i++) {
         const char *way = view_text(run->cells[0], WAYS[i]);
-        bool is_recompute = i == WAY_COUNT - 1;
-        if (!varies(run, WAYS[i]) && !(is_recompute && strcmp(way, "none") == 0))
+        bool is_recompute = strcmp(WAYS[i], PARAM_RECOMPUTE) == 0;
+        bool follows_from_mode =
+            strcmp(WAYS[i], PARAM_ATTENTION) == 0 || strcmp(WAYS[i], PARAM_GRADIENTS) == 0;
+        if (!varies(run, WAYS[i]) && !follows_from_mode &&
+            !(is_recompute && strcmp(way, "none") == 0))
             text_format(out, ", %s%s", is_recompute ? "recompute " : "", way);
     }
 }
@@ -94,6 +125,7 @@ static report_table *summary_table(const results *run) {
     add_way_columns(run, t);
     table_add_setting(t, "pass", "pass", TABLE_LEFT);
     table_add_column(t, "parameters", "parameters", TABLE_RIGHT);
+    table_add_column(t, "model_gflop", "model GFLOP", TABLE_RIGHT);
     table_add_column(t, "gflop", "GFLOP", TABLE_RIGHT);
     table_add_column(t, "launches", "launches", TABLE_RIGHT);
     for (size_t i = 0; i < sizeof roles / sizeof *roles; i++) {
@@ -108,9 +140,13 @@ static report_table *summary_table(const results *run) {
     if (has_advice(run))
         table_add_column(t, "fits_with", "would fit with", TABLE_LEFT);
     table_add_column(t, "peak_at", "peak at", TABLE_LEFT);
-    static const char *const importance[] = {"reserved_mib", "fits",  "fits_with", "peak_mib",
-                                             "parameters",   "gflop", "launches",  TABLE_OTHERS,
-                                             "peak_at",      NULL};
+    if (!are_all_planned(run)) {
+        table_add_setting(t, "status", "status", TABLE_LEFT);
+        table_add_column(t, "note", "note", TABLE_LEFT);
+    }
+    static const char *const importance[] = {"reserved_mib", "fits",       "fits_with", "note",
+                                             "peak_mib",     "parameters", "gflop",     "launches",
+                                             TABLE_OTHERS,   "peak_at",    NULL};
     table_set_importance(t, importance);
     for (int64_t i = 0; i < run->cell_count; i++) {
         const results_cell *cell = run->cells[i];
@@ -119,26 +155,35 @@ static report_table *summary_table(const results *run) {
         table_add_integer(t, context_of(cell));
         add_ways(run, cell, t);
         table_add_text(t, view_text(cell, PARAM_PASS));
-        table_add_integer(t, whole(metric(cell, METRIC_PARAMETERS)));
-        table_add_real(t, metric(cell, METRIC_FLOPS) / 1e9, 1);
-        table_add_integer(t, whole(metric(cell, METRIC_LAUNCHES)));
+        add_whole(t, view_metric(cell, METRIC_PARAMETERS));
+        table_add_real(t, view_metric(cell, METRIC_MODEL_FLOPS) / 1e9, 1);
+        table_add_real(t, view_metric(cell, METRIC_FLOPS) / 1e9, 1);
+        add_whole(t, view_metric(cell, METRIC_LAUNCHES));
         for (size_t r = 0; r < sizeof roles / sizeof *roles; r++)
-            table_add_real(t, metric(cell, roles[r].metric) / MIB, 1);
-        table_add_real(t, metric(cell, METRIC_PEAK_BYTES) / MIB, 1);
-        table_add_real(t, metric(cell, METRIC_RESERVED_BYTES) / MIB, 1);
+            table_add_real(t, view_metric(cell, roles[r].metric) / MIB, 1);
+        table_add_real(t, view_metric(cell, METRIC_PEAK_BYTES) / MIB, 1);
+        table_add_real(t, view_metric(cell, METRIC_RESERVED_BYTES) / MIB, 1);
         if (has_limit(run))
             table_add_text(t, view_text(cell, PARAM_FITS));
         if (has_advice(run))
             table_add_text(t, view_text(cell, PARAM_FITS_WITH));
         table_add_text(t, view_text(cell, PARAM_PEAK_AT));
+        if (!are_all_planned(run)) {
+            table_add_text(t, results_status_name(cell->status));
+            table_add_text(t, cell->reason);
+        }
     }
+    table_add_note(t,
+                   "model GFLOP: the model's products once, 2 M N K each, causal attention half, "
+                   "backward twice the forward, the same for every way to run it (MFU). GFLOP: "
+                   "every op that runs, what is computed again included (HFU)");
     table_add_note(t, "peak: bytes alive at once. reserved: what the caching allocator holds for "
                       "it, predicted by running its policy; fits compares reserved with the limit");
     return t;
 }
 
 static report_table *flops_table(const results_cell *cell, const results_breakdown *b) {
-    char title[160];
+    char title[512];
     snprintf(title, sizeof title, "%s, context %lld, %s: FLOPs by scope",
              view_text(cell, PARAM_MODEL), (long long)context_of(cell),
              view_text(cell, PARAM_PASS));
@@ -175,11 +220,12 @@ static report_table *flops_table(const results_cell *cell, const results_breakdo
     }
     table_add_note(t, "a product of M x K by K x N counts 2 M N K; every other op as its cost() "
                       "in src/ops says; bytes: operands read once, results written once");
+    view_note_split_launches(cell, t);
     return t;
 }
 
 static report_table *peak_table(const results_cell *cell, const results_breakdown *b) {
-    char title[320];
+    char title[768];
     snprintf(title, sizeof title, "%s, context %lld, %s: largest values alive at the peak, %s",
              view_text(cell, PARAM_MODEL), (long long)context_of(cell), view_text(cell, PARAM_PASS),
              view_text(cell, PARAM_PEAK_AT));
@@ -218,6 +264,16 @@ static bool is_run_alike(const results_cell *a, const results_cell *b) {
     return true;
 }
 
+/* Says why a cell of the map is not there, once for each reason. */
+static void add_map_note(const results *run, int64_t index, report_table *t) {
+    const results_cell *cell = run->cells[index];
+    for (int64_t i = 0; i < index; i++)
+        if (run->cells[i]->status == cell->status &&
+            strcmp(run->cells[i]->reason, cell->reason) == 0)
+            return;
+    table_add_note(t, "%s: %s", results_status_name(cell->status), cell->reason);
+}
+
 /* Models and passes down, contexts across, in the order of the cells. */
 static report_table *map_table(const results *run) {
     text title = {0};
@@ -225,8 +281,7 @@ static report_table *map_table(const results *run) {
     append_common_ways(run, &title);
     text_append(&title, ")");
     if (has_limit(run))
-        text_format(&title, ", x: more than %s",
-                    units_bytes(whole(metric(run->cells[0], METRIC_MEMORY_BYTES))).text);
+        text_format(&title, ", x: more than %s", units_bytes(memory_limit(run)).text);
     report_table *t = table_create(text_string(&title));
     text_release(&title);
     table_add_setting(t, "model", "model", TABLE_LEFT);
@@ -249,11 +304,17 @@ static report_table *map_table(const results *run) {
         if (i % across == 0) {
             table_add_row(t);
             table_add_text(t, view_text(cell, PARAM_MODEL));
-            table_add_text(t, units_count(metric(cell, METRIC_PARAMETERS)).text);
+            table_add_text(t, is_planned(cell) ? units_count(metric(cell, METRIC_PARAMETERS)).text
+                                               : "");
             add_ways(run, cell, t);
             table_add_text(t, view_text(cell, PARAM_PASS));
         }
         bool fits = strcmp(view_text(cell, PARAM_FITS), "no") != 0;
+        if (!is_planned(cell)) {
+            table_add_text(t, results_status_name(cell->status));
+            add_map_note(run, i, t);
+            continue;
+        }
         table_add_format(t, "%s%.2f", fits ? "" : "x ", metric(cell, METRIC_RESERVED_BYTES) / GIB);
     }
     return t;
@@ -276,6 +337,8 @@ static const results_breakdown *breakdown_of_form(const results_cell *cell, cons
 static void add_details(const results *run, report_document *out) {
     for (int64_t i = 0; i < run->cell_count; i++) {
         const results_cell *cell = run->cells[i];
+        if (!is_planned(cell))
+            continue;
         const results_breakdown *scopes = breakdown_of_form(cell, BREAKDOWN_BY_SCOPE, 1, 6);
         const results_breakdown *values = breakdown_of_form(cell, BREAKDOWN_PEAK_VALUES, 3, 2);
         if (scopes)

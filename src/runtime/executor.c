@@ -19,12 +19,14 @@
 
 /* In a replayed step an event takes as long as a small kernel. Phases that alternate more often
  * than this (updates inside the backward) are not timed separately there. */
-enum { MOST_REPLAYED_RUNS = 8 };
+enum { MOST_REPLAYED_CHANGES = 7, MOST_REPLAYED_RUNS = 16 };
 
-/* Consecutive launches [first, last] of one phase. */
+/* Consecutive launches [first, last] of one phase. A launch that does work of two phases begins a
+ * run, so that its time is known and can be divided. */
 typedef struct phase_run {
     phase phase;
     int first, last;
+    double flops, backward_flops; /* the second is nothing but in a run of two phases */
 } phase_run;
 
 struct executor {
@@ -33,7 +35,7 @@ struct executor {
     device *d;
     program *code;
     phase_run *runs;
-    int run_count;
+    int run_count, phase_changes;
     void **address;    /* by buffer; NULL while it has no memory */
     tensor *operands;  /* eager: room for those of the largest launch; static: of all launches */
     block **memory;    /* eager, by transient buffer */
@@ -179,11 +181,17 @@ static void find_phase_runs(executor *e) {
     const plan *p = e->p;
     int capacity = 0;
     for (int i = 0; i < p->launch_count; i++) {
-        if (i == 0 || p->launches[i].phase != p->launches[i - 1].phase) {
+        const plan_launch *l = &p->launches[i];
+        bool is_change = i > 0 && l->phase != p->launches[i - 1].phase;
+        if (i == 0 || is_change || l->backward_flops > 0) {
             MEMORY_GROW(e->runs, e->run_count, capacity);
-            e->runs[e->run_count++] = (phase_run){p->launches[i].phase, i, i};
+            e->runs[e->run_count++] = (phase_run){.phase = l->phase, .first = i};
         }
-        e->runs[e->run_count - 1].last = i;
+        phase_run *run = &e->runs[e->run_count - 1];
+        run->last = i;
+        run->flops += l->flops;
+        run->backward_flops += l->backward_flops;
+        e->phase_changes += is_change;
     }
 }
 
@@ -254,10 +262,15 @@ void executor_destroy(executor *e) {
 static int begin_of(int launch) { return 2 * launch; }
 static int end_of(int launch) { return 2 * launch + 1; }
 
-/* How many runs have an event at their end in a replayed step: all, or the first only where there
- * are too many. */
+/* How many runs have an event at their end in a replayed step: all, or those before the first change
+ * of phase where there are too many. */
 static int replayed_events(const executor *e) {
-    return e->run_count <= MOST_REPLAYED_RUNS ? e->run_count : 1;
+    if (e->phase_changes <= MOST_REPLAYED_CHANGES && e->run_count <= MOST_REPLAYED_RUNS)
+        return e->run_count;
+    int timed = 1;
+    while (timed < MOST_REPLAYED_RUNS && e->runs[timed].phase == e->runs[0].phase)
+        timed++;
+    return timed;
 }
 
 static dyno_status capture(executor *e) {
@@ -349,14 +362,21 @@ static step_times read_times(const executor *e, int64_t total_ns) {
     int64_t rest = total_ns;
     int timed = e->was_replayed ? replayed_events(e) : e->run_count;
     for (int i = 0; i < timed; i++) {
-        int64_t ns = phase_run_ns(e, i);
-        times.phase_ns[e->runs[i].phase] += ns;
+        const phase_run *run = &e->runs[i];
+        int64_t ns = phase_run_ns(e, i), backward_ns = 0;
+        if (run->backward_flops > 0)
+            backward_ns = (int64_t)((double)ns * (run->backward_flops / run->flops));
+        times.phase_ns[PHASE_BACKWARD] += backward_ns;
+        times.phase_ns[run->phase] += ns - backward_ns;
         rest -= ns;
     }
-    if (timed < e->run_count)
-        times.together_ns = rest;
-    else
+    if (timed < e->run_count) {
+        int64_t first_ns = times.phase_ns[e->runs[0].phase];
+        times = (step_times){.total_ns = total_ns, .together_ns = total_ns - first_ns};
+        times.phase_ns[e->runs[0].phase] = first_ns;
+    } else {
         times.phase_ns[timed ? e->runs[timed - 1].phase : PHASE_FORWARD] += rest;
+    }
     if (timed == e->run_count)
         times.outside_ns = rest;
     return times;

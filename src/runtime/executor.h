@@ -22,7 +22,7 @@ typedef struct executor executor;
  * the device's. Phases and `together_ns` add up to the total: the host's time before and after,
  * outside_ns where it is known, is in the last. Phases that do not occur are 0. Where phases
  * alternate too often in a replayed step, only the first is timed separately, and the others share
- * together_ns. */
+ * together_ns. The time of a launch of two phases is divided by FLOPs. */
 typedef struct step_times {
     int64_t total_ns;
     int64_t phase_ns[PHASE_COUNT];

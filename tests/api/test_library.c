@@ -108,7 +108,7 @@ static void models_have_parameters_by_name(void **state) {
     assert_int_equal(t.rank, 2);
     assert_int_equal(t.shape[0], VOCABULARY);
     assert_int_equal(t.shape[1], 32);
-    assert_string_equal(dyno_model_name(model), "custom");
+    assert_string_equal(dyno_model_name(model), "layers 2, d-model 32, d-ff 64, heads 2, vocab 50");
     assert_int_equal(dyno_model_vocabulary(model), VOCABULARY);
     FAILS(DYNO_INVALID, "no parameter -1", dyno_model_parameter(model, -1, &t));
     FAILS(DYNO_INVALID, "the model has", dyno_model_parameter(model, 1000, &t));
@@ -147,6 +147,58 @@ static void a_plan_knows_what_a_step_takes(void **state) {
     OK(dyno_plan_source(plan, &shown));
     assert_non_null(strstr(shown, "__global__"));
     dyno_text_free(shown);
+    dyno_plan_destroy(plan);
+    dyno_model_destroy(model);
+}
+
+/* What MFU counts does not depend on how the step is run; what HFU counts does. */
+static void the_models_own_flops_are_the_same_for_every_way_to_run_it(void **state) {
+    (void)state;
+    dyno_model_options sizes = {.size = sizeof sizes,
+                                .d_model = 32,
+                                .d_ff = 64,
+                                .layers = 3,
+                                .heads = 4,
+                                .vocab = VOCABULARY};
+    static const struct {
+        const char *mode, *attention, *recompute;
+    } ways[] = {{"eager", "naive", "none"},     {"eager", "naive", "full"},
+                {"eager", "naive", "nested"},   {"compiled", "flash", "none"},
+                {"compiled", "naive", "none"},  {"compiled", "flash", "full"},
+                {"compiled", "naive", "mlp:1"}, {"compiled", "flash", "every:2"}};
+    static const char *const precisions[] = {"fp32", "bf16"};
+    double rows = BATCH * CONTEXT, flops[sizeof ways / sizeof *ways];
+    double forward =
+        3 * (2 * rows * (4 * 32 * 32 + 3 * 32 * 64) + 2.0 * BATCH * 4 * CONTEXT * CONTEXT * 8) +
+        2 * rows * 32 * VOCABULARY;
+    dyno_model *model;
+    OK(dyno_model_create(&sizes, &model));
+    for (size_t i = 0; i < 2 * sizeof ways / sizeof *ways; i++) {
+        dyno_plan_options o = {.size = sizeof o,
+                               .batch = BATCH,
+                               .context = CONTEXT,
+                               .mode = ways[i / 2].mode,
+                               .attention = ways[i / 2].attention,
+                               .recompute = ways[i / 2].recompute,
+                               .precision = precisions[i % 2],
+                               .device = "cpu"};
+        dyno_plan *plan;
+        dyno_cost cost = {.size = sizeof cost};
+        OK(dyno_plan_create(model, &o, &plan));
+        OK(dyno_plan_cost(plan, &cost));
+        assert_true(cost.model_flops == 3 * forward);
+        flops[i / 2] = cost.flops;
+        dyno_plan_destroy(plan);
+    }
+    assert_true(flops[1] > flops[0] && flops[2] > flops[0]); /* recompute */
+    assert_true(flops[4] > flops[3]);                        /* naive computes masked scores */
+    dyno_plan_options o = {
+        .size = sizeof o, .batch = BATCH, .context = CONTEXT, .extent = "forward", .device = "cpu"};
+    dyno_plan *plan;
+    dyno_cost cost = {.size = sizeof cost};
+    OK(dyno_plan_create(model, &o, &plan));
+    OK(dyno_plan_cost(plan, &cost));
+    assert_true(cost.model_flops == forward);
     dyno_plan_destroy(plan);
     dyno_model_destroy(model);
 }
@@ -533,7 +585,8 @@ static void a_bench_gives_its_record_and_its_table(void **state) {
     char *json, *json_again, *shown;
     OK(dyno_experiment_run(&o, &results));
     assert_int_equal(l.reports, 1 + 2 * (1 + 2));
-    assert_string_equal(l.label, "custom, context 16, step, eager fp32");
+    assert_string_equal(
+        l.label, "context 16, step, eager fp32: layers 1, d-model 32, d-ff 64, heads 2, vocab 50");
     OK(dyno_results_json(results, &json));
     assert_non_null(strstr(json, "\"--context=8,16\""));
     assert_non_null(strstr(json, "\"complete\": true"));
@@ -628,6 +681,7 @@ int main(void) {
         cmocka_unit_test(tables_and_help_fit_a_terminal),
         cmocka_unit_test(models_have_parameters_by_name),
         cmocka_unit_test(a_plan_knows_what_a_step_takes),
+        cmocka_unit_test(the_models_own_flops_are_the_same_for_every_way_to_run_it),
         cmocka_unit_test(a_plan_that_does_not_fit_comes_with_advice),
         cmocka_unit_test(training_lowers_the_loss),
         cmocka_unit_test(evaluation_changes_nothing),

@@ -40,6 +40,9 @@ static void words_are_refused_as_the_command_line_refuses_them(void **state) {
     REFUSED("'every:0'", .recompute = "every:0");
     REFUSED("'quick'", .attention = "quick");
     REFUSED("'half'", .gradients = "half");
+    REFUSED("attention flash in mode eager", .attention = "flash");
+    REFUSED("gradients low in mode eager", .gradients = "low", .precision = "bf16");
+    REFUSED("every:1000: segments of 1000 blocks", .recompute = "every:1000");
     REFUSED("'all'", .extent = "all");
     REFUSED("'z80'", .target = "z80");
     REFUSED("'tpu'", .device = "tpu");

@@ -265,10 +265,10 @@ static void a_kernel_can_be_asked_for_by_its_name(void **state) {
 
 static void a_tile_that_the_kernel_does_not_have_is_a_row_with_those_it_has(void **state) {
     (void)state;
-    dyno_expect(0, "FAILED", FLASH "--reps 1 --tiles auto,33x64");
+    dyno_expect(0, "SKIP", FLASH "--reps 1 --tiles auto,33x64");
     dyno_expect(0, "attention has no variant 33x64 for f32[1,1,70,8]; it has ",
                 FLASH "--reps 1 --tiles auto,33x64");
-    dyno_expect(0, "FAILED", "attention --impl flash --head-dim 8,300 --seq 9 --reps 1");
+    dyno_expect(0, "SKIP", "attention --impl flash --head-dim 8,300 --seq 9 --reps 1");
     dyno_expect(0, "use naive attention",
                 "attention --impl naive,flash --head-dim 300 --seq 9 "
                 "--mode eager --batch 1 --reps 1");

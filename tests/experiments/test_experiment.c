@@ -104,7 +104,8 @@ static void a_bench_gives_a_record_and_tells_how_far_it_is(void **state) {
     assert_int_equal(l.starts, 1);
     assert_int_equal(l.reports, 1 + 2 * (1 + 2));
     assert_true(l.total > 0 && l.done <= l.total * (1 + 1e-9) && l.done >= l.total * (1 - 1e-9));
-    assert_string_equal(l.label, "custom, context 16, step, eager fp32");
+    assert_string_equal(
+        l.label, "context 16, step, eager fp32: layers 1, d-model 32, d-ff 64, heads 2, vocab 50");
     experiment_output_release(&out);
     assert_null(out.run);
 }

@@ -37,8 +37,8 @@ typedef struct bench {
     results_cell *cell;
 } bench;
 
-static bench bench_create(step_extent extent) {
-    bench b = {.p = small_model_plan(&tiny, 2, 3, extent)};
+static bench bench_of(plan *p) {
+    bench b = {.p = p};
     assert_int_equal(memory_pool_create(device_cpu(), POOL_BYTES, &b.pool), DYNO_OK);
     b.shared = storage_create(b.pool);
     assert_int_equal(executor_create(b.p, b.pool, b.shared, &b.e), DYNO_OK);
@@ -46,6 +46,21 @@ static bench bench_create(step_extent extent) {
     b.run = results_create("bench", 0, NULL);
     b.cell = results_add_cell(b.run);
     return b;
+}
+
+static bench bench_create(step_extent extent) {
+    return bench_of(small_model_plan(&tiny, 2, 3, extent));
+}
+
+/* Compiled, with a loss head that computes gradients in the forward. */
+static bench bench_with_loss_head(step_extent extent) {
+    step_options options = small_model_step(&tiny, 2, 3, extent);
+    options.keep_logits = false;
+    options.pipeline.mode = STEP_COMPILED;
+    plan *p;
+    assert_int_equal(step_plan_create(&options, &p), DYNO_OK);
+    assert_int_equal(plan_total_cost(p, PHASE_COUNT).split_launches, 1);
+    return bench_of(p);
 }
 
 static void bench_destroy(bench *b) {
@@ -160,7 +175,9 @@ static void every_breakdown_sums_to_the_traced_step(void **state) {
     static const char *const names[] = {"by_class", "by_kernel", "by_phase", "by_scope"};
     for (int extent = 0; extent < STEP_EXTENT_COUNT; extent++)
         for (int64_t steps = 1; steps <= 3; steps += 2) {
-            bench b = bench_create((step_extent)extent);
+            bench b = steps == 1 && extent > STEP_FORWARD
+                          ? bench_with_loss_head((step_extent)extent)
+                          : bench_create((step_extent)extent);
             assert_int_equal(timing_break_down(b.e, b.p, &(timing_options){.steps = steps}, b.cell),
                              DYNO_OK);
             const results_metric *traced = cell_find_metric(b.cell, "traced_step_ns");
@@ -203,6 +220,45 @@ static void breakdowns_name_phases_and_fold_layers(void **state) {
     const results_breakdown *classes = cell_find_breakdown(b.cell, "by_class");
     assert_non_null(find_row(classes, "matmul"));
     assert_non_null(find_row(classes, "(between launches)"));
+    bench_destroy(&b);
+}
+
+/* The loss head's launch: its FLOPs and time are the backward's to two thirds and more. */
+static void a_launch_of_two_phases_is_divided_between_them(void **state) {
+    (void)state;
+    bench b = bench_with_loss_head(STEP_FULL);
+    assert_int_equal(timing_break_down(b.e, b.p, &(timing_options){.steps = 3}, b.cell), DYNO_OK);
+    const results_breakdown *phases = cell_find_breakdown(b.cell, "by_phase");
+    double forward = 0;
+    for (int i = 0; i < b.p->launch_count; i++)
+        if (b.p->launches[i].phase == PHASE_FORWARD)
+            forward += b.p->launches[i].flops;
+    for (int i = 0; i < PHASE_COMMUNICATION; i++) {
+        const results_row *row = find_row(phases, phase_name((phase)i));
+        plan_cost cost = plan_total_cost(b.p, (phase)i);
+        assert_true(fabs(results_number(&row->values[2]) - cost.flops) <= 1e-9 * cost.flops);
+        assert_int_equal((int64_t)results_number(&row->values[1]), cost.launches);
+    }
+    assert_true(plan_total_cost(b.p, PHASE_FORWARD).flops < forward);
+    bench_destroy(&b);
+}
+
+static void the_time_of_a_launch_of_two_phases_is_divided_by_flops(void **state) {
+    (void)state;
+    bench b = bench_create(STEP_FORWARD);
+    executor_destroy(b.e);
+    for (int i = 0; i < b.p->launch_count; i++) {
+        b.p->launches[i].flops = 4;
+        b.p->launches[i].backward_flops = 3;
+    }
+    assert_int_equal(executor_create(b.p, b.pool, b.shared, &b.e), DYNO_OK);
+    step_times times;
+    assert_int_equal(executor_run(b.e, NULL, &times), DYNO_OK);
+    double launches = (double)(times.total_ns - times.outside_ns);
+    assert_true(fabs((double)times.phase_ns[PHASE_BACKWARD] - 0.75 * launches) <=
+                b.p->launch_count);
+    assert_int_equal(times.phase_ns[PHASE_FORWARD] + times.phase_ns[PHASE_BACKWARD],
+                     times.total_ns);
     bench_destroy(&b);
 }
 
@@ -294,6 +350,8 @@ int main(void) {
         cmocka_unit_test(a_run_for_a_time_has_as_many_steps_as_fit_between_its_limits),
         cmocka_unit_test(every_breakdown_sums_to_the_traced_step),
         cmocka_unit_test(breakdowns_name_phases_and_fold_layers),
+        cmocka_unit_test(a_launch_of_two_phases_is_divided_between_them),
+        cmocka_unit_test(the_time_of_a_launch_of_two_phases_is_divided_by_flops),
         cmocka_unit_test(an_interruption_keeps_the_samples_so_far),
         cmocka_unit_test(a_run_for_a_time_ends_when_asked_to),
         cmocka_unit_test(a_step_that_runs_out_of_memory_ends_the_run),

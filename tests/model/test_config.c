@@ -433,6 +433,15 @@ static void read_names_the_model_after_its_directory(void **state) {
     assert_int_equal(model_config_read(scratch_join(&made, "/config.json").text, &config), DYNO_OK);
     assert_string_equal(config.name, strrchr(made.path, '/') + 1);
 
+    /* A file of another name says more than the directory that it lies in. */
+    scratch_write(&made, "tinyllama.json", good, strlen(good));
+    assert_int_equal(model_config_read(scratch_join(&made, "tinyllama.json").text, &config),
+                     DYNO_OK);
+    assert_string_equal(config.name, "tinyllama");
+    scratch_write(&made, ".json", good, strlen(good));
+    assert_int_equal(model_config_read(scratch_join(&made, ".json").text, &config), DYNO_OK);
+    assert_string_equal(config.name, "llama");
+
     assert_int_equal(model_config_read(scratch_join(&made, "absent.json").text, &config),
                      DYNO_NOT_FOUND);
     assert_message_has("absent.json");

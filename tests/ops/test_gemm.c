@@ -340,7 +340,7 @@ static void the_method_picked_rejects_nothing(void **state) {
     gemm_method picked = gemm_pick(&p);
     assert_int_not_equal(picked, GEMM_ONEDNN);
     assert_null(gemm_reject(picked, &p));
-    assert_null(gemm_pass_over(picked));
+    assert_null(gemm_pass_over(picked, NULL));
     assert_int_equal(gemm_pick(&p), picked);
     p.b.type = DTYPE_F32;
     assert_non_null(gemm_reject(GEMM_PORTABLE, &p));

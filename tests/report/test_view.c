@@ -45,8 +45,15 @@ static results *example(void) {
     add_steps(cell, "backward", 5);
     cell_set_metric(cell, "flops", "FLOP", 1000000000);
     cell_set_metric(cell, "backward_flops", "FLOP", 250000000);
+    cell_set_metric(cell, "model_flops", "FLOP", 800000000);
+    cell_set_metric(cell, "model_forward_flops", "FLOP", 300000000);
+    cell_set_metric(cell, "model_backward_flops", "FLOP", 200000000);
     cell_set_metric(cell, "tokens", "token", 512);
     cell_set_metric(cell, "peak_bytes", "B", 3 << 20);
+    cell_set_metric(cell, "predicted_bytes", "B", 2 << 20);
+    cell_set_metric(cell, "saved_bytes", "B", 1 << 20);
+    cell_set_metric(cell, "launches", "", 42);
+    cell_set_metric(cell, "first_step_ns", "ns", 70000000);
     cell = add_cell(run, "xl", 2048, "forward");
     cell_set_status(cell, RESULTS_OOM, "at layers.3");
     cell_set_metric(cell, "needed_bytes", "B", INT64_C(12) << 30);
@@ -82,6 +89,16 @@ static void statistics_and_rates_come_from_the_samples(void **state) {
     assert_int_equal(json_array_size(rows), 3);
     assert_string_equal(string(rows, 0, "status"), "OK");
     assert_true(fabs(number(rows, 0, "warmup_ms") - 50) < 1e-9);
+    assert_true(fabs(number(rows, 0, "first_step_ms") - 70) < 1e-9);
+    assert_true(fabs(number(rows, 0, "total_ms") - 30) < 1e-9);
+    assert_true(fabs(number(rows, 0, "std_percent") - 10) < 1e-9);
+    assert_true(fabs(number(rows, 0, "predicted_mib") - 2) < 1e-9);
+    assert_true(fabs(number(rows, 0, "saved_mib") - 1) < 1e-9);
+    assert_true(number(rows, 0, "launches") == 42);
+    /* Nothing to compare with, and nothing was traced: no columns. */
+    static const char *const absent[] = {"speedup", "recompute_extra_ms", "cast_ms"};
+    for (size_t i = 0; i < sizeof absent / sizeof *absent; i++)
+        assert_null(json_object_get(json_array_get(rows, 0), absent[i]));
     assert_true(fabs(number(rows, 0, "mean_ms") - 10) < 1e-9);
     assert_true(fabs(number(rows, 0, "std_ms") - 1) < 1e-9);
     assert_true(fabs(number(rows, 0, "median_ms") - 10) < 1e-9);
@@ -89,7 +106,8 @@ static void statistics_and_rates_come_from_the_samples(void **state) {
     assert_true(fabs(number(rows, 0, "max_ms") - 11) < 1e-9);
     assert_true(fabs(number(rows, 0, "tokens_per_s") - 51200) < 1e-6);
     assert_true(fabs(number(rows, 0, "gflops") - 100) < 1e-9);
-    assert_true(fabs(number(rows, 0, "percent_of_peak") - 50) < 1e-9);
+    assert_true(fabs(number(rows, 0, "hfu_percent") - 50) < 1e-9);
+    assert_true(fabs(number(rows, 0, "mfu_percent") - 40) < 1e-9);
     assert_true(fabs(number(rows, 0, "peak_mib") - 3) < 1e-9);
     json_decref(rows);
     results_destroy(run);
@@ -102,6 +120,8 @@ static void the_backward_alone_is_a_row_of_its_own(void **state) {
     assert_string_equal(string(rows, 1, "pass"), "backward");
     assert_true(fabs(number(rows, 1, "median_ms") - 5) < 1e-9);
     assert_true(fabs(number(rows, 1, "gflops") - 50) < 1e-9);
+    assert_true(fabs(number(rows, 1, "mfu_percent") - 20) < 1e-9);
+    assert_true(fabs(number(rows, 1, "hfu_percent") - 25) < 1e-9);
     assert_true(isnan(number(rows, 1, "tokens_per_s")));
     json_decref(rows);
     results_destroy(run);
@@ -149,13 +169,62 @@ static void nothing_is_derived_from_a_cell_that_is_not_ok(void **state) {
     (void)state;
     results *run = example();
     json_t *rows = rows_of(run, false);
-    static const char *const derived[] = {"warmup_ms",       "mean_ms", "std_ms",       "median_ms",
-                                          "min_ms",          "max_ms",  "tokens_per_s", "gflops",
-                                          "percent_of_peak", "peak_mib"};
+    static const char *const derived[] = {
+        "total_ms",    "std_percent", "warmup_ms", "mean_ms",      "std_ms",
+        "median_ms",   "min_ms",      "max_ms",    "tokens_per_s", "gflops",
+        "hfu_percent", "mfu_percent", "peak_mib"};
     assert_string_equal(string(rows, 2, "status"), "OOM");
     for (size_t i = 0; i < sizeof derived / sizeof *derived; i++)
         assert_true(isnan(number(rows, 2, derived[i])));
     assert_string_equal(string(rows, 2, "note"), "needs 12.00 GiB, there is 3.00 GiB; at layers.3");
+    json_decref(rows);
+    results_destroy(run);
+}
+
+typedef struct way {
+    const char *mode, *recompute;
+    int64_t context, ms;
+    results_status status;
+} way;
+
+/* Against the first way at the same context, which need not be that of the run's first cell. */
+static void rows_are_compared_with_the_first_way_and_with_no_recompute(void **state) {
+    (void)state;
+    static const way ways[] = {
+        {"skipped", "none", 128, 0, RESULTS_SKIP}, {"eager", "none", 128, 40, RESULTS_OK},
+        {"eager", "full", 128, 50, RESULTS_OK},    {"eager", "none", 256, 100, RESULTS_OK},
+        {"eager", "full", 256, 90, RESULTS_OK},    {"compiled", "none", 128, 20, RESULTS_OK},
+        {"compiled", "full", 128, 25, RESULTS_OK}, {"compiled", "none", 256, 0, RESULTS_OOM},
+        {"compiled", "full", 256, 60, RESULTS_OK}};
+    enum { COUNT = sizeof ways / sizeof *ways };
+    static const double nothing = (double)NAN;
+    const double speedups[COUNT] = {nothing, 1, 0.8, 1, 10.0 / 9, 2, 1.6, nothing, 5.0 / 3};
+    const double extra_ms[COUNT] = {nothing, nothing, 10,      nothing, -10,
+                                    nothing, 5,       nothing, nothing};
+    const double extra[COUNT] = {nothing, nothing, 25, nothing, -10, nothing, 25, nothing, nothing};
+    results *run = results_create("bench", 0, NULL);
+    for (int i = 0; i < COUNT; i++) {
+        results_cell *cell = add_cell(run, "small", ways[i].context, "forward");
+        cell_set_text(cell, "mode", ways[i].mode);
+        cell_set_text(cell, "recompute", ways[i].recompute);
+        cell_set_status(cell, ways[i].status, "why");
+        cell_set_metric_real(cell, "cast_ns", "ns", 1e6 * i);
+        if (ways[i].ms)
+            add_steps(cell, "step", ways[i].ms);
+    }
+    json_t *rows = rows_of(run, false);
+    assert_int_equal(json_array_size(rows), COUNT);
+    for (size_t i = 0; i < COUNT; i++) {
+        const double wanted[] = {speedups[i], extra_ms[i], extra[i],
+                                 ways[i].status == RESULTS_OK ? (double)i : nothing};
+        static const char *const keys[] = {"speedup", "recompute_extra_ms",
+                                           "recompute_extra_percent", "cast_ms"};
+        for (int j = 0; j < 4; j++) {
+            double found = number(rows, i, keys[j]);
+            if (isnan(found) != isnan(wanted[j]) || fabs(found - wanted[j]) > 1e-9)
+                fail_msg("row %d: %s is %g, not %g", (int)i, keys[j], found, wanted[j]);
+        }
+    }
     json_decref(rows);
     results_destroy(run);
 }
@@ -205,13 +274,12 @@ static void rows_in_bf16_are_held_against_products_of_bf16(void **state) {
     results *run = example();
     cell_set_text(run->cells[0], "math", "bf16");
     json_t *rows = rows_of(run, false);
-    assert_true(fabs(number(rows, 0, "percent_of_peak") - 50) <
-                1e-9); /* of the only one there is */
+    assert_true(fabs(number(rows, 0, "hfu_percent") - 50) < 1e-9); /* of the only one there is */
     json_decref(rows);
     results_set_environment_real(run, "peak_bf16_gflops", 800);
     results_set_environment_text(run, "peak_bf16_by", "AMX tiles");
     rows = rows_of(run, false);
-    assert_true(fabs(number(rows, 0, "percent_of_peak") - 12.5) < 1e-9);
+    assert_true(fabs(number(rows, 0, "hfu_percent") - 12.5) < 1e-9);
     json_decref(rows);
     text out = {0};
     view_render(run, (view_options){.format = TABLE_TERMINAL}, &out);
@@ -243,7 +311,7 @@ static void a_gpu_has_columns_and_notes_of_its_own(void **state) {
     breakdown_add_row(cell_add_breakdown(cell, "by_class", &key, 1, columns, 1),
                       (const char *const[]){"matmul"}, &time);
     json_t *rows = rows_of(run, false);
-    assert_true(number(rows, 0, "percent_of_peak") == 50);
+    assert_true(number(rows, 0, "hfu_percent") == 50);
     assert_true(number(rows, 0, "device_used_mib") == 3);
     json_decref(rows);
     text out = {0};
@@ -307,7 +375,8 @@ static void an_interrupted_run_says_how_far_it_came(void **state) {
     text out = {0};
     view_render(run, (view_options){.format = TABLE_TERMINAL}, &out);
     assert_null(strstr(text_string(&out), "incomplete"));
-    assert_non_null(strstr(text_string(&out), "% peak = "));
+    assert_non_null(strstr(text_string(&out), "HFU % = "));
+    assert_non_null(strstr(text_string(&out), "MFU % = "));
     text_release(&out);
     run->is_complete = false;
     run->planned_cells = 12;
@@ -338,7 +407,7 @@ static void printed_percentages_sum_to_100(void **state) {
     static const char *const names[] = {"a", "b", "c", "d", "e", "f"};
     for (int i = 0; i < 6; i++)
         add_row(breakdown, names[i], 1000000); /* 16.666... each: six times 16.7 is 100.2 */
-    report_table *table = view_create_breakdown_table(run->cells[0], breakdown);
+    report_table *table = view_create_breakdown_table(run->cells[0], breakdown, false);
     text out = {0};
     table_render(table, TABLE_JSON, false, &out);
     json_t *rows = json_loads(text_string(&out), 0, NULL);
@@ -469,6 +538,7 @@ int main(void) {
         cmocka_unit_test(a_backward_that_did_not_complete_has_no_row),
         cmocka_unit_test(the_phases_of_a_step_are_rows),
         cmocka_unit_test(nothing_is_derived_from_a_cell_that_is_not_ok),
+        cmocka_unit_test(rows_are_compared_with_the_first_way_and_with_no_recompute),
         cmocka_unit_test(too_few_samples_make_a_cell_incomplete),
         cmocka_unit_test(people_see_parameters_that_vary_and_csv_all),
         cmocka_unit_test(rows_in_bf16_are_held_against_products_of_bf16),

@@ -172,6 +172,35 @@ static void phases_that_take_turns_are_told_apart_only_where_it_costs_nothing(vo
     }
 }
 
+/* The gradients that a loss head computes in the forward are with the backward's there, too. */
+static void a_launch_of_two_phases_is_divided_in_a_replayed_step(void **state) {
+    (void)state;
+    for (int alternates = 0; alternates < 2; alternates++) {
+        fake_device *f = fake_device_create(POOL_BYTES, true);
+        bench b = bench_create(fake_device_base(f), STEP_FULL, STEP_COMPILED, PRECISION_FP32);
+        executor_destroy(b.e);
+        int n = b.p->launch_count;
+        for (int i = 0; i < n; i++)
+            b.p->launches[i].phase = i < n / 3                  ? PHASE_FORWARD
+                                     : alternates && i % 2 == 0 ? PHASE_OPTIMIZER
+                                                                : PHASE_BACKWARD;
+        plan_launch *split = &b.p->launches[n / 3 - 2];
+        split->flops = 1e9;
+        split->backward_flops = 1e9 - 1; /* all of its run but a billionth */
+        expect_ok(executor_create(b.p, b.pool, b.shared, &b.e));
+        step_times times;
+        expect_ok(executor_run(b.e, NULL, &times));
+        assert_int_equal(f->events, alternates ? 2 : 3);
+        assert_true(times.phase_ns[PHASE_FORWARD] > 0);
+        assert_int_equal(times.phase_ns[PHASE_BACKWARD] > 0, !alternates);
+        assert_int_equal(times.together_ns > 0, alternates);
+        assert_int_equal(times.total_ns, times.phase_ns[PHASE_FORWARD] +
+                                             times.phase_ns[PHASE_BACKWARD] + times.together_ns);
+        bench_destroy(&b);
+        device_close(fake_device_base(f));
+    }
+}
+
 static void what_is_written_during_a_step_is_for_the_next(void **state) {
     (void)state;
     for (int mode = 0; mode < STEP_MODE_COUNT; mode++) {
@@ -471,6 +500,7 @@ int main(void) {
         cmocka_unit_test(steps_compute_the_same_on_every_device),
         cmocka_unit_test(a_step_that_is_looked_into_is_not_replayed),
         cmocka_unit_test(phases_that_take_turns_are_told_apart_only_where_it_costs_nothing),
+        cmocka_unit_test(a_launch_of_two_phases_is_divided_in_a_replayed_step),
         cmocka_unit_test(what_is_written_during_a_step_is_for_the_next),
         cmocka_unit_test(a_device_that_breaks_down_fails_the_step),
         cmocka_unit_test(what_a_broken_device_did_not_copy_is_not_read),

@@ -21,7 +21,7 @@ WALKS = ("docs/adding-a-kernel.md", "docs/adding-a-pass.md", "docs/adding-an-op.
 FENCED = re.compile(r"^```[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 INDENTED = re.compile(r"^    (.*)$", re.MULTILINE)
 QUOTED = re.compile(r"`([^`]+)`")
-COMMAND = re.compile(r"(?:build/)?dyno +\S")
+COMMAND = re.compile(r"(?:build/)?dyno +(?!\w+:)\S")  # "dyno bench: ..." is what a verb says
 
 # What stands for something that the reader fills in.
 PLACEHOLDERS = {"VERB": "plan", "$n": "2", "...": None, "[presets|ops|kernels]": None}

@@ -55,12 +55,14 @@ exit $status
 """
 
 
-def check(only, tests=None, doctor=DOCTOR_LINE, off="1"):
+def check(only, tests=None, doctor=DOCTOR_LINE, off="1", cpu=None):
     with tempfile.TemporaryDirectory() as folder:
         pack = os.path.join(folder, "pack")
         write_file(os.path.join(pack, "dyno"), DYNO % {"doctor": doctor, "off": off}, mode=0o755)
         for name, body in (tests or {}).items():
             write_file(os.path.join(pack, f"test_cuda_{name}"), f"#!/bin/bash\n{body}\n", mode=0o755)
+        for name, body in (cpu or {}).items():
+            write_file(os.path.join(pack, "cpu", name), f"#!/bin/bash\n{body}\n", mode=0o755)
         environment = {name: value for name, value in os.environ.items()
                        if name != "DYNO_TEST_DEVICE"}
         tools = os.path.join(folder, "tools")
@@ -75,7 +77,7 @@ def check(only, tests=None, doctor=DOCTOR_LINE, off="1"):
 CMAKE = r"""#!/bin/bash
 echo "cmake $*" >> calls
 [[ $1 == --build ]] || exit 0
-for made in dyno libdyno_cuda.so tests/test_cuda_a; do
+for made in dyno libdyno_cuda.so tests/test_cuda_a tests/test_b; do
     install -D "$(type -P true)" "$2/$made"
 done
 """
@@ -88,6 +90,7 @@ def make_pack(install_deps="exit 0"):
         write_file(os.path.join(tree, "scripts", "install-deps"),
                    f'#!/bin/bash\necho "install-deps $*" >> calls\n{install_deps}\n', mode=0o755)
         write_file(os.path.join(tree, "tools", "cmake"), CMAKE, mode=0o755)
+        write_file(os.path.join(tree, "tests", "ops", "test_b.c"), "")
         script = shutil.copy(os.path.join(ROOT, "scripts", "gpu-check"), os.path.join(tree, "scripts"))
         path = os.path.join(tree, "tools") + ":" + os.environ["PATH"]
         result = subprocess.run([script, "--pack", "pack", "--arch", "90a"], text=True, cwd=tree,
@@ -96,7 +99,9 @@ def make_pack(install_deps="exit 0"):
         with open(os.path.join(tree, "calls"), encoding="utf-8") as calls:
             called = calls.read().splitlines()
         pack = os.path.join(tree, "pack")
-        return result, called, sorted(os.listdir(pack)) if os.path.isdir(pack) else []
+        return result, called, sorted(
+            os.path.relpath(os.path.join(folder, name), pack)
+            for folder, _, names in os.walk(pack) for name in names)
 
 
 def lines_with(result, text):
@@ -116,6 +121,15 @@ def a_failure_is_shown_and_fails_the_whole():
     assert lines_with(result, "ERROR: b is wrong"), result.stdout
     assert "FAILED" in lines_with(result, "tests     test_cuda_model")[0], result.stdout
     assert "ok" in lines_with(result, "tests     test_cuda_kernels")[0], result.stdout
+
+
+def kernels_of_the_cpu_are_tested_on_this_host():
+    result = check("cpu", cpu={"test_gemm": PASSES, "test_matmul": FAILS})
+    assert result.returncode == 1, result
+    assert "ok" in lines_with(result, "cpu       test_gemm")[0], result.stdout
+    assert "FAILED" in lines_with(result, "cpu       test_matmul")[0], result.stdout
+    result = check("cpu")
+    assert result.returncode == 1 and lines_with(result, "there is none in"), result.stdout
 
 
 def a_crash_counts_as_a_failure():
@@ -183,8 +197,8 @@ def what_a_pack_needs_is_installed_before_it_is_built():
     assert result.returncode == 0, result
     assert called[0] == "install-deps test" and len(called) == 3, called
     assert " -DDYNO_CUDA=on " in called[1] and "-DDYNO_CUDA_ARCHITECTURES=90a-real" in called[1], called
-    assert called[2].startswith("cmake --build") and "cuda_tests" in called[2], called
-    assert {"dyno", "libdyno_cuda.so", "libcmocka.so.0", "test_cuda_a", "PACK"} <= set(pack), pack
+    assert called[2].startswith("cmake --build") and "cuda_tests cpu_tests" in called[2], called
+    assert {"dyno", "libdyno_cuda.so", "libcmocka.so.0", "test_cuda_a", "cpu/test_b", "PACK"} <= set(pack), pack
 
 
 def a_pack_is_not_begun_where_its_needs_cannot_be_installed():
@@ -194,6 +208,7 @@ def a_pack_is_not_begun_where_its_needs_cannot_be_installed():
 
 
 run_all(all_that_passes_is_said_at_the_end, a_failure_is_shown_and_fails_the_whole,
+        kernels_of_the_cpu_are_tested_on_this_host,
         a_crash_counts_as_a_failure, a_machine_without_a_gpu_does_not_pass,
         losses_are_compared_with_those_of_the_cpu, sanitizers_are_clean_find_errors_or_do_not_end,
         an_unknown_section_is_refused, what_cannot_be_is_refused_before_anything_is_built,

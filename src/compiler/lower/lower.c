@@ -137,6 +137,7 @@ static void emit(lowering *l, const node *n, const kernel_choice *chosen, kernel
     if (k->overwrites_input)
         launch->overwrites[k->overwrites_input - 1] = 1;
     launch->flops = cost.flops;
+    launch->backward_flops = cost.backward_flops;
     launch->bytes_read = cost.bytes_read;
     launch->bytes_written = cost.bytes_written;
     lowering_touch(l, launch->inputs, launch->input_count, index);

@@ -238,6 +238,14 @@ dyno_status recompute_check(const recompute_options *options, int64_t blocks) {
                          "recompute mlp:%d: the MLP of every %d-th block, but the model has %lld "
                          "blocks; give mlp:1 (all but the last) to mlp:%lld (the first)",
                          options->every, options->every, (long long)blocks, (long long)blocks);
+    /* The last segment is never recomputed: with one segment nothing is. */
+    int64_t most = blocks > 1 ? blocks - 1 : 1;
+    if (options->mode == RECOMPUTE_EVERY && options->every > most)
+        return dyno_fail(
+            DYNO_INVALID,
+            "recompute every:%d: segments of %d blocks, but the model has %lld, and the "
+            "last segment is never recomputed; give every:K with K up to %lld",
+            options->every, options->every, (long long)blocks, (long long)most);
     return DYNO_OK;
 }
 

@@ -33,7 +33,8 @@ typedef struct recompute_text {
 /* What recompute_parse reads. */
 recompute_text recompute_format(const recompute_options *options);
 
-/* Fails where the level asks for every K-th of fewer than K blocks. */
+/* Fails where the level asks for every K-th of fewer than K blocks, or for segments so long that
+ * there is only one, which would not be recomputed. Of one block any level is none. */
 NODISCARD dyno_status recompute_check(const recompute_options *options, int64_t blocks);
 
 /* On a graph that ends with the backward, after mark_saved, which it repeats. Does nothing for

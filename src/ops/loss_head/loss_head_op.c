@@ -59,15 +59,23 @@ static dyno_status infer_forward(const node *n, value_type *outputs) {
 
 /* The cost of the ops it replaces: products 2 N V D each, cross-entropy 4 and its gradient 3 for
  * each logit. */
-static op_cost cost_of(const node *n, int products, double per_logit) {
-    op_cost cost = op_cost_streaming(n, 0);
+static double flops_of(const node *n, int products, double per_logit) {
     double logits = (double)n->inputs[X]->shape.dim[0] * (double)n->inputs[WEIGHT]->shape.dim[0];
-    cost.flops = logits * (products * 2 * (double)n->inputs[X]->shape.dim[1] + per_logit);
+    return logits * (products * 2 * (double)n->inputs[X]->shape.dim[1] + per_logit);
+}
+
+static op_cost cost_forward(const node *n) {
+    op_cost cost = op_cost_streaming(n, 0);
+    cost.flops = flops_of(n, 1, 4);
     return cost;
 }
 
-static op_cost cost(const node *n) { return cost_of(n, 3, 7); }
-static op_cost cost_forward(const node *n) { return cost_of(n, 1, 4); }
+static op_cost cost(const node *n) {
+    op_cost cost = cost_forward(n);
+    cost.backward_flops = flops_of(n, 2, 3);
+    cost.flops += cost.backward_flops;
+    return cost;
+}
 
 static size_t workspace_bytes_cuda(const kernel_args *args) {
     int64_t rows = args->inputs[X].shape.dim[0], vocab = args->inputs[WEIGHT].shape.dim[0];

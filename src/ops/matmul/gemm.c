@@ -23,8 +23,8 @@ static const gemm_engine *engine_of(gemm_method method) {
 }
 
 const char *gemm_method_name(gemm_method method) {
-    static const char *const name[GEMM_METHOD_COUNT] = {"AMX",  "AVX-512 BF16", "AVX-512",
-                                                        "AVX2", "oneDNN",       "portable"};
+    static const char *const name[GEMM_METHOD_COUNT] = {"AMX",     "AVX-512 BF16", "oneDNN",
+                                                        "AVX-512", "AVX2",         "portable"};
     return name[method];
 }
 
@@ -55,7 +55,7 @@ const char *gemm_reject(gemm_method method, const gemm_problem *p) {
 
 gemm_method gemm_pick(const gemm_problem *p) {
     gemm_method method = 0;
-    while (method < GEMM_PORTABLE && (gemm_reject(method, p) || gemm_pass_over(method)))
+    while (method < GEMM_PORTABLE && (gemm_reject(method, p) || gemm_pass_over(method, p->target)))
         method++;
     return method;
 }

@@ -47,9 +47,9 @@ typedef struct gemm_problem {
 typedef enum gemm_method {
     GEMM_AMX,         /* bf16: tiles */
     GEMM_AVX512_BF16, /* bf16: dot products of pairs */
+    GEMM_ONEDNN,      /* f32: dnnl_sgemm, found at run time */
     GEMM_AVX512,      /* f32, bf16, f16: made f32 while packing, then FMAs */
     GEMM_AVX2,        /* the same */
-    GEMM_ONEDNN,      /* f32: dnnl_sgemm, found at run time */
     GEMM_PORTABLE,    /* f32, bf16, f16 in plain C */
     GEMM_METHOD_COUNT
 } gemm_method;
@@ -58,8 +58,9 @@ const char *gemm_method_name(gemm_method method); /* "AVX-512 BF16" */
 
 /* NULL when the target can compute it this way; else the reason why not. */
 const char *gemm_reject(gemm_method method, const gemm_problem *p);
-/* NULL, or the reason why a method that could is passed over: another was measured faster. */
-const char *gemm_pass_over(gemm_method method);
+/* NULL, or the reason why a method that could is passed over on the target (NULL: this CPU): another
+ * was measured faster. */
+const char *gemm_pass_over(gemm_method method, const target *chip);
 /* The first method that can and is not passed over. */
 gemm_method gemm_pick(const gemm_problem *p);
 

@@ -58,7 +58,7 @@ bool matmul_find_leading(int64_t rows, int64_t columns, int64_t row_stride, int6
 gemm_problem matmul_gemm_problem(const kernel_args *args);
 
 /* A CPU's, fastest first for the types each takes (gemm.h). */
-extern const kernel matmul_amx, matmul_avx512_bf16, matmul_avx512, matmul_avx2, matmul_onednn;
+extern const kernel matmul_amx, matmul_avx512_bf16, matmul_onednn, matmul_avx512, matmul_avx2;
 extern const kernel matmul_portable;
 
 /* CUDA: f32, bf16, f16; output rows at any distance; an optional third input is added */

@@ -10,7 +10,7 @@ const char *matmul_onednn_version(const char **why) { return gemm_onednn_version
 static const char *reject(const kernel_args *args, gemm_method method) {
     gemm_problem p = matmul_gemm_problem(args);
     const char *why = gemm_reject(method, &p);
-    return why ? why : gemm_pass_over(method);
+    return why ? why : gemm_pass_over(method, p.target);
 }
 
 static size_t workspace_bytes(const kernel_args *args, gemm_method method) {
@@ -37,7 +37,7 @@ static dyno_status run(const kernel_args *args, gemm_method method) {
 
 KERNEL(amx, GEMM_AMX)
 KERNEL(avx512_bf16, GEMM_AVX512_BF16)
+KERNEL(onednn, GEMM_ONEDNN)
 KERNEL(avx512, GEMM_AVX512)
 KERNEL(avx2, GEMM_AVX2)
-KERNEL(onednn, GEMM_ONEDNN)
 KERNEL(portable, GEMM_PORTABLE)
