@@ -209,6 +209,7 @@ typedef struct listing {
     bool has_temporary;
 } listing;
 
+static listing first; /* before the process did anything */
 static listing *filled;
 
 static int add_file(const char *path, const struct stat *status, int kind, struct FTW *walk) {
@@ -263,7 +264,8 @@ static void keep_all(const listing *from) {
 }
 
 /* What the child made is moved aside for scripts/attack to look at, and what it replaced is brought
- * back, so that the parent finds what it would have found. */
+ * back, so that the parent finds what it would have found. A record that this run has begun may go
+ * with it; what was there before may not. */
 static void take_aside(unsigned long number, const listing *before) {
     static int taken_aside;
     listing after;
@@ -287,7 +289,7 @@ static void take_aside(unsigned long number, const listing *before) {
             log_line("fail %lu: %s was changed in place\n", number, file->path);
         else if (NEXT(link)(second_name(file), file->path) != 0)
             log_line("fail %lu: %s cannot be brought back\n", number, file->path);
-        else if (!has_path(&after, file->path))
+        else if (!has_path(&after, file->path) && has_path(&first, file->path))
             log_line("fail %lu: %s is lost\n", number, file->path);
     }
 }
@@ -330,6 +332,8 @@ bool dyno_refuses_allocation(unsigned long number) {
     if (getpid() != first_process || !log_path || !watched)
         return false;
     list_files(&before);
+    if (number == 1)
+        first = before;
     if (before.has_temporary) {
         log_line("later %lu\n", number);
         return false;
