@@ -61,6 +61,9 @@ static flags_verb complete_table(const experiment *e) {
 }
 
 dyno_status dyno_experiment_help(const char *name, char **out) {
+    RETURN_IF_NULL(out);
+    *out = NULL;
+    RETURN_IF_NULL(name);
     return dyno_experiment_help_wrapped(name, 0, out);
 }
 

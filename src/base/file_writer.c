@@ -12,6 +12,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -242,13 +243,17 @@ static void name_backup(file_writer *writer) {
 }
 
 /* Without this the name may be lost with the power. A directory that cannot be opened or synced (some
- * file systems refuse) does not make the file less whole. */
+ * file systems refuse) does not make the file less whole. Under the lock nothing is allocated: a
+ * process that ends for want of memory takes it too. */
 static void sync_directory_of(const char *path) {
-    char *directory = memory_copy_string(path), *slash = strrchr(directory, '/');
-    if (slash)
-        slash[slash == directory] = '\0';
-    int descriptor = open(slash ? directory : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    free(directory);
+    char directory[PATH_MAX];
+    const char *slash = strrchr(path, '/');
+    size_t length = slash == path ? 1 : slash ? (size_t)(slash - path) : 0;
+    if (length >= sizeof directory)
+        return;
+    memcpy(directory, path, length);
+    directory[length] = '\0';
+    int descriptor = open(length ? directory : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (descriptor < 0)
         return;
     fsync(descriptor);
