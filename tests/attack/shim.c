@@ -209,6 +209,7 @@ typedef struct listing {
     bool has_temporary;
 } listing;
 
+static listing first; /* before the process did anything */
 static listing *filled;
 
 static int add_file(const char *path, const struct stat *status, int kind, struct FTW *walk) {
@@ -242,16 +243,33 @@ static bool is_in(const listing *from, const watched_file *wanted) {
     return false;
 }
 
-/* What the child made is moved aside for scripts/attack to look at, so that the parent finds what it
- * would have found. A file that was there before and has changed cannot be brought back: the log
- * says so. */
+static bool has_path(const listing *from, const char *path) {
+    for (int i = 0; i < from->count; i++)
+        if (strcmp(from->files[i].path, path) == 0)
+            return true;
+    return false;
+}
+
+/* A second name of a file, by which it can be brought back when a child replaces it. */
+static const char *second_name(const watched_file *file) {
+    static char name[600];
+    snprintf(name, sizeof name, "%s.kept-%lu", log_path, (unsigned long)file->inode);
+    return name;
+}
+
+static void keep_all(const listing *from) {
+    for (int i = 0; i < from->count; i++)
+        if (NEXT(link)(from->files[i].path, second_name(&from->files[i])) != 0 && errno != EEXIST)
+            abort();
+}
+
+/* What the child made is moved aside for scripts/attack to look at, and what it replaced is brought
+ * back, so that the parent finds what it would have found. A record that this run has begun may go
+ * with it; what was there before may not. */
 static void take_aside(unsigned long number, const listing *before) {
     static int taken_aside;
     listing after;
     list_files(&after);
-    for (int i = 0; i < before->count; i++)
-        if (!is_in(&after, &before->files[i]))
-            log_line("fail %lu: %s was changed or removed\n", number, before->files[i].path);
     for (int i = 0; i < after.count; i++) {
         char aside[600];
         if (is_in(before, &after.files[i]))
@@ -260,6 +278,19 @@ static void take_aside(unsigned long number, const listing *before) {
         if (NEXT(rename)(after.files[i].path, aside) != 0)
             abort();
         log_line("made %lu %s %s\n", number, after.files[i].path, aside);
+    }
+    for (int i = 0; i < before->count; i++) {
+        const watched_file *file = &before->files[i];
+        struct stat status;
+        if (is_in(&after, file))
+            continue;
+        if (stat(second_name(file), &status) != 0 || status.st_size != file->size ||
+            memcmp(&status.st_mtim, &file->changed, sizeof file->changed) != 0)
+            log_line("fail %lu: %s was changed in place\n", number, file->path);
+        else if (NEXT(link)(second_name(file), file->path) != 0)
+            log_line("fail %lu: %s cannot be brought back\n", number, file->path);
+        else if (!has_path(&after, file->path) && has_path(&first, file->path))
+            log_line("fail %lu: %s is lost\n", number, file->path);
     }
 }
 
@@ -301,10 +332,13 @@ bool dyno_refuses_allocation(unsigned long number) {
     if (getpid() != first_process || !log_path || !watched)
         return false;
     list_files(&before);
+    if (number == 1)
+        first = before;
     if (before.has_temporary) {
         log_line("later %lu\n", number);
         return false;
     }
+    keep_all(&before);
     snprintf(error_path, sizeof error_path, "%s.errors", log_path);
     pid_t child = fork();
     if (child == 0) {
