@@ -17,6 +17,7 @@
 #include "base/cache.h"
 #include "base/file.h"
 #include "support/own_cache.h"
+#include "support/skip.h"
 
 static const hash_string KEY = {"0123456789abcdef0123456789abcdef"};
 static const char NAME[] = "dyno/0123456789abcdef0123456789abcdef.so";
@@ -118,7 +119,7 @@ static void a_file_that_others_may_write_to_is_replaced(void **state) {
 static void what_belongs_to_another_user_is_not_used(void **state) {
     enum { NOBODY = 65534 };
     if (geteuid() != 0)
-        skip(); /* only root can give files away */
+        SKIP_BECAUSE("only root can give files away");
     assert_true(keep());
     scratch_path file = scratch_join(*state, NAME), directory = scratch_join(*state, "dyno");
     assert_int_equal(chown(file.text, NOBODY, NOBODY), 0);

@@ -16,6 +16,7 @@
 #include "base/file.h"
 #include "support/command.h"
 #include "support/scratch.h"
+#include "support/skip.h"
 
 #define GOLDEN DYNO_TEST_DIR "/golden/tiny"
 #define SMALL "--d-model 32 --d-ff 64 --layers 1 --heads 2 --vocab 50"
@@ -120,7 +121,7 @@ static void output_that_cannot_be_written_is_found_before_the_work(void **state)
 static void a_full_disk_is_a_failure(void **state) {
     (void)state;
     if (access("/dev/full", W_OK) != 0)
-        skip();
+        SKIP_BECAUSE("there is no /dev/full");
     static const char *const commands[] = {
         "list", "plan --format json", "bench " SMALL " --context 4 --pass forward --steps 1",
         "step --load " GOLDEN " --tokens " GOLDEN "/tokens.bin --batch 2 --context 16 --out "

@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "measure/results.h"
+#include "support/skip.h"
 
 enum { ANSWER_BYTES = 65536 };
 
@@ -73,7 +74,7 @@ static void a_run_that_cannot_be_read_exits_with_1(void **state) {
 static void output_that_cannot_be_written_is_a_failure(void **state) {
     (void)state;
     if (access("/dev/full", W_OK) != 0)
-        skip();
+        SKIP_BECAUSE("there is no /dev/full");
     expect("--help >/dev/full", 1, "dyno: writing to standard output: No space left on device");
     expect("--version >&-", 1, "dyno: writing to standard output");
 }

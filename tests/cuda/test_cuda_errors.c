@@ -16,6 +16,7 @@
 
 #include "runtime/device.h"
 #include "support/device_bench.h"
+#include "support/skip.h"
 #include "support/small_model.h"
 
 static void names_of_no_device_are_refused(void **state) {
@@ -169,7 +170,7 @@ static int break_the_gpu(void) {
 static void a_gpu_that_broke_down_says_so_and_not_that_it_is_full(void **state) {
     (void)state;
     if (device_bench_rounds(false, true))
-        skip(); /* a tool that looks for such accesses would find this one */
+        SKIP_BECAUSE("a tool that looks for such accesses would find this one");
     pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0)

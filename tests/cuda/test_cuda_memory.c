@@ -23,6 +23,7 @@
 #include "runtime/cuda/module.h"
 #include "support/device_bench.h"
 #include "support/expect.h"
+#include "support/skip.h"
 #include "support/step_bench.h"
 
 #define GIB ((int64_t)1 << 30)
@@ -104,7 +105,7 @@ static void a_limit_that_is_too_low_is_a_status(void **state) {
 static void a_device_without_enough_memory_refuses_and_goes_on(void **state) {
     device *d = device_bench_open(state);
     if (!device_bench_is_real(d))
-        skip(); /* the host promises memory that it does not have */
+        SKIP_BECAUSE("the host promises memory that it does not have");
     int64_t free_before = d->functions->available_bytes(d);
     /* Where time is short, the very first value of an eager step is already too large. */
     step_options huge = {.batch = device_bench_rounds(512, 8192),
@@ -147,7 +148,7 @@ static void a_device_without_enough_memory_refuses_and_goes_on(void **state) {
 static void steps_made_and_unmade_leave_nothing_behind(void **state) {
     device *d = device_bench_open(state);
     if (!device_bench_is_real(d))
-        skip(); /* what the host has free is others' business, too */
+        SKIP_BECAUSE("what the host has free is others' business, too");
     int64_t before = 0;
     for (int round = 0; round < device_bench_rounds(12, 6); round++) {
         step_options options = draw_options(40, round % 2 ? STEP_COMPILED : STEP_EAGER,
@@ -212,7 +213,7 @@ static int64_t scratch_of_tuning(device *d) {
 static void what_tuning_took_gives_way_to_tensors(void **state) {
     device *d = device_bench_open(state);
     if (!device_bench_is_real(d) || device_bench_rounds(false, true))
-        skip(); /* a tool that looks on needs memory, too */
+        SKIP_BECAUSE("it wants a GPU, and a tool that looks on needs memory, too");
     const shape square = SHAPE(8192, 8192);
     graph *g = graph_create("tuned");
     value *x = graph_add_leaf(g, ROLE_INPUT, DTYPE_BF16, &square, "x");
@@ -251,7 +252,7 @@ static void large_fill(large_run *r, const char *name, const int64_t *places, in
 static void skip_unless_room(device *d) {
     if (!device_bench_is_real(d) || d->functions->available_bytes(d) < 30 * GIB ||
         device_bench_rounds(false, true))
-        skip();
+        SKIP_BECAUSE("it wants a GPU with 30 GiB free");
 }
 
 /* x in bf16, cast to f32, scaled, cast back: one kernel or three. */

@@ -20,6 +20,7 @@
 #include "support/golden.h"
 #include "support/numbers.h"
 #include "support/operand.h"
+#include "support/skip.h"
 #include "support/small_model.h"
 #include "support/step_bench.h"
 #include "train/loss_scale.h"
@@ -419,7 +420,7 @@ static void three_hundred_steps_of_bf16_stay_within_a_percent_of_the_cpu(void **
     device *d = device_bench_open(state);
     if ((d->target.kind == TARGET_CUDA && !device_bench_is_real(d)) ||
         device_bench_rounds(false, true))
-        skip(); /* an emulated GPU takes its time */
+        SKIP_BECAUSE("an emulated GPU takes too long");
     float full[STEPS], low[STEPS];
     train(device_cpu(), PRECISION_FP32, STEP_EAGER, full);
     assert_true(smooth(full, STEPS - WINDOW) < 0.75 * smooth(full, 0)); /* it learns at all */

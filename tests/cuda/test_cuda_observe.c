@@ -17,6 +17,7 @@
 #include "experiments/attention_sweep.h"
 #include "support/device_bench.h"
 #include "support/expect.h"
+#include "support/skip.h"
 #include "support/step_bench.h"
 
 enum { STEPS = 3 };
@@ -34,9 +35,8 @@ static void begin_or_skip(step_bench *b) {
     if (status == DYNO_OK)
         return;
     assert_int_equal(status, DYNO_UNSUPPORTED);
-    print_message("nothing is recorded here: %s\n", dyno_error_message());
     step_bench_destroy(b);
-    skip();
+    SKIP_BECAUSE("nothing is recorded: %s", dyno_error_message());
 }
 
 static activity observe(step_bench *b) {

@@ -16,6 +16,7 @@
 #include "ops/op_list.h"
 #include "support/attention_sample.h"
 #include "support/lane_functions.h"
+#include "support/skip.h"
 
 /* Where tiles, panels and blocks of 8 end, and around it. */
 static const sizes SIZES[] = {
@@ -256,7 +257,7 @@ static void rough_exp2_is_within_three_millionths(void **state) {
         assert_true(isnan(y[0]) && y[1] == 0 && y[2] == 0 && y[3] == 0 && fabsf(y[4] - 1) < 3e-6f);
     }
     if (!ran)
-        skip();
+        SKIP_BECAUSE("this CPU has neither AVX2 nor AVX-512");
 }
 
 /* From -155 up to `end`. */
@@ -291,7 +292,7 @@ static void exp2_is_within_two_ulps(void **state) {
                     isinf(y[5]) && y[6] == 2 && y[7] == 0.5f);
     }
     if (!ran)
-        skip();
+        SKIP_BECAUSE("this CPU has neither AVX2 nor AVX-512");
 }
 
 /* Weights are at most 1, but for rounding. */
@@ -315,7 +316,7 @@ static void exp2_of_weights_is_within_two_ulps(void **state) {
             assert_true(y[j] >= 0x1p64f);
     }
     if (!ran)
-        skip();
+        SKIP_BECAUSE("this CPU has neither AVX2 nor AVX-512");
 }
 #endif
 

@@ -16,6 +16,7 @@
 #include "base/isa.h"
 #include "base/memory.h"
 #include "support/amx_emulation.h"
+#include "support/skip.h"
 
 /* The source again, under another name, with emulated tiles. */
 #define gemm_amx emulated_gemm_amx
@@ -81,8 +82,8 @@ static void expect_sums(const sample *s, bool is_added) {
 
 static void blocks_are_products_of_their_strips(void **state) {
     (void)state;
-    if (!isa_check(ISA_AVX512_BF16).is_usable) /* packing needs it */
-        skip();
+    if (!isa_check(ISA_AVX512_BF16).is_usable)
+        SKIP_BECAUSE("this CPU has no AVX-512 BF16, which packing needs");
     static const int64_t depths[] = {1, 31, 32, 33, 64, 320, 351};
     for (size_t i = 0; i < sizeof depths / sizeof *depths; i++)
         for (int is_added = 0; is_added < 2; is_added++) {
@@ -181,7 +182,7 @@ static void try_product(int64_t m, int64_t n, int64_t k, const layout *how, dtyp
 static void whole_products_are_exact_on_small_integers(void **state) {
     (void)state;
     if (!isa_check(ISA_AVX512_BF16).is_usable)
-        skip();
+        SKIP_BECAUSE("this CPU has no AVX-512 BF16, which packing needs");
     static const layout layouts[] = {{"Y = X W^T", true, true},
                                      {"dX = dY W", true, false},
                                      {"dW = dY^T X", false, false},

@@ -20,6 +20,7 @@
 #include "runtime/cuda/kernel_list.h"
 #include "runtime/cuda/module.h"
 #include "support/scratch.h"
+#include "support/skip.h"
 
 static const cuda_module *load_or_skip(void) {
 #ifdef DYNO_CUDA_MODULE_FILE
@@ -29,7 +30,7 @@ static const cuda_module *load_or_skip(void) {
         fail_msg("%s", dyno_error_message());
     return module;
 #else
-    skip();
+    SKIP_BECAUSE("the CUDA module is not built");
     return NULL;
 #endif
 }
@@ -131,7 +132,7 @@ static void without_a_driver_every_way_in_says_so(void **state) {
     (void)state;
     const cuda_module *module = load_or_skip();
     if (has_driver())
-        skip();
+        SKIP_BECAUSE("there is a CUDA driver");
     int devices = -1;
     cuda_device_info info;
     device *opened;
@@ -150,7 +151,7 @@ static void a_gpu_that_is_not_there_is_refused_by_number(void **state) {
     const cuda_module *module = load_or_skip();
     int devices = 0;
     if (module->count(&devices) != DYNO_OK || devices == 0)
-        skip();
+        SKIP_BECAUSE("there is no GPU");
     device *opened;
     assert_int_equal(module->open(devices, &opened), DYNO_UNSUPPORTED);
     assert_null(opened);

@@ -16,6 +16,7 @@
 #include "base/file.h"
 #include "runtime/jit.h"
 #include "support/own_cache.h"
+#include "support/skip.h"
 
 static const char SOURCE[] = "int answer(void) { return 42; }\n";
 
@@ -189,7 +190,7 @@ static void an_object_of_another_user_is_not_executed(void **state) {
     enum { NOBODY = 65534 };
     const scratch *made = *state;
     if (geteuid() != 0)
-        skip(); /* only root can give files away */
+        SKIP_BECAUSE("only root can give files away");
     scratch_path marker = scratch_join(made, "marker"), cache = scratch_join(made, "dyno");
     char object[600] = "";
     plant(made, marker.text);

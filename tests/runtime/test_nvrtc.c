@@ -15,6 +15,7 @@
 
 #include "runtime/nvrtc.h"
 #include "support/own_cache.h"
+#include "support/skip.h"
 
 static const char SOURCE[] =
     "extern \"C\" __global__ void triple(const float *x, float *y) { y[0] = 3 * x[0]; }\n";
@@ -23,7 +24,7 @@ static const nvrtc_target HOPPER = {.toolkit = 13, .major = 9, .minor = 0};
 static void compile_or_skip(const char *source, const nvrtc_target *target, nvrtc_code *code) {
     dyno_status status = nvrtc_compile(source, target, code);
     if (status == DYNO_UNSUPPORTED && strstr(dyno_error_message(), "cannot load libnvrtc"))
-        skip();
+        SKIP_BECAUSE("%s", dyno_error_message());
     if (status != DYNO_OK)
         fail_msg("%s", dyno_error_message());
 }
@@ -134,7 +135,7 @@ static void source_that_does_not_compile_says_what_the_compiler_said(void **stat
     nvrtc_code code;
     dyno_status status = nvrtc_compile("__global__ void broken( {\n", &HOPPER, &code);
     if (status == DYNO_UNSUPPORTED)
-        skip();
+        SKIP_BECAUSE("%s", dyno_error_message());
     assert_int_equal(status, DYNO_IO);
     assert_null(code.bytes);
     assert_non_null(strstr(dyno_error_message(), "error"));

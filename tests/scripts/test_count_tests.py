@@ -120,8 +120,27 @@ def skipped_cases_are_grouped_by_reason():
         "3 passed, 0 failed"], lines
 
 
+def cases_of_one_program_have_their_own_reasons():
+    output = """[ RUN      ] first
+it cannot be tested here: there is no GPU
+[  SKIPPED ] first
+[ RUN      ] second
+[  SKIPPED ] second
+[  SKIPPED ] 2 test(s), listed below:
+[  SKIPPED ] first
+[  SKIPPED ] second
+"""
+    lines = run_count(("run", output, "test_c", "1")).stdout.splitlines()
+    assert lines[-4:] == [
+        "2 skipped:",
+        "       1    it cannot be tested here: there is no GPU (test_c)",
+        "       1    for a reason not given (test_c: second)",
+        "0 passed, 0 failed"], lines
+
+
 run_all(cases_are_summed_over_programs, failed_case_is_counted_once,
         skipped_case_is_neither_passed_nor_failed, case_that_was_running_at_a_crash_has_failed,
         program_that_fails_without_a_failed_case_is_a_failure, program_without_cases_is_one_case,
         failure_of_ctest_itself_is_a_failure, missing_record_is_a_failure,
-        the_ten_slowest_programs_are_named, skipped_cases_are_grouped_by_reason)
+        the_ten_slowest_programs_are_named, skipped_cases_are_grouped_by_reason,
+        cases_of_one_program_have_their_own_reasons)

@@ -24,6 +24,7 @@
 #include "support/graph_pass.h"
 #include "support/numbers.h"
 #include "support/operand.h"
+#include "support/skip.h"
 
 typedef struct drawn_space {
     int64_t rows[2], columns;
@@ -119,8 +120,7 @@ static void kernels_touch_nothing_before_earlier_launches_have_ended(void **stat
 static void skip_without_a_compiler(void) {
     if (emulated_plan_is_possible())
         return;
-    print_message("g++ is not here: nothing to emulate with\n");
-    skip();
+    SKIP_BECAUSE("there is no g++ to emulate with");
 }
 
 static void rows_of_every_length_give_what_the_cpu_gives(void **state) {

@@ -13,13 +13,13 @@
 
 #include "support/emulated_plan.h"
 #include "support/nvrtc_log.h"
+#include "support/skip.h"
 #include "support/small_model.h"
 
 static void skip_without_a_compiler(void) {
     if (emulated_plan_is_possible())
         return;
-    print_message("g++ is not here: nothing to emulate with\n");
-    skip();
+    SKIP_BECAUSE("there is no g++ to emulate with");
 }
 
 static plan *model_plan(const model_config *config, int64_t batch, int64_t context,
@@ -91,8 +91,7 @@ static void expect_compiles(const plan *p) {
     for (int i = 0; i < 2; i++) {
         text log = {0};
         if (!nvrtc_log(p->source, chips[i], &log)) {
-            print_message("%s\n", dyno_error_message());
-            skip();
+            SKIP_BECAUSE("%s", dyno_error_message());
         }
         expect_quiet_log(text_string(&log));
         text_release(&log);
