@@ -19,6 +19,7 @@
 #include "base/file.h"
 #include "support/command.h"
 #include "support/scratch.h"
+#include "support/skip.h"
 
 #define MODEL "--d-model 32 --d-ff 64 --layers 1 --heads 2 --vocab 50 --threads 1 --warmup 0 "
 
@@ -146,6 +147,9 @@ static void threads_that_cannot_be_made_are_an_error(void **state) {
     (void)state;
     static const char *const verbs[] = {"bench --context 8 --pass forward", "attention --seq 8",
                                         "doctor"};
+#if defined(__SANITIZE_ADDRESS__)
+    SKIP_BECAUSE("the address sanitizer reserves more than the limit of memory that the test sets");
+#endif
     for (int i = 0; i < 3; i++)
         command_expect("sh", 2, "4096 threads cannot be made",
                        "-c \"ulimit -s 8192; ulimit -v 8000000; '%s' %s --threads 4096\"",

@@ -139,6 +139,7 @@ static void gradients_and_head_sizes_that_there_are_not_are_told(void **state) {
     assert_int_equal(RUN("plan", &out, SMALL, "mode=compiled", "head-dim=258", "attention=flash"),
                      DYNO_UNSUPPORTED);
     assert_non_null(strstr(dyno_error_message(), "the head size is 258, the kernels stop at 256"));
+    experiment_output_release(&out);
 }
 
 static void a_model_whose_sizes_do_not_go_together_is_a_row(void **state) {
