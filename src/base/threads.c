@@ -81,9 +81,22 @@ int threads_available(void) {
     return count > 0 ? count : 1;
 }
 
-void threads_set_count(int count) { chosen_count = count; }
+/* Asked of the system once for each setting: every launch wants to know. */
+static _Atomic int available_count;
 
-int threads_count(void) { return chosen_count > 0 ? chosen_count : threads_available(); }
+void threads_set_count(int count) {
+    chosen_count = count;
+    available_count = 0;
+}
+
+int threads_count(void) {
+    if (chosen_count > 0)
+        return chosen_count;
+    int count = available_count;
+    if (count == 0)
+        available_count = count = threads_available();
+    return count;
+}
 
 /* ---- waiting ---- */
 

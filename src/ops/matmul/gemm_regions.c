@@ -237,30 +237,34 @@ static void run_regions(void *context, int64_t begin, int64_t end) {
 /* ---- how the result is cut ---- */
 
 /* Multiplications that the busiest thread has to do, packing counted as such. */
-static int64_t time_of(const regions *g, int64_t region_rows, int64_t region_columns) {
+static int64_t time_of(const regions *g, int64_t region_rows, int64_t region_columns,
+                       int64_t threads) {
     int64_t rows = region_rows * g->width, columns = region_columns * g->engine->columns;
     int64_t batches = g->p->batches > 1 ? g->p->batches : 1, weight = g->engine->packing_weight;
     int64_t tasks =
         batches * count_of(g->row_strips, region_rows) * count_of(g->column_strips, region_columns);
-    return count_of(tasks, threads_count()) * (rows * columns + weight * (rows + columns));
+    return count_of(tasks, threads) * (rows * columns + weight * (rows + columns));
 }
 
 static void choose_regions(regions *g, int64_t most_rows, int64_t most_blocks) {
     enum { TRIES = 16 };
-    int64_t best = INT64_MAX;
+    int64_t best = INT64_MAX, threads = threads_count();
     int64_t least_down = count_of(g->row_strips, most_rows);
-    for (int64_t i = 0; i < TRIES; i++)
-        for (int64_t j = 0; j < TRIES; j++) {
-            int64_t rows = count_of(g->row_strips, least_down + i);
-            int64_t least_across = count_of(g->column_strips * rows, most_blocks);
+    /* A batch that keeps all threads busy is not cut further, and nothing into more than strips. */
+    int64_t tries = g->p->batches < 4 * threads ? TRIES : 1;
+    for (int64_t i = 0; i < tries && (i == 0 || least_down + i <= g->row_strips); i++) {
+        int64_t rows = count_of(g->row_strips, least_down + i);
+        int64_t least_across = count_of(g->column_strips * rows, most_blocks);
+        for (int64_t j = 0; j < tries && (j == 0 || least_across + j <= g->column_strips); j++) {
             int64_t columns = count_of(g->column_strips, least_across + j);
-            int64_t time = time_of(g, rows, columns);
+            int64_t time = time_of(g, rows, columns, threads);
             if (time < best) {
                 best = time;
                 g->region_rows = rows;
                 g->region_columns = columns;
             }
         }
+    }
     g->down = count_of(g->row_strips, g->region_rows);
     g->across = count_of(g->column_strips, g->region_columns);
 }
