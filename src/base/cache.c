@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/memory.h"
 #include "base/text.h"
 #include "base/trust.h"
@@ -143,32 +144,6 @@ static int open_file(int cache, const char *name, int flags, struct stat *status
     return -1;
 }
 
-static bool read_fully(int file, char *to, size_t count) {
-    while (count) {
-        ssize_t got = read(file, to, count);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got <= 0)
-            return false;
-        to += got;
-        count -= (size_t)got;
-    }
-    return true;
-}
-
-static bool write_fully(int file, const char *from, size_t count) {
-    while (count) {
-        ssize_t put = write(file, from, count);
-        if (put < 0 && errno == EINTR)
-            continue;
-        if (put < 0)
-            return false;
-        from += put;
-        count -= (size_t)put;
-    }
-    return true;
-}
-
 /* The content of an open file, or NULL with the reason. */
 static char *read_content(int file, const struct stat *status, int64_t limit, text *reason) {
     if (status->st_size > limit) {
@@ -182,7 +157,7 @@ static char *read_content(int file, const struct stat *status, int64_t limit, te
         text_format(reason, "there is no memory for its %zu bytes", size);
         return NULL;
     }
-    if (read_fully(file, content, size)) {
+    if (file_read(file, content, size) == (ssize_t)size) {
         content[size] = '\0';
         return content;
     }
@@ -290,8 +265,8 @@ static bool write_whole(int cache, const char *name, const void *bytes, size_t c
                         const seal *end, text *reason) {
     text temporary = {0};
     int file = create_temporary(cache, name, &temporary);
-    bool is_good = file >= 0 && write_fully(file, bytes, count) &&
-                   write_fully(file, end->text, strlen(end->text)) && fsync(file) == 0;
+    bool is_good = file >= 0 && file_write(file, bytes, count) &&
+                   file_write(file, end->text, strlen(end->text)) && fsync(file) == 0;
     if (!is_good)
         append_error(reason, errno);
     if (file >= 0 && close(file) != 0 && is_good) {

@@ -34,34 +34,27 @@ static dyno_status cannot_open(const char *path, int error) {
 
 /* Looks before it opens, because opening a device can have effects, and again afterwards, because
  * the name may mean something else by then. Without O_NONBLOCK a pipe would block in open. */
-static dyno_status open_checked(const char *path, int flags, int *descriptor, struct stat *status) {
-    *descriptor = -1;
-    bool is_there = stat(path, status) == 0;
-    if (!is_there && !(errno == ENOENT && flags & O_CREAT))
-        return cannot_open(path, errno);
-    if (is_there && !S_ISREG(status->st_mode))
-        return refuse_kind(path, status->st_mode);
-    int opened = open(path, flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0666);
-    if (opened < 0)
-        return cannot_open(path, errno);
-    if (fstat(opened, status) != 0 || !S_ISREG(status->st_mode)) {
-        close(opened);
-        return refuse_kind(path, status->st_mode);
-    }
-    *descriptor = opened;
-    return DYNO_OK;
-}
-
 dyno_status file_open_regular(const char *path, int *descriptor, int64_t *size) {
     struct stat status;
+    *descriptor = -1;
     *size = 0;
-    RETURN_IF_FAILED(open_checked(path, O_RDONLY, descriptor, &status));
+    if (stat(path, &status) != 0)
+        return cannot_open(path, errno);
+    if (!S_ISREG(status.st_mode))
+        return refuse_kind(path, status.st_mode);
+    int opened = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (opened < 0)
+        return cannot_open(path, errno);
+    if (fstat(opened, &status) != 0 || !S_ISREG(status.st_mode)) {
+        close(opened);
+        return refuse_kind(path, status.st_mode);
+    }
+    *descriptor = opened;
     *size = status.st_size;
     return DYNO_OK;
 }
 
-/* Fewer than `count` only where the file ends. */
-static ssize_t read_whole(int descriptor, char *to, size_t count) {
+ssize_t file_read(int descriptor, char *to, size_t count) {
     size_t have = 0;
     while (have < count) {
         ssize_t got = read(descriptor, to + have, count - have);
@@ -76,11 +69,24 @@ static ssize_t read_whole(int descriptor, char *to, size_t count) {
     return (ssize_t)have;
 }
 
+bool file_write(int descriptor, const char *from, size_t count) {
+    while (count) {
+        ssize_t put = write(descriptor, from, count);
+        if (put < 0 && errno == EINTR)
+            continue;
+        if (put < 0)
+            return false;
+        from += put;
+        count -= (size_t)put;
+    }
+    return true;
+}
+
 static dyno_status read_opened(const char *path, int descriptor, size_t bytes, char **data) {
     char *block = memory_try_allocate(bytes + 1);
     if (!block)
         return dyno_fail(DYNO_OUT_OF_MEMORY, "reading '%s': no %zu bytes of memory", path, bytes);
-    ssize_t got = read_whole(descriptor, block, bytes);
+    ssize_t got = file_read(descriptor, block, bytes);
     if (got != (ssize_t)bytes) {
         int error = errno;
         free(block);

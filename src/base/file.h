@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "base/status.h"
 
@@ -17,6 +18,10 @@
  * socket, a directory) is refused without waiting: reading a pipe that nobody writes to would never
  * end. On failure *descriptor is -1. */
 NODISCARD dyno_status file_open_regular(const char *path, int *descriptor, int64_t *size);
+/* Reads `count` bytes, fewer only where the file ends; -1 with errno set. */
+ssize_t file_read(int descriptor, char *to, size_t count);
+/* Writes all of them; false with errno set. */
+bool file_write(int descriptor, const char *from, size_t count);
 
 /* Reads a regular file whole. *data is NUL-terminated beyond *size and belongs to the caller
  * (free). Files over `limit` bytes are refused before anything is allocated. */

@@ -18,7 +18,8 @@ bool trust_directory(const char *path, text *reason);
 
 /* dlopen for a path that was searched for or taken from the environment: the file and its directory
  * must be trusted, where `owner` counts as ourselves (whoever owns the program that runs could
- * change that as well) and a group that has only its owner in it as nobody else. NULL: `reason` has appended why, also where the loader refused. */
+ * change that as well) and a group that has only its owner in it as nobody else. NULL: `reason` has
+ * appended why, also where the loader refused. */
 void *trust_open_library(const char *path, uid_t owner, text *reason);
 
 #endif

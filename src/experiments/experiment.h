@@ -20,7 +20,8 @@ typedef struct experiment_context {
     void (*on_progress)(void *caller, double done, double total, const char *label);
     /* A sentence for whoever waits, without a full stop. */
     void (*on_note)(void *caller, const char *note);
-    /* Asked between steps, and wherever something takes long (base/stop.h). Once it has said yes, the experiment ends with what it has so far. */
+    /* Asked between steps, and wherever something takes long (base/stop.h). Once it has said yes, the
+     * experiment ends with what it has so far. */
     bool (*should_stop)(void *caller);
     const char *directory;  /* of the record, kept as the run goes on; NULL: none is kept */
     bool replaces_anything; /* a record that is there, also by less (measure/record.h) */

@@ -126,26 +126,13 @@ static int create_memory_file(void) {
     return memfd_create("dyno-kernels", MFD_CLOEXEC);
 }
 
-static bool write_fully(int file, const char *from, size_t count) {
-    while (count) {
-        ssize_t put = write(file, from, count);
-        if (put < 0 && errno == EINTR)
-            continue;
-        if (put < 0)
-            return false;
-        from += put;
-        count -= (size_t)put;
-    }
-    return true;
-}
-
 /* Loads the bytes that were checked, from a file in memory that has no name: nobody can exchange
  * it, and a cache on a disk mounted noexec works too. The descriptor stays open as long as the
  * module, because the loader knows modules by their path. */
 static dyno_status load_bytes(const char *bytes, size_t count, jit_module *out) {
     char path[64];
     out->file = create_memory_file();
-    if (out->file < 0 || !write_fully(out->file, bytes, count)) {
+    if (out->file < 0 || !file_write(out->file, bytes, count)) {
         dyno_status status =
             dyno_fail(DYNO_IO, "cannot load compiled kernels: a file of %zu bytes in memory: %s",
                       count, strerror(errno));
@@ -250,7 +237,7 @@ static dyno_status make_work_directory(text *out) {
 
 static dyno_status write_source(const char *path, const char *source) {
     int file = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    bool is_good = file >= 0 && write_fully(file, source, strlen(source));
+    bool is_good = file >= 0 && file_write(file, source, strlen(source));
     int error = errno;
     if (file >= 0 && close(file) != 0 && is_good) {
         error = errno;

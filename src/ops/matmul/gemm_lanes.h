@@ -1,5 +1,6 @@
 /* gemm_lanes.h - f32, bf16 and f16 operands packed as floats and multiplied with FMAs: the source
- * of gemm_avx2.c and gemm_avx512.c, which say LANES_AVX2 or LANES_AVX512 before they include it.
+ * of gemm_avx2.c and gemm_avx512.c, which say LANES_AVX2 or LANES_AVX512 and the engine's name, ENGINE,
+ * before they include it.
  *
  * A strip is [K][line] in floats: narrow types are widened once, while packing, and cost the
  * multiplication nothing. A strip of B' is two vectors wide. One of A' is as wide as suits the
@@ -235,3 +236,16 @@ LANES_TARGET static void finish(const gemm_target *to, const float *sum, int64_t
     else
         finish_typed(DTYPE_F16, to, sum, ld, rows, columns);
 }
+
+const gemm_engine ENGINE = {.rows = ROWS,
+                            .row_pitch = ROW_PITCH,
+                            .columns = COLUMNS,
+                            .packs_by_the_way = true,
+                            .depth_step = 1,
+                            .element_bytes = 4,
+                            .panel_depth = 384,
+                            .packing_weight = 5,
+                            .pack_a = pack,
+                            .pack_b = pack,
+                            .multiply = multiply,
+                            .finish = finish};
