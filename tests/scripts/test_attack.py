@@ -18,7 +18,7 @@ def load():
 
 
 ATTACK = load()
-GOOD = {"work/in": b"in", "work/out": b"out"}
+GOOD = {"tree/in": b"in", "tree/out": b"out"}
 
 
 def judge(files, code=0, said=""):
@@ -27,7 +27,7 @@ def judge(files, code=0, said=""):
         ATTACK.clear(folder, files)
         result = subprocess.CompletedProcess([], code, b"", said.encode())
         try:
-            ATTACK.check(result, folder, {"work/in": b"in"}, GOOD)
+            ATTACK.check(result, folder, {"tree/in": b"in"}, GOOD)
         except ATTACK.Found as found:
             return str(found)
     return ""
@@ -35,7 +35,7 @@ def judge(files, code=0, said=""):
 
 def a_success_or_a_message_is_a_good_end():
     assert judge(GOOD) == ""
-    assert judge({"work/in": b"in"}, 1, "dyno: no space") == ""
+    assert judge({"tree/in": b"in"}, 1, "dyno: no space") == ""
     assert judge(GOOD, 1, "dyno: no space") == ""
 
 
@@ -46,22 +46,22 @@ def crashes_and_silence_are_found():
 
 
 def files_that_are_torn_lost_or_left_over_are_found():
-    assert "work/in is lost" in judge({}, 1, "dyno: x")
-    assert "work/in is torn" in judge({"work/in": b"i"}, 1, "dyno: x")
-    assert "work/out is torn" in judge({"work/in": b"in", "work/out": b"ou"}, 1, "dyno: x")
-    assert "left over" in judge({"work/in": b"in", "work/out.tmp-1": b""}, 1, "dyno: x")
-    assert "left over" in judge({"work/in": b"in", "tmp/dyno-build-1/log": b""}, 1, "dyno: x")
-    assert "is not there" in judge({"work/in": b"in"})
+    assert "tree/in is lost" in judge({}, 1, "dyno: x")
+    assert "tree/in is torn" in judge({"tree/in": b"i"}, 1, "dyno: x")
+    assert "tree/out is torn" in judge({"tree/in": b"in", "tree/out": b"ou"}, 1, "dyno: x")
+    assert "left over" in judge({"tree/in": b"in", "tree/out.tmp-1": b""}, 1, "dyno: x")
+    assert "left over" in judge({"tree/in": b"in", "tmp/dyno-build-1/log": b""}, 1, "dyno: x")
+    assert "is not there" in judge({"tree/in": b"in"})
 
 
 def whole_files_are_known_by_their_format():
     header = b'{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}'
     tensors = struct.pack("<Q", len(header)) + header + b"abcd"
-    assert ATTACK.is_whole("work/a.safetensors", tensors, None)
-    assert not ATTACK.is_whole("work/a.safetensors", tensors[:-1], None)
-    assert ATTACK.is_whole("work/r/run.json", b'{"a": 1}', b'{"a": 2}')
-    assert not ATTACK.is_whole("work/r/run.json", b'{"a": 1', b'{"a": 2}')
-    assert not ATTACK.is_whole("work/r/run.json", b'{"b": 1}', b'{"a": 2}')
+    assert ATTACK.is_whole("tree/a.safetensors", tensors, None)
+    assert not ATTACK.is_whole("tree/a.safetensors", tensors[:-1], None)
+    assert ATTACK.is_whole("tree/r/run.json", b'{"a": 1}', b'{"a": 2}')
+    assert not ATTACK.is_whole("tree/r/run.json", b'{"a": 1', b'{"a": 2}')
+    assert not ATTACK.is_whole("tree/r/run.json", b'{"b": 1}', b'{"a": 2}')
 
 
 def the_shim_lets_the_call_fail_that_it_is_told():
