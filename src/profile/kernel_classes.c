@@ -12,6 +12,7 @@
 #include "base/arena.h"
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/name_table.h"
 #include "base/text.h"
 
 enum { CLASSES_FILE_LIMIT = 1 << 20, MOST_CLASS_BYTES = 64 };
@@ -203,9 +204,13 @@ static const class_rule BUILT_IN[] = {
 };
 enum { BUILT_IN_COUNT = sizeof BUILT_IN / sizeof *BUILT_IN };
 
+/* Names come again and again, and trying all rules takes long. */
+enum { MOST_REMEMBERED = 1 << 16, NO_CLASS = -2 };
+
 struct kernel_classes {
-    class_rule *rules;
+    class_rule *rules; /* the user's, then the built-in ones */
     int count, capacity;
+    name_table remembered; /* the rule of a name, or NO_CLASS */
     arena *strings;
 };
 
@@ -237,17 +242,24 @@ static bool matches(const char *pattern, const char *name) {
     }
 }
 
-static const char *find(const kernel_classes *classes, const char *name) {
+static int find_rule(const kernel_classes *classes, const char *name) {
     for (int i = 0; i < classes->count; i++)
         if (matches(classes->rules[i].pattern, name))
-            return classes->rules[i].class_name;
-    for (int i = 0; i < BUILT_IN_COUNT; i++)
-        if (matches(BUILT_IN[i].pattern, name))
-            return BUILT_IN[i].class_name;
-    return NULL;
+            return i;
+    return NO_CLASS;
 }
 
-const char *kernel_classes_find(const kernel_classes *classes, const char *kernel, const char *op) {
+static const char *find(kernel_classes *classes, const char *name) {
+    int rule = name_table_find(&classes->remembered, name);
+    if (rule == -1) {
+        rule = find_rule(classes, name);
+        if (classes->remembered.count < MOST_REMEMBERED)
+            name_table_set(&classes->remembered, arena_copy_string(classes->strings, name), rule);
+    }
+    return rule == NO_CLASS ? NULL : classes->rules[rule].class_name;
+}
+
+const char *kernel_classes_find(kernel_classes *classes, const char *kernel, const char *op) {
     const char *found = kernel ? find(classes, kernel) : NULL;
     if (!found && op)
         found = find(classes, op);
@@ -265,6 +277,11 @@ static char *trim(char *line) {
         end--;
     *end = '\0';
     return line;
+}
+
+static void add_rule(kernel_classes *classes, class_rule rule) {
+    MEMORY_GROW(classes->rules, classes->count, classes->capacity);
+    classes->rules[classes->count++] = rule;
 }
 
 static dyno_status add_line(kernel_classes *classes, char *line, const char *path, int number) {
@@ -320,6 +337,8 @@ dyno_status kernel_classes_create(const char *path, kernel_classes **out) {
     kernel_classes *classes = memory_allocate(1, sizeof *classes);
     classes->strings = arena_create();
     dyno_status status = path ? add_file(classes, path) : DYNO_OK;
+    for (int i = 0; i < BUILT_IN_COUNT; i++)
+        add_rule(classes, BUILT_IN[i]);
     if (status != DYNO_OK) {
         kernel_classes_destroy(classes);
         classes = NULL;
@@ -331,6 +350,7 @@ dyno_status kernel_classes_create(const char *path, kernel_classes **out) {
 void kernel_classes_destroy(kernel_classes *classes) {
     if (!classes)
         return;
+    name_table_release(&classes->remembered);
     arena_destroy(classes->strings);
     free(classes->rules);
     free(classes);

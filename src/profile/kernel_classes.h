@@ -23,7 +23,7 @@ NODISCARD dyno_status kernel_classes_create(const char *path, kernel_classes **o
 void kernel_classes_destroy(kernel_classes *classes);
 
 /* The class of `kernel`; where its name says nothing, that of `op`, the operation that launched it,
- * which may be NULL; else CLASS_OTHER. Lives as long as `classes`. */
-const char *kernel_classes_find(const kernel_classes *classes, const char *kernel, const char *op);
+ * which may be NULL; else CLASS_OTHER. Lives as long as `classes`, which remember the answer. */
+const char *kernel_classes_find(kernel_classes *classes, const char *kernel, const char *op);
 
 #endif
