@@ -43,11 +43,12 @@ dyno_status foreign_seal_host(foreign_reading *r) {
 
 /* ---- records ---- */
 
-/* The FLOPs of an operation belong to the first product that it launches. What else it launches for that
- * product, to add up parts of it for instance, adds none. */
+/* The FLOPs of an operation belong to the first product or softmax that it launches. What else it
+ * launches for that, to add up parts of it for instance, adds none. */
 static void take_flops(host_timeline *t, int op_span, launch_record *record) {
     if (op_span == HOST_NONE || !(t->spans[op_span].flops > 0) ||
-        strcmp(record->class_name, CLASS_MATMUL) != 0)
+        (strcmp(record->class_name, CLASS_MATMUL) != 0 &&
+         strcmp(record->class_name, CLASS_SOFTMAX) != 0))
         return;
     host_span *op = &t->spans[op_span];
     record->has_cost = true;
@@ -62,9 +63,9 @@ static dyno_status hand_on(foreign_reading *r, const host_attribution *cause,
     RETURN_IF_FAILED(stop_check("reading a trace"));
     trace->records++;
     trace->joined[cause->join]++;
-    trace->outside_steps += trace->steps > 0 && cause->step == HOST_NONE;
+    trace->outside_steps += trace->steps > 0 && !cause->is_in_step;
     record->launch = LAUNCH_UNKNOWN;
-    record->step = cause->step == HOST_NONE ? 0 : cause->step;
+    record->step = cause->step;
     record->op = cause->op;
     record->scope = cause->scope;
     record->phase = cause->phase;
@@ -79,6 +80,9 @@ static dyno_status hand_on(foreign_reading *r, const host_attribution *cause,
 dyno_status foreign_hand_on(foreign_reading *r, int64_t process, int64_t id,
                             launch_record *record) {
     host_attribution cause = host_attribute(r->attributor, process, record->correlation, id);
+    if (cause.join == JOINED_NOT) /* for gaps and spans, not for phases */
+        cause.step =
+            host_timeline_find_step(r->timeline, HOST_NONE, record->begin_ns, &cause.is_in_step);
     r->trace->in_graphs += record->graph_node != 0;
     return hand_on(r, &cause, record);
 }

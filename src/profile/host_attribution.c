@@ -144,9 +144,8 @@ static host_attribution attribute(host_attributor *a, int thread, int span, int6
         .join = JOINED_BY_THREAD, .op_span = s.op, .is_backward = s.is_backward};
     if (s.op != HOST_NONE)
         out.op = t->shown[t->spans[s.op].name];
-    out.step = s.step != HOST_NONE ? host_timeline_find_step(t, t->threads[thread].process,
-                                                             t->spans[s.step].begin_ns)
-                                   : host_timeline_find_step(t, t->threads[thread].process, at_ns);
+    int64_t step_at = s.step != HOST_NONE ? t->spans[s.step].begin_ns : at_ns;
+    out.step = host_timeline_find_step(t, t->threads[thread].process, step_at, &out.is_in_step);
     int range = s.range;
     if (range == HOST_NONE && (s.is_backward || !t->threads[thread].range_count)) {
         range = open_in_process(a, thread, at_ns);
@@ -194,7 +193,7 @@ host_attribution host_attribute(host_attributor *a, int64_t process, int64_t cor
     int span = id ? host_timeline_find_id(t, id) : HOST_NONE;
     if (span != HOST_NONE)
         return host_attribute_span(a, span);
-    return (host_attribution){.join = JOINED_NOT, .op_span = HOST_NONE, .step = HOST_NONE};
+    return (host_attribution){.join = JOINED_NOT, .op_span = HOST_NONE};
 }
 
 host_attribution host_attribute_span(host_attributor *a, int span) {

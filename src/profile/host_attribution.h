@@ -25,8 +25,9 @@ typedef struct host_attribution {
     const char *phase; /* NULL: none, as the following */
     const char *scope; /* "" where the phase has nothing inside; holds until the next call */
     const char *op;
-    int op_span;      /* HOST_NONE */
-    int step;         /* from 0; HOST_NONE: in no step, though the program has some */
+    int op_span; /* HOST_NONE */
+    int step;    /* from 0; outside of all, the last that began before the call */
+    bool is_in_step;
     bool is_backward; /* of the forward of a sequence number */
     int64_t host_begin_ns, host_end_ns;
 } host_attribution;

@@ -334,8 +334,10 @@ int host_timeline_find_forward(const host_timeline *t, int64_t sequence) {
     return found;
 }
 
-int host_timeline_find_step(const host_timeline *t, int64_t process, int64_t at_ns) {
+int host_timeline_find_step(const host_timeline *t, int64_t process, int64_t at_ns,
+                            bool *is_inside) {
     int64_t low = 0, high = t->step_count;
+    *is_inside = false;
     while (low < high) {
         int64_t middle = low + (high - low) / 2;
         if (t->steps[middle].begin_ns <= at_ns)
@@ -344,8 +346,14 @@ int host_timeline_find_step(const host_timeline *t, int64_t process, int64_t at_
             high = middle;
     }
     enum { MOST_LOOKED_AT = 64 }; /* steps of many processes at once */
-    for (int64_t i = low - 1; i >= 0 && i >= low - MOST_LOOKED_AT; i--)
-        if (t->steps[i].process == process && t->steps[i].end_ns > at_ns)
+    int last = HOST_NONE;
+    for (int64_t i = low - 1; i >= 0 && i >= low - MOST_LOOKED_AT; i--) {
+        if (process != HOST_NONE && t->steps[i].process != process)
+            continue;
+        last = last == HOST_NONE ? t->steps[i].index : last;
+        *is_inside = t->steps[i].end_ns > at_ns;
+        if (*is_inside)
             return t->steps[i].index;
-    return HOST_NONE;
+    }
+    return last == HOST_NONE ? 0 : last;
 }

@@ -101,7 +101,9 @@ int host_timeline_find_id(const host_timeline *t, int64_t id);
 /* The op of the forward whose backward has this sequence number. Where several have it, the last to
  * begin is the one that made the backward; where they are of several threads, none is known. */
 int host_timeline_find_forward(const host_timeline *t, int64_t sequence);
-/* The step that was under way in the process. */
-int host_timeline_find_step(const host_timeline *t, int64_t process, int64_t at_ns);
+/* The index of the step of the process that was under way; else of the last that began before, with
+ * *is_inside false, and 0 before the first. `process` may be HOST_NONE: any. */
+int host_timeline_find_step(const host_timeline *t, int64_t process, int64_t at_ns,
+                            bool *is_inside);
 
 #endif

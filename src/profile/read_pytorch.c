@@ -367,6 +367,17 @@ static void count_flops(const operand_shape *a, const operand_shape *b, host_spa
     op->bytes = batch * (m * k + k * n + m * n) * a->element_bytes;
 }
 
+/* Row maximum, difference, exponential, sum and quotient: one each for every element, as dyno's own ops
+ * have them. */
+static void count_softmax(const operand_shape *x, host_span *op) {
+    enum { FLOPS_PER_ELEMENT = 5 };
+    double elements = x->rank > 0 && x->rank <= MOST_DIMENSIONS ? 1 : 0;
+    for (int i = 0; i < x->rank && i < MOST_DIMENSIONS; i++)
+        elements *= (double)x->dimensions[i];
+    op->flops = elements > 0 ? FLOPS_PER_ELEMENT * elements : 0;
+    op->bytes = elements > 0 ? 2 * elements * x->element_bytes : 0;
+}
+
 static void count_flops_of_op(const trace_event *e, host_span *op) {
     static const struct {
         const char *name;
@@ -375,6 +386,8 @@ static void count_flops_of_op(const trace_event *e, host_span *op) {
     for (size_t i = 0; i < sizeof PRODUCTS / sizeof *PRODUCTS; i++)
         if (strcmp(e->name.data, PRODUCTS[i].name) == 0)
             count_flops(&e->operands[PRODUCTS[i].first], &e->operands[PRODUCTS[i].first + 1], op);
+    if (strcmp(e->name.data, "aten::_softmax") == 0)
+        count_softmax(&e->operands[0], op);
 }
 
 static dyno_status add_span(pytorch_file *file, int thread) {
