@@ -10,6 +10,7 @@
 #include "experiments/refusals.h"
 #include "experiments/step_variant.h"
 #include "experiments/sweep.h"
+#include "measure/breakdown.h"
 #include "measure/keys.h"
 #include "train/loss_scale.h"
 #include "train/split_weights.h"
@@ -238,7 +239,7 @@ static dyno_status time_cell(grid *g, executor *e, const plan *p, int64_t warmup
     options.warmup = warmup;
     options.steps = flags_integer(g->given, "steps");
     if (g->is_tracing)
-        return timing_break_down(e, p, &options, cell);
+        return breakdown_run(e, p, &options, cell);
     contention_watch *watch = sweep_watch(&g->sweep);
     dyno_status status = timing_run(e, p, &options, cell);
     sweep_watched(watch, cell);

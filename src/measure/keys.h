@@ -148,7 +148,7 @@
 #define KEY_SCOPE "scope"
 #define KEY_OP "op"
 #define KEY_LAUNCH "launch"
-#define KEY_RECORDED "recorded"
+#define KEY_PLANNED "planned"
 #define KEY_GRID "grid"
 #define KEY_BLOCK "block"
 #define KEY_COST "cost"
