@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
+#include "measure/cpu_counters.h"
 #include "measure/keys.h"
 
 void step_trace_release(step_trace *trace) {
@@ -44,6 +45,8 @@ static dyno_status observe_row(executor *e, const timing_options *options, int s
         status = check_stop(options, step ? step - 1 : 0);
         if (status == DYNO_OK)
             status = executor_run(e, NULL, NULL);
+        if (status == DYNO_OK && options->on_step)
+            options->on_step(options->context, step);
     }
     dyno_status ended = executor_observe_end(e, out);
     if (status != DYNO_OK)
@@ -56,6 +59,8 @@ static dyno_status record_row(executor *e, const timing_options *options, int st
     for (int step = 0; step <= steps; step++) {
         RETURN_IF_FAILED(check_stop(options, step ? step - 1 : 0));
         RETURN_IF_FAILED(executor_run(e, out, NULL));
+        if (options->on_step)
+            options->on_step(options->context, step);
     }
     return DYNO_OK;
 }
@@ -132,5 +137,43 @@ dyno_status step_trace_run_interleaved(executor *e, const plan *p, const timing_
         status = settle(p, 0, (int)options->steps, out);
     if (status != DYNO_OK)
         step_trace_release(out);
+    return status;
+}
+
+/* ---- counters ---- */
+
+typedef struct counting {
+    cpu_counters *counters;
+    launch_counters last;
+    launch_counters *by_launch;
+} counting;
+
+static bool count_launch(void *context, int launch, const tensor *outputs) {
+    counting *c = context;
+    (void)outputs;
+    launch_counters now = cpu_counters_read(c->counters);
+    c->by_launch[launch] =
+        (launch_counters){now.cycles - c->last.cycles, now.instructions - c->last.instructions,
+                          now.cache_misses - c->last.cache_misses};
+    c->last = cpu_counters_read(c->counters); /* reading is not the next launch's */
+    return true;
+}
+
+dyno_status step_trace_count(executor *e, const plan *p, step_trace *trace) {
+    counting c = {0};
+    if (!device_is_host(executor_device(e)))
+        return dyno_fail(DYNO_UNSUPPORTED, "the counters of a CPU say nothing about a GPU");
+    RETURN_IF_FAILED(cpu_counters_open(&c.counters));
+    c.by_launch = memory_allocate((size_t)p->launch_count, sizeof *c.by_launch);
+    c.last = cpu_counters_read(c.counters);
+    dyno_status status = executor_inspect(e, count_launch, &c);
+    for (int64_t i = 0; i < trace->log.count && status == DYNO_OK; i++) {
+        launch_record *r = &trace->log.records[i];
+        r->has_counters = r->launch != LAUNCH_UNKNOWN;
+        if (r->has_counters)
+            r->counters = c.by_launch[r->launch];
+    }
+    cpu_counters_close(c.counters);
+    free(c.by_launch);
     return status;
 }

@@ -29,6 +29,10 @@ NODISCARD dyno_status step_trace_run(executor *e, const plan *p, const timing_op
 NODISCARD dyno_status step_trace_run_interleaved(executor *e, const plan *p,
                                                  const timing_options *options, results_cell *cell,
                                                  step_trace *out);
+/* Counts cycles, instructions and cache misses of every launch in one more step, on a CPU, and
+ * completes the records with them: another step, because counting takes time. DYNO_UNSUPPORTED, with
+ * the reason, where they cannot be counted. */
+NODISCARD dyno_status step_trace_count(executor *e, const plan *p, step_trace *trace);
 void step_trace_release(step_trace *trace);
 
 #endif

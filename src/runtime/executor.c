@@ -16,6 +16,7 @@
 #include "base/memory.h"
 #include "base/stop.h"
 #include "ops/kernel.h"
+#include "runtime/scope_ranges.h"
 
 /* In a replayed step an event takes as long as a small kernel. Phases that alternate more often
  * than this (updates inside the backward) are not timed separately there. */
@@ -53,7 +54,8 @@ struct executor {
     int64_t begin_ns, enqueued_ns;
 
     bool is_observed;
-    launch_log observed; /* only the steps; the device has the records */
+    launch_log observed;  /* only the steps; the device has the records */
+    scope_ranges *ranges; /* NULL: none are emitted */
 };
 
 static bool is_static(const executor *e) { return e->p->memory_mode == PLAN_MEMORY_STATIC; }
@@ -252,6 +254,7 @@ void executor_destroy(executor *e) {
     if (e->code)
         e->d->functions->program_destroy(e->code);
     launch_log_release(&e->observed);
+    scope_ranges_destroy(e->ranges);
     free(e->runs);
     free(e->address);
     free(e->memory);
@@ -313,6 +316,7 @@ static dyno_status run_launches(executor *e) {
     for (int i = 0; i < p->launch_count; i++) {
         if (recorder)
             record_event(e->d, begin_of(i));
+        scope_ranges_enter(e->ranges, i);
         if (is_eager)
             RETURN_IF_FAILED(allocate_births(e, i));
         else if (is_recording)
@@ -339,6 +343,25 @@ static void forget_records(executor *e) {
     e->recorder = NULL;
 }
 
+/* Captures the launches where that is to be done, and replays them, or runs one after the other. */
+static dyno_status enqueue_step(executor *e) {
+    e->begin_ns = clock_now_ns();
+    e->was_replayed = is_static(e) && !e->recorder && !memory_pool_is_recording(e->pool) &&
+                      e->d->functions->capture && e->p->launch_count > 0;
+    e->has_run = false;
+    if (e->was_replayed && !e->is_captured)
+        RETURN_IF_FAILED(capture(e));
+    if (e->was_replayed)
+        return e->d->functions->replay(e->code);
+    dyno_status status = run_launches(e);
+    if (status != DYNO_OK) { /* nothing may still use memory that was released */
+        forget_records(e);
+        dyno_status before = e->d->functions->finish(e->d);
+        return before != DYNO_OK ? before : status;
+    }
+    return DYNO_OK;
+}
+
 dyno_status executor_start(executor *e, launch_log *recorder) {
     if (e->is_running)
         RETURN_IF_FAILED(executor_finish(e, NULL));
@@ -350,28 +373,18 @@ dyno_status executor_start(executor *e, launch_log *recorder) {
     e->first_record = recorder ? recorder->count : 0;
     if (recorder)
         launch_log_reserve(recorder, e->p->launch_count);
-    e->begin_ns = clock_now_ns();
-    e->was_replayed = is_static(e) && !recorder && !memory_pool_is_recording(e->pool) &&
-                      e->d->functions->capture && e->p->launch_count > 0;
-    e->has_run = false;
-    if (e->was_replayed && !e->is_captured)
-        RETURN_IF_FAILED(capture(e));
-    if (e->was_replayed) {
-        RETURN_IF_FAILED(e->d->functions->replay(e->code));
-    } else {
-        dyno_status status = run_launches(e);
-        if (status != DYNO_OK) { /* nothing may still use memory that was released */
-            forget_records(e);
-            dyno_status before = e->d->functions->finish(e->d);
-            return before != DYNO_OK ? before : status;
-        }
+    scope_ranges_begin_step(e->ranges);
+    dyno_status status = enqueue_step(e);
+    scope_ranges_end_launches(e->ranges);
+    if (status != DYNO_OK) {
+        scope_ranges_end_step(e->ranges);
+        return status;
     }
     e->enqueued_ns = clock_now_ns();
     e->is_running = true;
     e->has_run = true;
     return DYNO_OK;
 }
-
 /* From the beginning of run i to that of the next one, or to its own end where there is none. */
 static int64_t phase_run_ns(const executor *e, int i) {
     bool is_last = i == e->run_count - 1;
@@ -425,6 +438,7 @@ dyno_status executor_finish(executor *e, step_times *times) {
     e->is_running = false;
     dyno_status status = e->d->functions->finish(e->d);
     int64_t total_ns = clock_now_ns() - e->begin_ns;
+    scope_ranges_end_step(e->ranges);
     if (status != DYNO_OK) {
         e->has_run = false;
         forget_records(e);
@@ -508,6 +522,10 @@ dyno_status executor_observe_end(executor *e, launch_log *out) {
         return status;
     launch_log_release(out);
     return finished;
+}
+
+dyno_status executor_emit_ranges(executor *e) {
+    return e->ranges ? DYNO_OK : scope_ranges_create(e->d, e->p, &e->ranges);
 }
 
 /* ---- access to values ---- */

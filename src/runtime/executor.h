@@ -60,6 +60,10 @@ NODISCARD dyno_status executor_inspect(executor *e, executor_look *look, void *c
 NODISCARD dyno_status executor_observe_begin(executor *e);
 NODISCARD dyno_status executor_observe_end(executor *e, launch_log *out);
 
+/* From now on steps are ranges of NVTX, and in them phases and scopes (runtime/scope_ranges.h).
+ * DYNO_UNSUPPORTED on a device that nobody watches. */
+NODISCARD dyno_status executor_emit_ranges(executor *e);
+
 /* A leaf, or after a run an output; data is NULL when there is no such name or it was not computed.
  * Data is in device memory: the host may access it only if device_is_host. */
 tensor executor_find(const executor *e, const char *name);
