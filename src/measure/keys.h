@@ -148,7 +148,7 @@
 #define KEY_SCOPE "scope"
 #define KEY_OP "op"
 #define KEY_LAUNCH "launch"
-#define KEY_RECORDED "recorded"
+#define KEY_PLANNED "planned"
 #define KEY_GRID "grid"
 #define KEY_BLOCK "block"
 #define KEY_COST "cost"
@@ -226,6 +226,12 @@
 #define ENV_READ_GBS "read_gbs"
 #define ENV_COPY_GBS "copy_gbs"
 #define ENV_VERDICT "verdict"
+#define ENV_CPU_COUNTERS "cpu_counters"
+
+/* what a profile was asked to show, */
+#define ENV_SHOWN_BY "shown_by"
+#define ENV_SHOWN_TOP "shown_top"
+#define ENV_SHOWN_DEPTH "shown_depth"
 
 /* and a GPU. */
 #define ENV_GPU "gpu"

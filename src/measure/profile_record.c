@@ -14,12 +14,12 @@ const grouping *profile_groupings(bool by_launch, int *count) {
         {BREAKDOWN_BY_SCOPE, {GROUP_FOLDED_SCOPE}, 1},
         {BREAKDOWN_BY_PHASE, {GROUP_PHASE}, 1},
         {BREAKDOWN_KINDS,
-         {GROUP_KERNEL, GROUP_RECORDED, GROUP_OP, GROUP_CLASS, GROUP_FOLDED_SCOPE, GROUP_PHASE,
+         {GROUP_KERNEL, GROUP_PLANNED, GROUP_OP, GROUP_CLASS, GROUP_FOLDED_SCOPE, GROUP_PHASE,
           GROUP_GRID, GROUP_BLOCK, GROUP_COST},
          9},
         {BREAKDOWN_SCOPES, {GROUP_SCOPE, GROUP_PHASE}, 2},
         {BREAKDOWN_BY_LAUNCH,
-         {GROUP_LAUNCH, GROUP_KERNEL, GROUP_RECORDED, GROUP_OP, GROUP_CLASS, GROUP_SCOPE,
+         {GROUP_LAUNCH, GROUP_KERNEL, GROUP_PLANNED, GROUP_OP, GROUP_CLASS, GROUP_SCOPE,
           GROUP_PHASE, GROUP_GRID, GROUP_BLOCK},
          9}};
     enum { ALL = sizeof GROUPINGS / sizeof *GROUPINGS };
@@ -44,12 +44,15 @@ static results_value per_step(double sum, int64_t steps) {
     return is_whole ? results_integer((int64_t)value) : results_real(value);
 }
 
+/* Shares count launches, which are what a plan has; a profile counts records, which are what a
+ * device ran. */
 static void make_values(const kernel_group *g, int64_t steps, int columns, results_value *values) {
+    int64_t count = columns <= SHARE_AND_RUNNING ? g->launches : g->count;
     double each = 1 / (double)steps;
     /* A cost that some records lack is nobody's: a sum without them would be too small. */
     double known = g->without_cost ? (double)NAN : each;
     values[0] = results_real(g->share_ns * each);
-    values[1] = per_step((double)g->count, steps);
+    values[1] = per_step((double)count, steps);
     values[2] = results_real(g->flops * known);
     values[3] = results_real(g->bytes * known);
     values[4] = results_real(g->running_ns * each);
@@ -90,9 +93,9 @@ static void add_rows(kernel_groups *groups, int index, int64_t steps, int column
 void profile_record_shares(kernel_groups *groups, int index, int64_t steps, bool has_running,
                            double step_ns, results_cell *cell) {
     int count, columns = has_running ? SHARE_AND_RUNNING : SHARE_COLUMNS;
-    const kernel_group *const *sorted = kernel_groups_sorted(groups, index, &count);
     results_breakdown *to = add_breakdown(kernel_groups_grouping(groups, index), columns, cell);
     add_rows(groups, index, steps, columns, to);
+    const kernel_group *const *sorted = kernel_groups_sorted(groups, index, &count);
     double between = step_ns;
     for (int i = 0; i < count; i++)
         between -= sorted[i]->share_ns / (double)steps;

@@ -57,9 +57,9 @@ struct kernel_groups {
 
 const char *group_key_name(group_key key) {
     static const char *const NAMES[] = {
-        [GROUP_KERNEL] = "kernel", [GROUP_RECORDED] = "recorded", [GROUP_OP] = "op",
-        [GROUP_CLASS] = "class",   [GROUP_SCOPE] = "scope",       [GROUP_FOLDED_SCOPE] = "scope",
-        [GROUP_PHASE] = "phase",   [GROUP_LAUNCH] = "launch",     [GROUP_GRID] = "grid",
+        [GROUP_KERNEL] = "kernel", [GROUP_PLANNED] = "planned", [GROUP_OP] = "op",
+        [GROUP_CLASS] = "class",   [GROUP_SCOPE] = "scope",     [GROUP_FOLDED_SCOPE] = "scope",
+        [GROUP_PHASE] = "phase",   [GROUP_LAUNCH] = "launch",   [GROUP_GRID] = "grid",
         [GROUP_BLOCK] = "block",   [GROUP_COST] = "cost"};
     return NAMES[key];
 }
@@ -136,12 +136,14 @@ static const char *or_unattributed(const char *text) {
     return text && *text ? text : KERNEL_GROUPS_UNATTRIBUTED;
 }
 
+static const char *name_of(const launch_record *r) { return r->recorded ? r->recorded : r->kernel; }
+
 static const char *key_of(const launch_record *r, const key_texts *made, group_key key) {
     switch (key) {
     case GROUP_KERNEL:
-        return or_unattributed(r->kernel ? r->kernel : r->recorded);
-    case GROUP_RECORDED:
-        return r->recorded ? r->recorded : "";
+        return or_unattributed(name_of(r));
+    case GROUP_PLANNED:
+        return r->kernel ? r->kernel : "";
     case GROUP_OP:
         return or_unattributed(r->op);
     case GROUP_CLASS:
@@ -233,6 +235,7 @@ static void add_part(kernel_group *to, const launch_record *r, double part) {
 
 static void count_record(kernel_group *to, const launch_record *r) {
     to->count++;
+    to->launches += !r->is_further;
     value_counts_add(&to->durations, r->end_ns - r->begin_ns);
     value_counts_add(&to->steps, r->step);
     to->without_cost += !r->has_cost;
@@ -332,8 +335,8 @@ dyno_status kernel_groups_add(kernel_groups *g, const launch_record *given) {
         return dyno_fail(DYNO_CORRUPT,
                          "a record of '%s' is from %" PRId64 " to %" PRId64 " ns, launched from "
                          "%" PRId64 " to %" PRId64 " ns",
-                         or_unattributed(r.kernel ? r.kernel : r.recorded), r.begin_ns, r.end_ns,
-                         r.host_begin_ns, r.host_end_ns);
+                         or_unattributed(name_of(&r)), r.begin_ns, r.end_ns, r.host_begin_ns,
+                         r.host_end_ns);
     key_texts made = make_texts(&r);
     for (int i = 0; i < g->grouping_count; i++)
         add_to_grouping(g, i, &r, &made);

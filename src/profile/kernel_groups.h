@@ -20,8 +20,8 @@
 
 /* What groups can be told apart by. */
 typedef enum group_key {
-    GROUP_KERNEL,   /* as planned; else as recorded */
-    GROUP_RECORDED, /* the device's own function */
+    GROUP_KERNEL,  /* the device's own function; where it tells none, as planned */
+    GROUP_PLANNED, /* "" where dyno did not plan it */
     GROUP_OP,
     GROUP_CLASS,
     GROUP_SCOPE,
@@ -45,7 +45,8 @@ typedef struct grouping {
 
 typedef struct kernel_group {
     const char *keys[GROUPING_MOST_KEYS]; /* in the order of the grouping */
-    int64_t count;                        /* of records */
+    int64_t count;                        /* of records, */
+    int64_t launches;                     /* and of launches: one may do several pieces of work */
     value_counts durations;               /* ns */
     value_counts steps;                   /* which step how many records are of */
     double running_ns, share_ns;          /* sums; see launch_record */
@@ -72,7 +73,8 @@ NODISCARD dyno_status kernel_groups_add_step(kernel_groups *groups, int64_t begi
 
 int kernel_groups_grouping_count(const kernel_groups *groups);
 const grouping *kernel_groups_grouping(const kernel_groups *groups, int index);
-/* Of a grouping, the longest running first; `count` is set. The pointer holds until more is added. */
+/* Of a grouping, the longest running first; `count` is set. The pointer holds until the
+ * next call, or until more is added. */
 const kernel_group *const *kernel_groups_sorted(kernel_groups *groups, int index, int *count);
 /* NULL when there is none with these keys. */
 const kernel_group *kernel_groups_find(const kernel_groups *groups, int index,

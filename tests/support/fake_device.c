@@ -88,14 +88,14 @@ static void record_now(fake_device *f, int slot) {
 /* Runs a launch and, if somebody looks, records when. */
 static void do_launch(program *r, int index, const kernel_args *args) {
     fake_device *f = r->f;
-    activity_record record = {.launch = index, .begin_ns = clock_now_ns()};
+    launch_record record = {.launch = index, .begin_ns = clock_now_ns()};
     assert_int_equal(device_cpu()->functions->launch(r->on_cpu, index, args), DYNO_OK);
     if (f->observed != r)
         return;
     f->observed_steps += index == 0;
     record.step = f->observed_steps - 1;
     record.end_ns = clock_now_ns();
-    activity_add(&f->seen, record);
+    launch_log_add(&f->seen, &record);
 }
 
 static void do_replay(program *r) {
@@ -322,14 +322,14 @@ static dyno_status observe_begin(program *r) {
 }
 
 /* The last record comes first. */
-static dyno_status observe_end(program *r, activity *out) {
+static dyno_status observe_end(program *r, launch_log *out) {
     fake_device *f = r->f;
     assert_ptr_equal(f->observed, r);
     assert_int_equal(f->waiting, 0);
-    *out = (activity){.dropped = f->dropped_records};
+    *out = (launch_log){.dropped = f->dropped_records};
     for (int64_t i = f->seen.count - 1; i >= 0; i--)
-        activity_add(out, f->seen.records[i]);
-    activity_release(&f->seen);
+        launch_log_add(out, &f->seen.records[i]);
+    launch_log_release(&f->seen);
     f->observed = NULL;
     return DYNO_OK;
 }

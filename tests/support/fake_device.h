@@ -27,7 +27,7 @@ typedef struct fake_device {
     int64_t dropped_records; /* that it then claims to have lost */
     program *observed;
     int observed_steps;
-    activity seen;
+    launch_log seen;
     int programs; /* alive */
     /* How often each happened. */
     int launches, captures, replays, finishes, commits, decommits, reads, writes, clears;
