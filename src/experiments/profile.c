@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "base/stop.h"
+#include "experiments/profile_from.h"
 #include "experiments/step_grid.h"
 #include "measure/breakdown.h"
 #include "measure/keys.h"
@@ -32,6 +33,7 @@ static const flag_spec FLAGS[] = {
      .help =
          "emits NVTX ranges for steps, phases and scopes, for nsys or ncu around dyno; on a GPU"},
     SWEEP_FLAGS,
+    PROFILE_FROM_FLAGS,
 };
 
 static const flags_example EXAMPLES[] = {
@@ -43,6 +45,9 @@ static const flags_example EXAMPLES[] = {
     {"profile --device cuda --model small,medium --context 128:1024:*2 --precision fp32,bf16 "
      "--out runs/profile",
      "the grid on a GPU, kept for `dyno show runs/profile`"},
+    {"profile --from trace.json.gz", "the same tables for what PyTorch's profiler recorded"},
+    {"profile --from report.sqlite --by phase --format csv",
+     "count and time of the phases that a program marks with NVTX, from Nsight Systems"},
 };
 
 static const flags_verb VERB = {
@@ -54,7 +59,8 @@ static const flags_verb VERB = {
         "other "
         "steps than the timed ones, and what tracing costs is measured. A profile of which "
         "something cannot be true (less than 99 % attributed, a part longer than the whole) is an "
-        "error. Ctrl-C ends with what was profiled so far, marked incomplete.",
+        "error. Ctrl-C ends with what was profiled so far, marked incomplete. With --from it runs "
+        "nothing and tells the same of a program that Nsight Systems or PyTorch's profiler traced.",
     FLAGS_TABLE(FLAGS),
     FLAGS_EXAMPLES(EXAMPLES),
 };
@@ -145,6 +151,11 @@ static dyno_status run(flags *given, const experiment_context *context, experime
     /* Each traced step follows an untraced one, and each of both one that is not kept. */
     profile_job job = {.grid.second_steps = 4 * flags_integer(given, "steps")};
     remember_what_to_show(given, out->run);
+    if (flags_is_set(given, "from"))
+        return profile_from_run(given, &VERB, context, out);
+    if (flags_is_set(given, "classes"))
+        return dyno_fail(DYNO_INVALID, "--classes is for kernels of other programs: it goes with "
+                                       "--from; dyno knows the classes of its own");
     dyno_status status = step_grid_prepare(&job.grid, given, context, out->run);
     if (status == DYNO_OK) {
         dyno_status refused = check_ranges(given, job.grid.sweep.device);

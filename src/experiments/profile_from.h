@@ -7,10 +7,7 @@
 
 /* To be put into the experiment's flag table. */
 #define PROFILE_FROM_FLAGS                                                                         \
-    {"from",                                                                                       \
-     "FILE",                                                                                       \
-     FLAG_TEXT,                                                                                    \
-     NULL,                                                                                         \
+    {"from", "FILE", FLAG_TEXT, NULL,                                                              \
      .help = "runs nothing and reads the trace of another program: an .sqlite export of Nsight "   \
              "Systems, or the JSON of PyTorch's profiler (.json, .json.gz)"},                      \
     {                                                                                              \

@@ -54,6 +54,9 @@
 #define PARAM_TOTAL_TYPE "total_type"
 #define PARAM_TERMS "terms"
 #define PARAM_TERM "term"
+#define PARAM_TRACE "trace"
+#define PARAM_FORMAT "format"
+#define PARAM_RECORDED "recorded"
 
 /* Metrics of a cell: counts and sizes of its plan, */
 #define METRIC_TOKENS "tokens"
@@ -111,6 +114,18 @@
 #define METRIC_RECORDS "records"
 #define METRIC_UNEVEN_GROUPS "uneven_groups"
 
+/* how the work in another program's trace was attributed, */
+#define METRIC_JOINED_BY_THREAD "joined_by_thread"
+#define METRIC_JOINED_BY_PROCESS "joined_by_process"
+#define METRIC_JOINED_BY_SEQUENCE "joined_by_sequence"
+#define METRIC_JOINED_TO_NOTHING "joined_to_nothing"
+#define METRIC_NOT_JOINED "not_joined"
+#define METRIC_IN_GRAPHS "in_graphs"
+#define METRIC_OUTSIDE_STEPS "outside_steps"
+#define METRIC_MARKED_STEPS "marked_steps"
+#define METRIC_MARKED_STEPS_NS "marked_steps_ns"
+#define METRIC_ATTENTIONS "attentions"
+
 /* and who else used the processor meanwhile. */
 #define METRIC_WATCHED_NS "watched_ns"
 #define METRIC_OWN_CPU_NS "own_cpu_ns"
@@ -140,6 +155,8 @@
 #define BREAKDOWN_KINDS "kinds"
 #define BREAKDOWN_SCOPES "scopes"
 #define BREAKDOWN_DEVICES "devices"
+#define BREAKDOWN_RANGES "ranges"
+#define BREAKDOWN_ATTENTION "attention_parts"
 #define BREAKDOWN_PEAK_VALUES "peak_values"
 
 #define KEY_CLASS "class"
@@ -153,6 +170,7 @@
 #define KEY_BLOCK "block"
 #define KEY_COST "cost"
 #define KEY_DEVICE "device"
+#define KEY_PART "part"
 /* The row of what belongs to no launch that is known. */
 #define ROW_UNATTRIBUTED "(unattributed)"
 #define ROW_ALL_PHASES "(all)"

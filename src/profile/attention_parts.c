@@ -57,9 +57,10 @@ static bool is_class(const launch_record *r, const char *name) {
     return strcmp(r->class_name, name) == 0;
 }
 
-/* An operation of the host that only calls another one that multiplies. */
+/* An operation of the host that only calls the one that computes. */
 static bool is_wrapper(const launch_record *r) {
-    static const char *const NAMES[] = {"aten::matmul", "aten::linear", "aten::einsum"};
+    static const char *const NAMES[] = {"aten::matmul", "aten::linear", "aten::einsum",
+                                        "aten::softmax"};
     for (size_t i = 0; i < sizeof NAMES / sizeof *NAMES; i++)
         if (strcmp(r->recorded, NAMES[i]) == 0)
             return true;
@@ -125,7 +126,7 @@ void attention_parts_add(attention_parts *parts, const launch_record *r) {
         if (!is_wrapper(r))
             take_product(parts, s, r);
     } else if (is_class(r, CLASS_SOFTMAX) && s->at != AT_NOTHING) {
-        add_to(&s->softmax, sum_of(r, true));
+        add_to(&s->softmax, sum_of(r, !is_wrapper(r)));
         s->at = BEHIND_SOFTMAX;
         s->between = 0;
     } else if (changes_numbers(r) && s->at != AT_NOTHING) {

@@ -72,6 +72,10 @@ void profile_add_products(const results *run, bool is_full, report_document *out
 void profile_add_scopes(const results *run, const results_cell *cell, bool is_full,
                         report_document *out);
 
+/* Whether the cell is of another program's trace; such a run is shown in its own way. */
+bool profile_is_foreign(const results_cell *cell);
+void view_profile_from(const results *run, bool is_full, report_document *out);
+
 /* A table of one cell: for people with its parameters in the title, for files in columns. */
 report_table *profile_create_table(const results_cell *cell, const char *title, bool is_full);
 void profile_add_row(const results_cell *cell, bool is_full, report_table *table);

@@ -202,6 +202,10 @@ static void add_cell(const results *run, const results_cell *cell, const char *b
 
 void view_profile(const results *run, bool is_full, report_document *out) {
     const char *by = profile_shown_by(run);
+    if (run->cell_count && profile_is_foreign(run->cells[0])) {
+        view_profile_from(run, is_full, out);
+        return;
+    }
     if (!run->cell_count) {
         view_general(run, is_full, out);
         return;
