@@ -105,9 +105,10 @@ static void take_product(attention_parts *parts, stream_state *s, const launch_r
     s->between = 0;
 }
 
+/* A launch that belongs to no phase may be of any: a mask that is made on the way, for instance. */
 static bool is_in_order(const stream_state *s, const launch_record *r) {
     return r->correlation >= s->correlation &&
-           strncmp(s->phase, r->phase ? r->phase : "", MOST_PHASE_BYTES - 1) == 0;
+           (!r->phase || !s->phase[0] || strncmp(s->phase, r->phase, MOST_PHASE_BYTES - 1) == 0);
 }
 
 void attention_parts_add(attention_parts *parts, const launch_record *r) {
@@ -117,7 +118,8 @@ void attention_parts_add(attention_parts *parts, const launch_record *r) {
     if (!is_in_order(s, r) || is_of_backward(r))
         s->at = AT_NOTHING;
     s->correlation = r->correlation;
-    strncpy(s->phase, r->phase ? r->phase : "", MOST_PHASE_BYTES - 1);
+    if (r->phase)
+        strncpy(s->phase, r->phase, MOST_PHASE_BYTES - 1);
     if (is_of_backward(r))
         return;
     if (is_class(r, CLASS_ATTENTION)) {
