@@ -1,4 +1,5 @@
 /* foreign_trace.c - what the readers of both formats have in common. */
+#define _GNU_SOURCE
 #include "profile/foreign_trace.h"
 
 #include <stdlib.h>

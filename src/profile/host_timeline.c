@@ -328,8 +328,11 @@ int host_timeline_find_forward(const host_timeline *t, int64_t sequence) {
     int found = low > 0 ? t->by_sequence[low - 1] : HOST_NONE;
     if (found == HOST_NONE || t->spans[found].sequence != sequence)
         return HOST_NONE;
-    for (int64_t i = low - 1; i >= 0 && t->spans[t->by_sequence[i]].sequence == sequence; i--)
-        if (t->spans[t->by_sequence[i]].thread != t->spans[found].thread)
+    /* A number is shared by an op and those that it calls, which are few. */
+    enum { MOST_ALIKE = 64 };
+    for (int64_t i = low - 1; i >= 0 && i >= low - MOST_ALIKE; i--)
+        if (t->spans[t->by_sequence[i]].sequence == sequence &&
+            t->spans[t->by_sequence[i]].thread != t->spans[found].thread)
             return HOST_NONE;
     return found;
 }
