@@ -48,17 +48,14 @@ void host_timeline_destroy(host_timeline *t) {
 static dyno_status make_room(void **array, int64_t count, int64_t *capacity, size_t size) {
     if (count < *capacity)
         return DYNO_OK;
-    int64_t larger = *capacity ? 2 * *capacity : 1024;
-    void *moved = larger <= MOST_EVENTS ? memory_try_allocate((size_t)larger * size) : NULL;
+    int64_t larger = *capacity ? *capacity + *capacity / 2 : 1024;
+    void *moved = larger <= MOST_EVENTS ? memory_try_resize(*array, (size_t)larger * size) : NULL;
     if (!moved)
         return dyno_fail(DYNO_OUT_OF_MEMORY,
                          "the trace has more than %" PRId64
                          " events of the host, which is more than "
                          "there is memory for; record fewer steps",
                          count);
-    if (count)
-        memcpy(moved, *array, (size_t)count * size);
-    free(*array);
     *array = moved;
     *capacity = larger;
     return DYNO_OK;
@@ -113,13 +110,13 @@ dyno_status host_timeline_thread(host_timeline *t, int64_t process, int64_t id, 
 static dyno_status check_times(const char *what, int64_t begin_ns, int64_t end_ns) {
     if (begin_ns >= 0 && begin_ns <= end_ns && end_ns <= MOST_NS)
         return DYNO_OK;
-    return dyno_fail(DYNO_CORRUPT, "%s is from %" PRId64 " to %" PRId64 " ns", what, begin_ns,
-                     end_ns);
+    return dyno_fail(DYNO_CORRUPT, "'%s' is from %" PRId64 " to %" PRId64 " ns",
+                     text_quote(what).text, begin_ns, end_ns);
 }
 
 dyno_status host_timeline_add_span(host_timeline *t, host_span span) {
     const range_meaning *meaning = &t->meanings[span.name];
-    RETURN_IF_FAILED(check_times(text_quote(t->names[span.name]).text, span.begin_ns, span.end_ns));
+    RETURN_IF_FAILED(check_times(t->names[span.name], span.begin_ns, span.end_ns));
     if (span.kind == RANGE_OF_PROGRAM)
         span.kind = meaning->kind;
     span.parent = HOST_NONE;

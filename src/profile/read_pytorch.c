@@ -241,9 +241,10 @@ static dyno_status read_event(pytorch_file *file) {
 static void report_progress(const pytorch_file *file) {
     const foreign_visitor *visitor = file->reading->visitor;
     int64_t size = byte_source_size(file->source);
-    double done = size ? (double)byte_source_position(file->source) / (double)size : 1;
-    if (visitor->on_progress && file->event_count % PROGRESS_EVENTS == 0)
-        visitor->on_progress(visitor->caller, file->done_before + 0.5 * done);
+    if (!visitor->on_progress || file->event_count % PROGRESS_EVENTS != 0 || size == 0)
+        return;
+    double done = (double)byte_source_position(file->source) / (double)size;
+    visitor->on_progress(visitor->caller, file->done_before + 0.5 * done);
 }
 
 static dyno_status read_events(pytorch_file *file) {
