@@ -46,7 +46,7 @@ double profile_rows_number(const profile_rows *rows, int64_t row, const char *co
         return NAN;
     double value = results_number(&rows->of->rows[row].values[at]);
     double ms = view_ms_per_unit(rows->of->columns[at].unit);
-    return isnan(ms) ? value : value * ms * 1e6;
+    return isnan(ms) ? value : value * (ms * 1e6);
 }
 
 const char *profile_rows_text(const profile_rows *rows, int64_t row, const char *key) {

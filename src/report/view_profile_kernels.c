@@ -278,8 +278,9 @@ static top_kernel find_top(const profile_rows *kinds, const char *phase) {
 static void note_top(const char *phase, const top_kernel *top, report_table *t) {
     if (top->name)
         table_add_note(t,
-                       "the top kernel of the %s is %s: %.3f ms in %.0f instances, %.1f %% of it",
-                       phase, top->name, top->ns / 1e6, top->count, 100 * top->ns / top->phase_ns);
+                       "the top kernel of the %s is %s: %.3f ms in %.0f instance%s, %.1f %% of it",
+                       phase, top->name, top->ns / 1e6, top->count, top->count > 1 ? "s" : "",
+                       100 * top->ns / top->phase_ns);
 }
 
 static void note_tops(const profile_rows *kinds, report_table *t) {
