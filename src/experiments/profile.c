@@ -148,8 +148,8 @@ static dyno_status check_ranges(const flags *given, const device *d) {
 }
 
 static dyno_status run(flags *given, const experiment_context *context, experiment_output *out) {
-    /* Each traced step follows an untraced one, and each of both one that is not kept. */
-    profile_job job = {.grid.second_steps = 4 * flags_integer(given, "steps")};
+    /* Each traced step follows an untraced one; on a GPU each of both follows one that is not kept. */
+    profile_job job = {.grid.second_steps = 2 * flags_integer(given, "steps") + 2};
     remember_what_to_show(given, out->run);
     if (flags_is_set(given, "from"))
         return profile_from_run(given, &VERB, context, out);
@@ -157,6 +157,8 @@ static dyno_status run(flags *given, const experiment_context *context, experime
         return dyno_fail(DYNO_INVALID, "--classes is for kernels of other programs: it goes with "
                                        "--from; dyno knows the classes of its own");
     dyno_status status = step_grid_prepare(&job.grid, given, context, out->run);
+    if (status == DYNO_OK && !device_is_host(job.grid.sweep.device))
+        job.grid.second_steps = 4 * flags_integer(given, "steps");
     if (status == DYNO_OK) {
         dyno_status refused = check_ranges(given, job.grid.sweep.device);
         status = refused == DYNO_OK ? step_grid_run(&job.grid, step_grid_time, trace_cell)

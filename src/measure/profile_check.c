@@ -91,15 +91,29 @@ static double metric_of(const results_cell *cell, const char *name) {
     return metric ? results_number(&metric->value) : (double)NAN;
 }
 
+static double longest_span(const results_breakdown *devices) {
+    double most = 0;
+    for (int64_t i = 0; i < devices->row_count; i++)
+        if (is_whole_device(devices, i))
+            most = larger(most, value_of(devices, i, column_of(devices, COLUMN_SPAN)));
+    return most;
+}
+
+static double traced_ns(const results_cell *cell) {
+    return statistics_of_series(cell_find_series(cell, SERIES_TRACED)).mean;
+}
+
 profile_check profile_check_cell(const results_cell *cell) {
     const results_breakdown *devices = cell_find_breakdown(cell, BREAKDOWN_DEVICES);
-    profile_check check = {NAN, NAN, NAN, NAN, NAN, NAN};
+    profile_check check = {NAN, NAN, NAN, NAN, NAN, NAN, NAN};
     if (!devices)
         return check;
     double span = device_sum(devices, COLUMN_SPAN);
     check.coverage =
         1 - device_sum(devices, COLUMN_UNATTRIBUTED) / device_sum(devices, COLUMN_RUNNING);
     check.largest_part = larger(largest_of_devices(devices), largest_group(cell, span));
+    /* Devices run side by side: each is compared. */
+    check.span_over_host = longest_span(devices) / traced_ns(cell);
     check.share_sum = worst_share_sum(cell);
     check.uneven = metric_of(cell, METRIC_UNEVEN_GROUPS);
     check.unseen = metric_of(cell, METRIC_LAUNCHES_UNSEEN);
@@ -120,6 +134,11 @@ dyno_status profile_check_enforce(const profile_check *c) {
                          "a part of a step takes %.4f of the step that it is part of: times of "
                          "several steps were added up",
                          c->largest_part);
+    if (c->span_over_host > 1 + PROFILE_CLOCK_TOLERANCE)
+        return dyno_fail(DYNO_CORRUPT,
+                         "the device takes %.3f of the step that the host saw begin and end: times "
+                         "of several steps were added up, or clocks do not agree",
+                         c->span_over_host);
     if (!(fabs(c->share_sum - 1) <= ROUNDING))
         return dyno_fail(DYNO_CORRUPT, "the shares of a breakdown add up to %.4f %%, not to 100",
                          100 * c->share_sum);

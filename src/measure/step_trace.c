@@ -83,8 +83,11 @@ dyno_status step_trace_run(executor *e, const plan *p, const timing_options *opt
 
 /* ---- traced and untraced steps by turns ---- */
 
-/* One traced step, after another that is not kept. */
-static dyno_status trace_one(executor *e, step_trace *trace) {
+/* Steps of which only the last is kept: observing captures a step anew, and so does the first step
+ * after it; elsewhere only the first of all is for one-time work. */
+static int steps_for_one(bool is_observed, int64_t round) { return is_observed || !round ? 2 : 1; }
+
+static dyno_status trace_one(executor *e, int64_t round, step_trace *trace) {
     launch_log one = {0};
     dyno_status status = executor_observe_begin(e);
     bool is_observed = status == DYNO_OK;
@@ -93,7 +96,8 @@ static dyno_status trace_one(executor *e, step_trace *trace) {
     if (status != DYNO_OK && status != DYNO_UNSUPPORTED)
         return status;
     status = DYNO_OK;
-    for (int i = 0; i < 2 && status == DYNO_OK; i++)
+    int steps = steps_for_one(is_observed, round);
+    for (int i = 0; i < steps && status == DYNO_OK; i++)
         status = executor_run(e, is_observed ? NULL : &one, NULL);
     if (is_observed) {
         dyno_status ended = executor_observe_end(e, &one);
@@ -101,15 +105,14 @@ static dyno_status trace_one(executor *e, step_trace *trace) {
     }
     trace->is_observed = is_observed;
     if (status == DYNO_OK)
-        launch_log_append(&trace->log, &one, 1);
+        launch_log_append(&trace->log, &one, steps - 1);
     launch_log_release(&one);
     return status;
 }
 
-/* Two steps without a trace, of which the first is not kept: as many as there are with one. */
-static dyno_status run_untraced(executor *e, results_cell *cell) {
-    step_times times;
-    for (int i = 0; i < 2; i++)
+static dyno_status run_untraced(executor *e, int steps, results_cell *cell) {
+    step_times times = {0};
+    for (int i = 0; i < steps; i++)
         RETURN_IF_FAILED(executor_run(e, NULL, &times));
     cell_add_sample(cell, SERIES_UNTRACED, "ns", times.total_ns);
     cell_add_sample(cell, SERIES_ENQUEUE, "ns", times.enqueue_ns);
@@ -123,9 +126,9 @@ dyno_status step_trace_run_interleaved(executor *e, const plan *p, const timing_
     for (int64_t i = 0; i < options->steps && status == DYNO_OK; i++) {
         status = check_stop(options, i);
         if (status == DYNO_OK)
-            status = run_untraced(e, cell);
+            status = run_untraced(e, steps_for_one(out->is_observed, i), cell);
         if (status == DYNO_OK)
-            status = trace_one(e, out);
+            status = trace_one(e, i, out);
         if (status != DYNO_OK)
             break;
         const logged_step *traced = &out->log.steps[out->log.step_count - 1];

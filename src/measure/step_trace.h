@@ -24,8 +24,8 @@ NODISCARD dyno_status step_trace_run(executor *e, const plan *p, const timing_op
 
 /* The same, with an untraced step before each traced one, so that what tracing costs is measured
  * under the same conditions: the cell's series "untraced" and "traced", by the host's clock, and
- * "enqueue", the part of an untraced step until all launches were handed to the device. Each traced
- * step follows one that is not kept, because observing a captured step captures it anew. */
+ * "enqueue", the part of an untraced step until all launches were handed to the device. Steps that do
+ * one-time work, such as capturing, are not kept. */
 NODISCARD dyno_status step_trace_run_interleaved(executor *e, const plan *p,
                                                  const timing_options *options, results_cell *cell,
                                                  step_trace *out);

@@ -46,7 +46,7 @@ double profile_rows_number(const profile_rows *rows, int64_t row, const char *co
         return NAN;
     double value = results_number(&rows->of->rows[row].values[at]);
     double ms = view_ms_per_unit(rows->of->columns[at].unit);
-    return isnan(ms) ? value : value * (ms * 1e6); /* in this order ns stay whole */
+    return isnan(ms) ? value : value * (ms * 1e6);
 }
 
 const char *profile_rows_text(const profile_rows *rows, int64_t row, const char *key) {
@@ -141,6 +141,11 @@ double profile_device_number(const results *run, const results_cell *cell, const
     return sum;
 }
 
+bool profile_is_host_bound(const results *run, const results_cell *cell) {
+    double busy = profile_device_number(run, cell, COLUMN_BUSY), host = profile_host_ns(cell);
+    return !profile_is_on_cpu(cell) && busy > 0 && host > 0 && 1 - busy / host > PROFILE_IDLE_LIMIT;
+}
+
 bool profile_is_shown(const results_cell *cell) {
     return cell->status == RESULTS_OK && cell_find_breakdown(cell, BREAKDOWN_KINDS);
 }
@@ -156,10 +161,29 @@ int64_t profile_shown_number(const results *run, const char *key, int64_t fallba
                                                                           : fallback;
 }
 
-report_table *profile_create_table(const results_cell *cell, const char *title, bool is_full) {
+void profile_append_cell(const results *run, const results_cell *cell, text *out) {
+    static const char *const ALWAYS[] = {PARAM_MODEL, PARAM_CONTEXT, PARAM_PASS, PARAM_TRACE, NULL};
+    static const char *const NEVER[] = {NULL};
+    view_list chosen = {0};
+    text others = {0};
+    view_choose_parameters(run, false, ALWAYS, NEVER, &chosen, &others);
+    text_release(&others);
+    for (int i = 0; i < chosen.count; i++) {
+        const results_value *value = cell_find_parameter(cell, chosen.names[i]);
+        if (!value)
+            continue;
+        text_append(out, i ? ", " : "");
+        if (value->kind != RESULTS_TEXT)
+            text_format(out, "%s ", chosen.names[i]);
+        view_append_value(out, value);
+    }
+}
+
+report_table *profile_create_table(const results *run, const results_cell *cell, const char *title,
+                                   bool is_full) {
     text label = {0};
     text_format(&label, "%s: ", title);
-    view_describe_cell(cell, &label);
+    profile_append_cell(run, cell, &label);
     report_table *table = table_create(text_string(&label));
     text_release(&label);
     for (int i = 0; is_full && i < cell->parameters.count; i++)

@@ -51,6 +51,9 @@ bool profile_is_on_cpu(const results_cell *cell);
 double profile_host_ns(const results_cell *cell);
 /* The whole device's value of a column of BREAKDOWN_DEVICES, summed over devices. */
 double profile_device_number(const results *run, const results_cell *cell, const char *column);
+/* A GPU is idle for more of the untraced step than PROFILE_IDLE_LIMIT: it waits for the host. */
+#define PROFILE_IDLE_LIMIT 0.10
+bool profile_is_host_bound(const results *run, const results_cell *cell);
 /* Whether the cell was traced and its profile can be shown. */
 bool profile_is_shown(const results_cell *cell);
 
@@ -60,15 +63,17 @@ int64_t profile_shown_number(const results *run, const char *key, int64_t fallba
 
 /* The parts of the view, each a function of its own file. `is_full`: for a file, all rows, every row
  * with its cell's parameters. */
-void profile_add_groups(const results *run, const results_cell *cell, const char *by, bool is_full,
+void profile_add_groups(const results *run, const results_cell *cell, const char *by,
                         report_document *out);
+/* The same of all cells in one table, for a file. */
+void profile_add_all_groups(const results *run, const char *by, report_document *out);
 void profile_add_next(const results *run, const results_cell *cell, bool is_full,
                       report_document *out);
 void profile_add_classes(const results *run, const results_cell *cell, bool is_full,
                          report_document *out);
 void profile_add_attention(const results *run, const results_cell *cell, bool is_full,
                            report_document *out);
-void profile_add_products(const results *run, bool is_full, report_document *out);
+void profile_add_products(const results *run, report_document *out);
 void profile_add_scopes(const results *run, const results_cell *cell, bool is_full,
                         report_document *out);
 
@@ -76,8 +81,11 @@ void profile_add_scopes(const results *run, const results_cell *cell, bool is_fu
 bool profile_is_foreign(const results_cell *cell);
 void view_profile_from(const results *run, bool is_full, report_document *out);
 
-/* A table of one cell: for people with its parameters in the title, for files in columns. */
-report_table *profile_create_table(const results_cell *cell, const char *title, bool is_full);
+/* A table of one cell: for people the title says which, for files columns do. */
+report_table *profile_create_table(const results *run, const results_cell *cell, const char *title,
+                                   bool is_full);
+/* The model, context and pass of a cell, and what else tells it from others of the run. */
+void profile_append_cell(const results *run, const results_cell *cell, text *out);
 void profile_add_row(const results_cell *cell, bool is_full, report_table *table);
 
 #endif

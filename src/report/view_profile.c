@@ -10,22 +10,12 @@
 #include "report/view.h"
 #include "report/view_parts.h"
 
-/* A GPU that is idle for more of the untraced step than this waits for the host. */
-#define HOST_BOUND_IDLE 0.10
-
 /* ---- host against device ---- */
 
 static double series_ms(const results_cell *cell, const char *name) {
     const results_series *series = cell_find_series(cell, name);
     return series ? statistics_of_series(series).median * view_ms_per_unit(series->unit)
                   : (double)NAN;
-}
-
-static const char *verdict(const results *run, const results_cell *cell) {
-    double busy = profile_device_number(run, cell, COLUMN_BUSY), host = profile_host_ns(cell);
-    if (profile_is_on_cpu(cell) || !(busy > 0) || !(host > 0))
-        return "";
-    return 1 - busy / host > HOST_BOUND_IDLE ? "HOST-BOUND" : "";
 }
 
 static void add_overview_columns(const results *run, const view_list *chosen, report_table *t) {
@@ -96,7 +86,7 @@ static void add_device_row(const results *run, const view_list *chosen, const re
     table_add_real(t, is_all ? series_ms(cell, SERIES_ENQUEUE) : (double)NAN, 3);
     table_add_real(t, profile_is_on_cpu(cell) ? (double)NAN : NUMBER(COLUMN_BEHIND_MEDIAN) / 1e3,
                    2);
-    table_add_text(t, is_all ? verdict(run, cell) : "");
+    table_add_text(t, is_all && profile_is_host_bound(run, cell) ? "HOST-BOUND" : "");
     table_add_real(t, is_all ? 100 * profile_check_cell(cell).overhead : (double)NAN, 1);
     table_add_text(t, "");
 #undef NUMBER
@@ -118,7 +108,7 @@ static void note_overview(const results *run, report_table *t) {
         table_add_note(t,
                        "HOST-BOUND: the device is idle for more than %.0f %% of the untraced "
                        "step, because the host does not give it work in time",
-                       100 * HOST_BOUND_IDLE);
+                       100 * PROFILE_IDLE_LIMIT);
     if (is_cpu)
         table_add_note(t, "on a CPU host and device are the same: gaps are what the executor does "
                           "between launches");
@@ -164,7 +154,7 @@ static void add_check(report_table *t, const char *name, double value, int decim
 
 static void add_checks(const results *run, const results_cell *cell, report_document *out) {
     profile_check check = profile_check_cell(cell);
-    report_table *t = profile_create_table(cell, "checks", false);
+    report_table *t = profile_create_table(run, cell, "checks", false);
     table_add_column(t, "check", "check", TABLE_LEFT);
     table_add_column(t, "value", "value", TABLE_RIGHT);
     table_add_column(t, "limit", "limit", TABLE_LEFT);
@@ -173,6 +163,8 @@ static void add_checks(const results *run, const results_cell *cell, report_docu
               check.coverage >= PROFILE_LEAST_COVERAGE);
     add_check(t, "longest part over the step it is part of", check.largest_part, 4, "1 at most",
               check.largest_part <= 1.000001);
+    add_check(t, "step by the device's clock over the host's", check.span_over_host, 4,
+              "1.02 at most", check.span_over_host <= 1 + PROFILE_CLOCK_TOLERANCE);
     add_check(t, "shares of a breakdown, sum in %", 100 * check.share_sum, 2, "100",
               fabs(check.share_sum - 1) < 1e-6);
     add_check(t, "kinds of launches whose count differs between steps", check.uneven, 0, "0",
@@ -189,15 +181,36 @@ static void add_checks(const results *run, const results_cell *cell, report_docu
 
 /* ---- all of it ---- */
 
-static void add_cell(const results *run, const results_cell *cell, const char *by, bool is_full,
-                     report_document *out) {
-    profile_add_groups(run, cell, by ? by : "kernel", is_full, out);
-    if (by)
-        return;
-    profile_add_classes(run, cell, is_full, out);
-    profile_add_attention(run, cell, is_full, out);
-    profile_add_next(run, cell, is_full, out);
-    profile_add_scopes(run, cell, is_full, out);
+/* For people: cell by cell, what was asked for. */
+static void add_cells(const results *run, const char *by, report_document *out) {
+    for (int64_t i = 0; i < run->cell_count; i++) {
+        const results_cell *cell = run->cells[i];
+        if (!profile_is_shown(cell))
+            continue;
+        profile_add_groups(run, cell, by ? by : "kernel", out);
+        if (!by) {
+            profile_add_classes(run, cell, false, out);
+            profile_add_attention(run, cell, false, out);
+            profile_add_next(run, cell, false, out);
+            profile_add_scopes(run, cell, false, out);
+        }
+        add_checks(run, cell, out);
+    }
+}
+
+/* For a file: a table that was asked for is all there is, so that a spreadsheet can read it. */
+static void add_files(const results *run, const char *by, report_document *out) {
+    if (!by)
+        add_overview(run, true, out);
+    profile_add_all_groups(run, by ? by : "kernel", out);
+    for (int64_t i = 0; !by && i < run->cell_count; i++) {
+        if (!profile_is_shown(run->cells[i]))
+            continue;
+        profile_add_classes(run, run->cells[i], true, out);
+        profile_add_attention(run, run->cells[i], true, out);
+        profile_add_next(run, run->cells[i], true, out);
+        profile_add_scopes(run, run->cells[i], true, out);
+    }
 }
 
 void view_profile(const results *run, bool is_full, report_document *out) {
@@ -210,18 +223,13 @@ void view_profile(const results *run, bool is_full, report_document *out) {
         view_general(run, is_full, out);
         return;
     }
-    /* A file for a spreadsheet that asks for one table has that and nothing else. */
-    if (!(is_full && by))
-        add_overview(run, is_full, out);
-    for (int64_t i = 0; i < run->cell_count; i++) {
-        const results_cell *cell = run->cells[i];
-        if (!profile_is_shown(cell))
-            continue;
-        add_cell(run, cell, by, is_full, out);
-        if (!is_full)
-            add_checks(run, cell, out);
+    if (is_full) {
+        add_files(run, by, out);
+    } else {
+        add_overview(run, false, out);
+        add_cells(run, by, out);
     }
     if (!by)
-        profile_add_products(run, is_full, out);
+        profile_add_products(run, out);
     view_add_interruption(run, out);
 }

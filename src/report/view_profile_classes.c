@@ -15,10 +15,15 @@
 static const char *const PHASES[] = {SERIES_FORWARD, SERIES_BACKWARD, SERIES_OPTIMIZER};
 enum { PHASE_COLUMNS = sizeof PHASES / sizeof *PHASES };
 
-/* "layers.*.attn.softmax" -> "softmax": what launches are for. */
+/* "layers.*.attn.softmax" -> "softmax": what launches are for. Layers themselves are "layers.*". */
 static const char *last_part(const char *scope) {
-    const char *dot = strrchr(scope, '.');
-    return dot ? dot + 1 : scope;
+    const char *last = scope, *before = scope;
+    for (const char *at = scope; *at; at++)
+        if (*at == '.') {
+            before = last;
+            last = at + 1;
+        }
+    return strcmp(last, "*") == 0 ? before : last;
 }
 
 /* ---- other than products ---- */
@@ -73,7 +78,7 @@ void profile_add_classes(const results *run, const results_cell *cell, bool is_f
     profile_rows kinds = profile_rows_find(run, cell, BREAKDOWN_KINDS);
     class_parts all = collect(&kinds);
     double whole = profile_rows_sum(&kinds, COLUMN_TIME), others = 0;
-    report_table *t = profile_create_table(cell, "other than matrix products", is_full);
+    report_table *t = profile_create_table(run, cell, "other than matrix products", is_full);
     table_add_column(t, "class", "class", TABLE_LEFT);
     table_add_column(t, "for", "for", TABLE_LEFT);
     for (int j = 0; j < PHASE_COLUMNS; j++) {
@@ -175,8 +180,7 @@ static void note_shares(const results *run, const results_cell *forward, const r
                    results_number(cell_find_parameter(forward, PARAM_CONTEXT)), before, after);
 }
 
-void profile_add_products(const results *run, bool is_full, report_document *out) {
-    (void)is_full;
+void profile_add_products(const results *run, report_document *out) {
     report_table *t = table_create("matrix products: inference against one training step");
     table_add_setting(t, PARAM_MODEL, PARAM_MODEL, TABLE_LEFT);
     table_add_setting(t, PARAM_CONTEXT, PARAM_CONTEXT, TABLE_RIGHT);
@@ -284,37 +288,46 @@ static void add_attention_phase(const results_cell *cell, const profile_rows *ki
     say_ratios(phase, parts, t);
 }
 
-static void note_fused(const profile_rows *kinds, report_table *t) {
-    for (int j = 0; j < 2; j++) {
-        double ns = 0, flops = 0;
-        for (int64_t i = 0; i < kinds->count; i++)
-            if (strcmp(profile_rows_text(kinds, i, KEY_CLASS), CLASS_ATTENTION) == 0 &&
-                strcmp(profile_rows_text(kinds, i, KEY_PHASE), PHASES[j]) == 0) {
-                ns += profile_rows_number(kinds, i, COLUMN_TIME);
-                flops += profile_rows_number(kinds, i, COLUMN_FLOPS);
-            }
-        if (ns > 0)
-            table_add_note(t,
-                           "%s: one kernel does scores, softmax and values (flash), which are not "
-                           "told apart: %.3f ms for %.4f GFLOP; --attention naive tells them apart",
-                           PHASES[j], ns / 1e6, flops / 1e9);
-    }
+/* A kernel that does all of it at once. */
+static void add_fused_phase(const results_cell *cell, const profile_rows *kinds, const char *phase,
+                            bool is_full, report_table *t) {
+    double ns = 0, flops = 0;
+    for (int64_t i = 0; i < kinds->count; i++)
+        if (strcmp(profile_rows_text(kinds, i, KEY_CLASS), CLASS_ATTENTION) == 0 &&
+            strcmp(profile_rows_text(kinds, i, KEY_PHASE), phase) == 0) {
+            ns += profile_rows_number(kinds, i, COLUMN_TIME);
+            flops += profile_rows_number(kinds, i, COLUMN_FLOPS);
+        }
+    if (!(ns > 0))
+        return;
+    profile_add_row(cell, is_full, t);
+    table_add_text(t, phase);
+    table_add_text(t, "all in one kernel (flash)");
+    table_add_real(t, ns / 1e6, 3);
+    table_add_real(t, 100, 1);
+    table_add_real(t, flops / 1e9, 4);
+    table_add_real(t, flops / ns, 2);
+    table_add_note(t,
+                   "%s: one kernel does scores, softmax and values, which no clock tells apart; "
+                   "--attention naive runs them one by one",
+                   phase);
 }
 
 void profile_add_attention(const results *run, const results_cell *cell, bool is_full,
                            report_document *out) {
     profile_rows kinds = profile_rows_find(run, cell, BREAKDOWN_KINDS);
-    report_table *t = profile_create_table(cell, "inside attention", is_full);
+    report_table *t = profile_create_table(run, cell, "inside attention", is_full);
     table_add_column(t, KEY_PHASE, KEY_PHASE, TABLE_LEFT);
     table_add_column(t, "part", "part", TABLE_LEFT);
     table_add_column(t, "time_ms", "time ms", TABLE_RIGHT);
     table_add_column(t, "percent", "% of them", TABLE_RIGHT);
     table_add_column(t, "gflop", "GFLOP", TABLE_RIGHT);
     table_add_column(t, "gflops", "GFLOP/s", TABLE_RIGHT);
-    for (int j = 0; j < 2; j++)
+    for (int j = 0; j < 2; j++) {
         add_attention_phase(cell, &kinds, PHASES[j], is_full, t);
-    note_fused(&kinds, t);
-    if (table_row_count(t) || (t->note_count && !is_full))
+        add_fused_phase(cell, &kinds, PHASES[j], is_full, t);
+    }
+    if (table_row_count(t))
         document_add_table(out, t);
     else
         table_destroy(t);

@@ -86,7 +86,10 @@ static void note_phases(const results_cell *cell, report_table *t) {
 static void add_phases(const results *run, const results_cell *cell, bool is_full,
                        report_document *out) {
     profile_rows devices = profile_rows_find(run, cell, BREAKDOWN_DEVICES);
-    report_table *t = profile_create_table(cell, "host against device", is_full);
+    text title = {0};
+    text_format(&title, "host against device, as %s recorded it", view_text(cell, PARAM_FORMAT));
+    report_table *t = profile_create_table(run, cell, text_string(&title), is_full);
+    text_release(&title);
     table_add_column(t, KEY_DEVICE, KEY_DEVICE, TABLE_RIGHT);
     table_add_column(t, KEY_PHASE, KEY_PHASE, TABLE_LEFT);
     table_add_column(t, "host_ms", "host ms", TABLE_RIGHT);
@@ -116,7 +119,7 @@ static void add_phases(const results *run, const results_cell *cell, bool is_ful
 static void add_phase_sums(const results *run, const results_cell *cell, report_document *out) {
     profile_rows phases = profile_rows_find(run, cell, BREAKDOWN_BY_PHASE);
     double whole = profile_rows_sum(&phases, COLUMN_TIME);
-    report_table *t = profile_create_table(cell, "phases", false);
+    report_table *t = profile_create_table(run, cell, "phases", false);
     table_add_column(t, KEY_PHASE, KEY_PHASE, TABLE_LEFT);
     table_add_column(t, "count", "count", TABLE_RIGHT);
     table_add_column(t, "time_ms", "time ms", TABLE_RIGHT);
@@ -159,7 +162,7 @@ static void add_products(const results *run, const results_cell *cell, bool is_f
                          report_document *out) {
     profile_rows kinds = profile_rows_find(run, cell, BREAKDOWN_KINDS);
     profile_rows phases = profile_rows_find(run, cell, BREAKDOWN_BY_PHASE);
-    report_table *t = profile_create_table(cell, "matrix products and the rest", is_full);
+    report_table *t = profile_create_table(run, cell, "matrix products and the rest", is_full);
     table_add_column(t, KEY_PHASE, KEY_PHASE, TABLE_LEFT);
     table_add_column(t, "time_ms", "time ms", TABLE_RIGHT);
     table_add_column(t, "products_percent", "products %", TABLE_RIGHT);
@@ -213,7 +216,7 @@ static void add_attention(const results *run, const results_cell *cell, bool is_
     if (!parts.count)
         return;
     double whole = profile_rows_sum(&parts, COLUMN_TIME);
-    report_table *t = profile_create_table(cell, "inside attention, forward", is_full);
+    report_table *t = profile_create_table(run, cell, "inside attention, forward", is_full);
     table_add_column(t, KEY_PART, KEY_PART, TABLE_LEFT);
     table_add_column(t, "time_ms", "time ms", TABLE_RIGHT);
     table_add_column(t, "percent", "% of them", TABLE_RIGHT);
@@ -243,7 +246,7 @@ static void add_attention(const results *run, const results_cell *cell, bool is_
 
 /* ---- how it was attributed ---- */
 
-static void add_joins(const results_cell *cell, report_document *out) {
+static void add_joins(const results *run, const results_cell *cell, report_document *out) {
     static const struct {
         const char *metric, *what;
     } ROWS[] = {
@@ -255,7 +258,7 @@ static void add_joins(const results_cell *cell, report_document *out) {
         {METRIC_NOT_JOINED, "to nothing: the call that launched it is not in the trace"},
     };
     double records = view_metric(cell, METRIC_RECORDS);
-    report_table *t = profile_create_table(cell, "how launches were attributed", false);
+    report_table *t = profile_create_table(run, cell, "how launches were attributed", false);
     table_add_column(t, "launches", "launches", TABLE_RIGHT);
     table_add_column(t, "percent", "%", TABLE_RIGHT);
     table_add_column(t, "how", "how", TABLE_LEFT);
@@ -289,8 +292,10 @@ static void add_trace(const results *run, const results_cell *cell, const char *
         add_phases(run, cell, is_full, out);
     if (by && strcmp(by, KEY_PHASE) == 0)
         add_phase_sums(run, cell, out);
+    else if (is_full)
+        profile_add_all_groups(run, by ? by : "kernel", out);
     else
-        profile_add_groups(run, cell, by ? by : "kernel", is_full, out);
+        profile_add_groups(run, cell, by ? by : "kernel", out);
     if (!by) {
         profile_add_classes(run, cell, is_full, out);
         add_products(run, cell, is_full, out);
@@ -298,7 +303,7 @@ static void add_trace(const results *run, const results_cell *cell, const char *
         profile_add_scopes(run, cell, is_full, out);
     }
     if (!is_full)
-        add_joins(cell, out);
+        add_joins(run, cell, out);
 }
 
 void view_profile_from(const results *run, bool is_full, report_document *out) {

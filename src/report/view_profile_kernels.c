@@ -51,8 +51,41 @@ enum { DETAIL_COUNT = sizeof DETAILS / sizeof *DETAILS };
 
 static bool has_detail(const groups_view *v, int detail) {
     const char *key = DETAILS[detail];
-    return strcmp(key, v->by->key) != 0 &&
-           (v->is_launch || strcmp(key, KEY_KERNEL) != 0); /* its own column, or too many */
+    if (strcmp(key, v->by->key) == 0 || (!v->is_launch && strcmp(key, KEY_KERNEL) == 0))
+        return false; /* the row's own, or too many */
+    for (int64_t i = 0; i < v->kinds.count && !v->is_full; i++)
+        if (*profile_rows_text(&v->kinds, i, key))
+            return true;
+    return v->is_full;
+}
+
+/* Times of a row: kernels have them as nsys does, the others first what counts. */
+typedef enum time_column {
+    TIME_PERCENT,
+    TIME_MS,
+    COUNT,
+    AVG,
+    MED,
+    MIN,
+    MAX,
+    STD,
+    TIMES
+} time_column;
+
+static const struct {
+    const char *key, *ours, *of_nsys;
+} TIME_NAMES[TIMES] = {[TIME_PERCENT] = {"time_percent", "time %", "Time %"},
+                       [TIME_MS] = {"time_ms", "time ms", "Total ms"},
+                       [COUNT] = {"count", "count", "Instances"},
+                       [AVG] = {"avg_us", "avg us", "Avg us"},
+                       [MED] = {"med_us", "med us", "Med us"},
+                       [MIN] = {"min_us", "min us", "Min us"},
+                       [MAX] = {"max_us", "max us", "Max us"},
+                       [STD] = {"std_us", "stddev us", "StdDev us"}};
+
+static time_column time_at(bool is_kernel, int place) {
+    static const time_column OURS[] = {COUNT, TIME_MS, TIME_PERCENT};
+    return is_kernel || place > 2 ? (time_column)place : OURS[place];
 }
 
 static void add_columns(const groups_view *v, report_table *t) {
@@ -60,14 +93,11 @@ static void add_columns(const groups_view *v, report_table *t) {
     bool is_kernel = strcmp(v->by->key, KEY_KERNEL) == 0;
     if (!is_kernel)
         table_add_column(t, v->by->key, v->by->key, TABLE_LEFT);
-    table_add_column(t, "time_percent", "Time %", TABLE_RIGHT);
-    table_add_column(t, "time_ms", "Total ms", TABLE_RIGHT);
-    table_add_column(t, "count", "Instances", TABLE_RIGHT);
-    table_add_column(t, "avg_us", "Avg us", TABLE_RIGHT);
-    table_add_column(t, "med_us", "Med us", TABLE_RIGHT);
-    table_add_column(t, "min_us", "Min us", TABLE_RIGHT);
-    table_add_column(t, "max_us", "Max us", TABLE_RIGHT);
-    table_add_column(t, "std_us", "StdDev us", TABLE_RIGHT);
+    for (int i = 0; i < TIMES; i++) {
+        time_column c = time_at(is_kernel, i);
+        table_add_column(t, TIME_NAMES[c].key,
+                         is_kernel ? TIME_NAMES[c].of_nsys : TIME_NAMES[c].ours, TABLE_RIGHT);
+    }
     if (v->has_cost) {
         table_add_column(t, "gflops", "GFLOP/s", TABLE_RIGHT);
         table_add_column(t, "gb_per_s", "GB/s", TABLE_RIGHT);
@@ -130,21 +160,46 @@ static void add_count(report_table *t, double value) {
         table_add_real(t, value, 2);
 }
 
+static void add_time(const groups_view *v, int64_t row, time_column column, report_table *t) {
+#define NUMBER(name) profile_rows_number(&v->rows, row, name)
+    double ns = NUMBER(COLUMN_RUNNING);
+    switch (column) {
+    case TIME_PERCENT:
+        table_add_real(t, 100 * ns / v->whole_ns, 1);
+        break;
+    case TIME_MS:
+        table_add_real(t, ns / 1e6, 3);
+        break;
+    case COUNT:
+        add_count(t, NUMBER(COLUMN_COUNT));
+        break;
+    case AVG:
+        table_add_real(t, rate(ns, NUMBER(COLUMN_COUNT)) / 1e3, 2);
+        break;
+    case MED:
+        table_add_real(t, NUMBER(COLUMN_MEDIAN) / 1e3, 2);
+        break;
+    case MIN:
+        table_add_real(t, NUMBER(COLUMN_MIN) / 1e3, 2);
+        break;
+    case MAX:
+        table_add_real(t, NUMBER(COLUMN_MAX) / 1e3, 2);
+        break;
+    case STD:
+    case TIMES:
+        table_add_real(t, NUMBER(COLUMN_STD) / 1e3, 2);
+        break;
+    }
+}
+
 static void add_group(const groups_view *v, int64_t row, report_table *t) {
-#define NUMBER(column) profile_rows_number(&v->rows, row, column)
     bool is_kernel = strcmp(v->by->key, KEY_KERNEL) == 0;
-    double ns = NUMBER(COLUMN_RUNNING), count = NUMBER(COLUMN_COUNT);
+    double ns = NUMBER(COLUMN_RUNNING);
     profile_add_row(v->cell, v->is_full, t);
     if (!is_kernel)
         table_add_text(t, profile_rows_text(&v->rows, row, v->by->key));
-    table_add_real(t, 100 * ns / v->whole_ns, 1);
-    table_add_real(t, ns / 1e6, 3);
-    add_count(t, count);
-    table_add_real(t, rate(ns, count) / 1e3, 2);
-    table_add_real(t, NUMBER(COLUMN_MEDIAN) / 1e3, 2);
-    table_add_real(t, NUMBER(COLUMN_MIN) / 1e3, 2);
-    table_add_real(t, NUMBER(COLUMN_MAX) / 1e3, 2);
-    table_add_real(t, NUMBER(COLUMN_STD) / 1e3, 2);
+    for (int i = 0; i < TIMES; i++)
+        add_time(v, row, time_at(is_kernel, i), t);
     if (v->has_cost) {
         double floor_ns = floor_of(v, row);
         table_add_real(t, rate(NUMBER(COLUMN_FLOPS), ns), 1);
@@ -223,8 +278,9 @@ static top_kernel find_top(const profile_rows *kinds, const char *phase) {
 static void note_top(const char *phase, const top_kernel *top, report_table *t) {
     if (top->name)
         table_add_note(t,
-                       "the top kernel of the %s is %s: %.3f ms in %.0f instances, %.1f %% of it",
-                       phase, top->name, top->ns / 1e6, top->count, 100 * top->ns / top->phase_ns);
+                       "the top kernel of the %s is %s: %.3f ms in %.0f instance%s, %.1f %% of it",
+                       phase, top->name, top->ns / 1e6, top->count, top->count > 1 ? "s" : "",
+                       100 * top->ns / top->phase_ns);
 }
 
 static void note_tops(const profile_rows *kinds, report_table *t) {
@@ -233,22 +289,30 @@ static void note_tops(const profile_rows *kinds, report_table *t) {
     note_top(SERIES_FORWARD, &forward, t);
     note_top(SERIES_BACKWARD, &backward, t);
     if (forward.name && backward.name)
-        table_add_note(t, "forward and backward have %s top kernel",
-                       strcmp(forward.name, backward.name) == 0 ? "the same" : "another");
+        table_add_note(t, "the top kernels of forward and backward are %s",
+                       strcmp(forward.name, backward.name) == 0 ? "the same" : "not the same");
 }
 
-void profile_add_groups(const results *run, const results_cell *cell, const char *by, bool is_full,
-                        report_document *out) {
+static groups_view view_of(const results *run, const results_cell *cell, const char *by,
+                           bool is_full) {
     groups_view v = {.by = find_by(by), .cell = cell, .is_full = is_full};
     v.rows = profile_rows_find(run, cell, v.by->breakdown);
     v.kinds = profile_rows_find(run, cell, BREAKDOWN_KINDS);
     v.whole_ns = profile_rows_sum(&v.rows, COLUMN_RUNNING);
     v.is_launch = strcmp(v.by->key, KEY_LAUNCH) == 0;
-    v.has_cost = has_number(&v.rows, COLUMN_FLOPS) && v.rows.peak_flops > 0 && v.rows.bandwidth > 0;
-    v.has_counters = has_number(&v.rows, COLUMN_CYCLES);
-    report_table *t = profile_create_table(cell, v.by->title, is_full);
+    /* A file has the same columns for every cell. */
+    v.has_cost = is_full || (has_number(&v.rows, COLUMN_FLOPS) && v.rows.peak_flops > 0 &&
+                             v.rows.bandwidth > 0);
+    v.has_counters = is_full || has_number(&v.rows, COLUMN_CYCLES);
+    return v;
+}
+
+void profile_add_groups(const results *run, const results_cell *cell, const char *by,
+                        report_document *out) {
+    groups_view v = view_of(run, cell, by, false);
+    report_table *t = profile_create_table(run, cell, v.by->title, false);
     add_columns(&v, t);
-    int64_t top = is_full ? 0 : profile_shown_number(run, ENV_SHOWN_TOP, 10);
+    int64_t top = profile_shown_number(run, ENV_SHOWN_TOP, 10);
     int64_t shown = top && top < v.rows.count ? top : v.rows.count;
     for (int64_t i = 0; i < shown; i++)
         add_group(&v, i, t);
@@ -257,6 +321,23 @@ void profile_add_groups(const results *run, const results_cell *cell, const char
         note_tops(&v.kinds, t);
     note_units(&v, t);
     document_add_table(out, t);
+}
+
+void profile_add_all_groups(const results *run, const char *by, report_document *out) {
+    report_table *t = NULL;
+    for (int64_t i = 0; i < run->cell_count; i++) {
+        if (!profile_is_shown(run->cells[i]))
+            continue;
+        groups_view v = view_of(run, run->cells[i], by, true);
+        if (!t) {
+            t = profile_create_table(run, run->cells[i], v.by->title, true);
+            add_columns(&v, t);
+        }
+        for (int64_t row = 0; row < v.rows.count; row++)
+            add_group(&v, row, t);
+    }
+    if (t)
+        document_add_table(out, t);
 }
 
 /* ---- what to speed up next ---- */
@@ -304,12 +385,10 @@ static void add_candidate(const profile_rows *kinds, const candidate *c, double 
 void profile_add_next(const results *run, const results_cell *cell, bool is_full,
                       report_document *out) {
     profile_rows kinds = profile_rows_find(run, cell, BREAKDOWN_KINDS);
-    double step_ns = profile_host_ns(cell), all = 0;
-    if (isnan(step_ns))
-        step_ns = profile_device_number(run, cell, COLUMN_SPAN);
+    double step_ns = profile_device_number(run, cell, COLUMN_SPAN), all = 0;
     if (!has_number(&kinds, COLUMN_FLOPS) || !(kinds.peak_flops > 0) || !(kinds.bandwidth > 0))
         return;
-    report_table *t = profile_create_table(cell, "what to speed up next", is_full);
+    report_table *t = profile_create_table(run, cell, "what to speed up next", is_full);
     table_add_column(t, "above_floor_ms", "above floor ms", TABLE_RIGHT);
     table_add_column(t, "gain_percent", "step gains %", TABLE_RIGHT);
     table_add_column(t, "step_ms", "step would be ms", TABLE_RIGHT);
@@ -338,7 +417,12 @@ void profile_add_next(const results *run, const results_cell *cell, bool is_full
     table_add_note(t,
                    "a row: launches that are alike but for their layer. Its gain: the step without "
                    "what they take above their floor");
-    table_add_note(t, "all launches are %.3f ms above their floors, of a step of %.3f ms",
+    view_note_split_launches(cell, t);
+    table_add_note(t, "all launches are %.3f ms above their floors, of a traced step of %.3f ms",
                    all / 1e6, step_ns / 1e6);
+    if (profile_is_host_bound(run, cell))
+        table_add_note(t,
+                       "HOST-BOUND: the device waits for the host, so that faster launches alone "
+                       "do not shorten the step; --mode compiled replays it as one graph");
     document_add_table(out, t);
 }

@@ -242,7 +242,7 @@ void profile_add_scopes(const results *run, const results_cell *cell, bool is_fu
     tree_view v = {.run = run, .cell = cell, .tree = &tree, .depth = depth, .is_full = is_full};
     for (int i = 0; i < tree.count; i++)
         v.has_layers = v.has_layers || tree.nodes[i].layer_count;
-    v.table = profile_create_table(cell, "scopes", is_full);
+    v.table = profile_create_table(run, cell, "scopes", is_full);
     add_columns(&v);
     add_children(&v, &tree.nodes[0]);
     table_add_note(v.table, "a line is the sum of the lines below it; %s",

@@ -512,6 +512,8 @@ dyno_status executor_observe_begin(executor *e) {
 dyno_status executor_observe_end(executor *e, launch_log *out) {
     *out = (launch_log){0};
     dyno_status finished = executor_finish(e, NULL);
+    if (finished == DYNO_OK) /* what was enqueued besides steps */
+        finished = e->d->functions->finish(e->d);
     e->is_captured = false; /* captured anew, without observation */
     e->is_observed = false;
     dyno_status status = e->d->functions->observe_end(e->code, out);
