@@ -155,6 +155,7 @@ static void add_products_of(const results_cell *cell, const profile_rows *kinds,
     table_add_real(t, share(products, all), 1);
     table_add_real(t, share(attention, all), 1);
     table_add_real(t, share(all - products - attention, all), 1);
+    table_add_text(t, phase ? profile_rows_main(kinds, KEY_PHASE, phase, KEY_KERNEL).text : "");
 }
 
 /* The forward alone is what inference does; all phases together are a training step. */
@@ -168,6 +169,7 @@ static void add_products(const results *run, const results_cell *cell, bool is_f
     table_add_column(t, "products_percent", "products %", TABLE_RIGHT);
     table_add_column(t, "attention_percent", "fused attention %", TABLE_RIGHT);
     table_add_column(t, "rest_percent", "the rest %", TABLE_RIGHT);
+    table_add_column(t, "top_kernel", "top kernel", TABLE_LEFT);
     for (int64_t i = 0; i < phases.count; i++)
         add_products_of(cell, &kinds, profile_rows_text(&phases, i, KEY_PHASE), is_full, t);
     add_products_of(cell, &kinds, NULL, is_full, t);

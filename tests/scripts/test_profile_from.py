@@ -256,7 +256,7 @@ def joins_by_process_and_the_top_kernels_are_told():
     shown = profile("--from", trace("kineto-gpu.json")).stdout
     assert "8  29.6  to the range open in the process" in shown, shown
     assert "the top kernel of the forward is void cutlass" in shown, shown
-    assert "forward and backward have the same top kernel" in shown, shown
+    assert "the top kernels of forward and backward are the same" in shown, shown
     assert "6 of them are of CUDA graphs" in shown, shown
     assert "the softmax takes 0.020 ms and the two products 0.100 ms" in shown, shown
 
