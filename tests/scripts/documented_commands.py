@@ -151,8 +151,8 @@ def shrink_step(words):
         put(words, "--steps", "2")
 
 
-SHRINK = {"bench": shrink_bench, "attention": shrink_attention, "plan": shrink_plan,
-          "step": shrink_step, "init": put_tiny_model}
+SHRINK = {"bench": shrink_bench, "profile": shrink_bench, "attention": shrink_attention,
+          "plan": shrink_plan, "step": shrink_step, "init": put_tiny_model}
 # Verbs that a sentence may name without what they cannot run without.
 REQUIRED = {"step": ["--load", "llama", "--tokens", "text.bin", "--out", "out.safetensors"],
             "init": ["--out", "out"], "show": ["DIR"]}
