@@ -44,6 +44,11 @@ class Sandbox:
         shutil.copy(self.path("text.bin"), self.path("FILE"))
         os.makedirs(self.path("tests"))
         shutil.copytree(os.path.join(ROOT, "tests/golden/tiny"), self.path("tests/golden/tiny"))
+        shutil.copytree(os.path.join(ROOT, "tests/traces"), self.path("tests/traces"))
+        shutil.copy(self.path("tests/traces/pytorch-cpu-ranges.json.gz"), self.path("trace.json.gz"))
+        shutil.copy(self.path("tests/traces/nsys.sqlite"), self.path("report.sqlite"))
+        with open(self.path("kernels.txt"), "w", encoding="utf-8") as file:
+            file.write("my_*_kernel, mine\n")
 
     def path(self, name):
         return os.path.join(self.inputs, name)
