@@ -179,13 +179,23 @@ static host_attribution attribute(host_attributor *a, int thread, int span, int6
     return out;
 }
 
+/* The thread that made a call. PyTorch also names the operation that was under way, which decides: CUPTI
+ * may number threads in another way. */
+static int calling_thread(const host_timeline *t, const host_call *call, int64_t id) {
+    int span = call->id || id ? host_timeline_find_id(t, call->id ? call->id : id) : HOST_NONE;
+    bool is_around = span != HOST_NONE && t->spans[span].begin_ns <= call->begin_ns &&
+                     t->spans[span].end_ns >= call->begin_ns;
+    return is_around ? t->spans[span].thread : call->thread;
+}
+
 host_attribution host_attribute(host_attributor *a, int64_t process, int64_t correlation,
                                 int64_t id) {
     const host_timeline *t = a->t;
     const host_call *call = host_timeline_find_call(t, process, correlation);
     if (call) {
-        int span = host_timeline_innermost(t, call->thread, call->begin_ns);
-        host_attribution out = attribute(a, call->thread, span, call->begin_ns);
+        int thread = calling_thread(t, call, id);
+        int span = host_timeline_innermost(t, thread, call->begin_ns);
+        host_attribution out = attribute(a, thread, span, call->begin_ns);
         out.host_begin_ns = call->begin_ns;
         out.host_end_ns = call->end_ns;
         return out;

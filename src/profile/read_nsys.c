@@ -137,11 +137,16 @@ static dyno_status find_thread(nsys_file *file, int64_t global, int *out) {
                                 out);
 }
 
-/* Begin, end, correlation, thread. */
+/* What began before the recording has a negative time: of it only the rest is known. */
+static int64_t since_begin(int64_t ns) { return ns < 0 ? 0 : ns; }
+
+/* Begin, end, correlation, thread. A call that had not returned when the recording ended has no end. */
 static dyno_status take_call(nsys_file *file, sqlite_query *row) {
-    host_call call = {.begin_ns = sqlite_query_integer(row, 0),
-                      .end_ns = sqlite_query_integer(row, 1),
+    host_call call = {.begin_ns = since_begin(sqlite_query_integer(row, 0)),
+                      .end_ns = since_begin(sqlite_query_integer(row, 1)),
                       .correlation = sqlite_query_integer(row, 2)};
+    if (sqlite_query_is_null(row, 1))
+        call.end_ns = call.begin_ns;
     int64_t global = sqlite_query_integer(row, 3);
     RETURN_IF_FAILED(find_thread(file, global, &call.thread));
     call.process = file->has_processes ? process_of(global) : 0;
@@ -162,8 +167,8 @@ static dyno_status take_range(nsys_file *file, sqlite_query *row) {
         file->reading->trace->skipped++;
         return DYNO_OK;
     }
-    host_span span = {.begin_ns = sqlite_query_integer(row, 0),
-                      .end_ns = sqlite_query_integer(row, 1),
+    host_span span = {.begin_ns = since_begin(sqlite_query_integer(row, 0)),
+                      .end_ns = since_begin(sqlite_query_integer(row, 1)),
                       .sequence = HOST_NONE};
     if (!has_end)
         span.end_ns = span.begin_ns > file->last_end_ns ? span.begin_ns : file->last_end_ns + 1;

@@ -234,6 +234,18 @@ static void kernel_without_a_call_belongs_to_its_operation(void **state) {
                  "forward", 1);
 }
 
+static void call_belongs_to_the_thread_of_its_operation(void **state) {
+    (void)state;
+    foreign_groups g = foreign_groups_of_text(
+        TRACE(RANGE("forward", 1, 0, 50) OP("aten::mm", 1, 10, 20, "\"External id\":77")
+                  EVENT("cuda_runtime", "cudaLaunchKernel", 999, 15, 2,
+                        "\"correlation\":9,\"External id\":77") KERNEL("k", 500, 3, 9)),
+        DYNO_OK);
+    expect_group(&g, BY_PHASE, "forward", 1, 3000);
+    expect_group(&g, BY_OP, "aten::mm", 1, 3000);
+    foreign_groups_release(&g);
+}
+
 static void backward_has_the_scope_of_its_forward(void **state) {
     (void)state;
     foreign_groups g = foreign_groups_of_text(
@@ -361,6 +373,7 @@ int main(void) {
         cmocka_unit_test(backward_thread_belongs_to_the_range_that_is_open),
         cmocka_unit_test(launch_outside_of_its_threads_ranges_is_not_attributed),
         cmocka_unit_test(kernel_without_a_call_belongs_to_its_operation),
+        cmocka_unit_test(call_belongs_to_the_thread_of_its_operation),
         cmocka_unit_test(backward_has_the_scope_of_its_forward),
         cmocka_unit_test(only_kernels_copies_and_memsets_are_work),
         cmocka_unit_test(own_time_of_an_operation_is_without_those_it_calls),

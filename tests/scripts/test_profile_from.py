@@ -158,6 +158,12 @@ def ranges_may_be_open_at_the_end_or_started_and_ended_by_hand():
     assert found == {"a": (1, 0.0001)}, found
 
 
+def events_from_before_and_behind_the_recording_are_cut_off():
+    found = export(kernels=[(500, 600, 1, THREAD, 1)], calls=[(10, None, THREAD, 1)],
+                   ranges=[(-70, 100, 59, "forward", THREAD)])
+    assert found == {"forward": (1, 0.0001)}, found
+
+
 def ranges_of_emit_nvtx_are_operations():
     found = export(kernels=[(500, 600, 1, THREAD, 1), (600, 700, 2, OTHER, 1)],
                    calls=[(10, 20, THREAD, 1), (210, 220, OTHER, 2)],
@@ -340,7 +346,8 @@ run_all(phases_are_the_same_in_every_format, what_scripts_made_is_what_is_commit
         totals_and_counts_are_those_of_key_averages,
         kernel_belongs_to_the_range_of_its_launch_and_not_of_its_time,
         range_of_another_thread_counts_only_where_the_launching_thread_has_none, ids_of_another_process_are_not_ours,
-        ranges_may_be_open_at_the_end_or_started_and_ended_by_hand, ranges_of_emit_nvtx_are_operations,
+        ranges_may_be_open_at_the_end_or_started_and_ended_by_hand,
+        events_from_before_and_behind_the_recording_are_cut_off, ranges_of_emit_nvtx_are_operations,
         marks_and_domains_are_no_ranges, export_without_ranges_strings_or_calls_is_read,
         export_with_copies_only_is_read, hostile_exports_get_an_error, view_in_place_of_a_table_is_not_looked_into,
         damaged_database_is_refused_and_nothing_is_written_beside_it, strange_names_of_files_are_read,
