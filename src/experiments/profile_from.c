@@ -162,10 +162,14 @@ dyno_status profile_from_run(const flags *given, const flags_verb *verb,
                     .groups = kernel_groups_create(groupings, count),
                     .attention = attention_parts_create()};
     dyno_status status = read_trace(given, &job);
-    if (status == DYNO_OK) {
+    out->run->planned_cells = 1;
+    if (status == DYNO_OK || status == DYNO_INTERRUPTED) {
         results_cell *cell = results_add_cell(out->run);
         cell_set_text(cell, PARAM_TRACE, job.path);
-        record_all(&job, cell);
+        if (status == DYNO_OK)
+            record_all(&job, cell);
+        else /* half of a trace says nothing about the whole */
+            cell_set_status(cell, RESULTS_INCOMPLETE, "interrupted");
         experiment_keep_cell(context);
     }
     for (int i = 0; i < job.range_count; i++)
