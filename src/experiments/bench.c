@@ -1,6 +1,7 @@
 /* bench.c - `dyno bench`: the full grid of models, contexts, warm-ups and extents of a step, timed. */
 #include "experiments/step_grid.h"
 #include "measure/breakdown.h"
+#include "measure/step_trace.h"
 
 static const flag_spec FLAGS[] = {
     MODEL_FLAGS,
@@ -43,7 +44,8 @@ static dyno_status break_down(step_grid *g, const step_cell *at) {
 
 static dyno_status run(flags *given, const experiment_context *context, experiment_output *out) {
     bool is_traced = flags_switch(given, "breakdown");
-    step_grid g = {.second_steps = is_traced ? flags_integer(given, "steps") + 1 : 0};
+    step_grid g = {.second_steps =
+                       is_traced ? step_trace_steps(flags_integer(given, "steps")) + 1 : 0};
     dyno_status status = step_grid_prepare(&g, given, context, out->run);
     if (status == DYNO_OK)
         status = step_grid_run(&g, step_grid_time, is_traced ? break_down : NULL);

@@ -17,7 +17,7 @@
 static const flag_spec FLAGS[] = {
     MODEL_FLAGS,
     BATCH_FLAG,
-    STEP_GRID_FLAGS("forward,step", "5", "timed steps, and as many traced ones"),
+    STEP_GRID_FLAGS("forward,step", "5", "timed steps, and as many traced ones, at most 32"),
     STEP_FLAGS,
     {"by", NULL, FLAG_CHOICE, NULL,
      .help =
@@ -149,7 +149,8 @@ static dyno_status check_ranges(const flags *given, const device *d) {
 
 static dyno_status run(flags *given, const experiment_context *context, experiment_output *out) {
     /* Each traced step follows an untraced one; on a GPU each of both follows one that is not kept. */
-    profile_job job = {.grid.second_steps = 2 * flags_integer(given, "steps") + 2};
+    int traced = step_trace_steps(flags_integer(given, "steps"));
+    profile_job job = {.grid.second_steps = 2 * traced + 2};
     remember_what_to_show(given, out->run);
     if (flags_is_set(given, "from"))
         return profile_from_run(given, &VERB, context, out);
@@ -158,7 +159,7 @@ static dyno_status run(flags *given, const experiment_context *context, experime
                                        "--from; dyno knows the classes of its own");
     dyno_status status = step_grid_prepare(&job.grid, given, context, out->run);
     if (status == DYNO_OK && !device_is_host(job.grid.sweep.device))
-        job.grid.second_steps = 4 * flags_integer(given, "steps");
+        job.grid.second_steps = 4 * traced;
     if (status == DYNO_OK) {
         dyno_status refused = check_ranges(given, job.grid.sweep.device);
         status = refused == DYNO_OK ? step_grid_run(&job.grid, step_grid_time, trace_cell)

@@ -9,6 +9,7 @@
 #include "experiments/grid_size.h"
 #include "experiments/refusals.h"
 #include "measure/keys.h"
+#include "measure/step_trace.h"
 #include "train/loss_scale.h"
 #include "train/split_weights.h"
 #include "train/weights.h"
@@ -221,7 +222,8 @@ static dyno_status revisit_cell(step_grid *g, grid_model *m, const point *at) {
     if (status == DYNO_OK) {
         double flops = plan_total_cost(p, PHASE_COUNT).flops, steps = (double)g->second_steps;
         set_label(g, m, at, ", traced");
-        g->sweep.step_work = flops * steps / (double)flags_integer(g->given, "steps");
+        g->sweep.step_work =
+            flops * steps / (double)step_trace_steps(flags_integer(g->given, "steps"));
         status = run_cell(g, m, p, at->warmup, cell);
         g->sweep.work_done += flops * steps;
         plan_destroy(p);

@@ -14,7 +14,7 @@ void step_trace_release(step_trace *trace) {
 static dyno_status check_stop(const timing_options *options, int64_t done) {
     if (options->should_stop && options->should_stop(options->context))
         return dyno_fail(DYNO_INTERRUPTED, "interrupted after %lld of %lld traced steps",
-                         (long long)done, (long long)options->steps);
+                         (long long)done, (long long)step_trace_steps(options->steps));
     return DYNO_OK;
 }
 
@@ -67,7 +67,7 @@ static dyno_status record_row(executor *e, const timing_options *options, int st
 
 dyno_status step_trace_run(executor *e, const plan *p, const timing_options *options,
                            step_trace *out) {
-    int steps = options->steps < STEP_TRACE_MOST ? (int)options->steps : STEP_TRACE_MOST;
+    int steps = step_trace_steps(options->steps);
     *out = (step_trace){.is_observed = true};
     dyno_status status = observe_row(e, options, steps, &out->log);
     if (status == DYNO_UNSUPPORTED) {
@@ -85,9 +85,9 @@ dyno_status step_trace_run(executor *e, const plan *p, const timing_options *opt
 
 /* Steps of which only the last is kept: observing captures a step anew, and so does the first step
  * after it; elsewhere only the first of all is for one-time work. */
-static int steps_for_one(bool is_observed, int64_t round) { return is_observed || !round ? 2 : 1; }
+static int steps_for_one(bool is_observed, int round) { return is_observed || !round ? 2 : 1; }
 
-static dyno_status trace_one(executor *e, int64_t round, step_trace *trace) {
+static dyno_status trace_one(executor *e, int round, step_trace *trace) {
     launch_log one = {0};
     dyno_status status = executor_observe_begin(e);
     bool is_observed = status == DYNO_OK;
@@ -121,9 +121,10 @@ static dyno_status run_untraced(executor *e, int steps, results_cell *cell) {
 
 dyno_status step_trace_run_interleaved(executor *e, const plan *p, const timing_options *options,
                                        results_cell *cell, step_trace *out) {
+    int steps = step_trace_steps(options->steps);
     dyno_status status = DYNO_OK;
     *out = (step_trace){0};
-    for (int64_t i = 0; i < options->steps && status == DYNO_OK; i++) {
+    for (int i = 0; i < steps && status == DYNO_OK; i++) {
         status = check_stop(options, i);
         if (status == DYNO_OK)
             status = run_untraced(e, steps_for_one(out->is_observed, i), cell);
@@ -137,7 +138,7 @@ dyno_status step_trace_run_interleaved(executor *e, const plan *p, const timing_
             options->on_step(options->context, i + 1);
     }
     if (status == DYNO_OK)
-        status = settle(p, 0, (int)options->steps, out);
+        status = settle(p, 0, steps, out);
     if (status != DYNO_OK)
         step_trace_release(out);
     return status;

@@ -15,10 +15,15 @@ typedef struct step_trace {
     bool is_observed; /* by the device's own records; launches may overlap then */
 } step_trace;
 
-/* options->steps traced steps in a row, at most STEP_TRACE_MOST where a device records them, after
- * one that is not kept. DYNO_CORRUPT when records were lost; DYNO_INTERRUPTED when asked to stop.
- * On failure *out is empty. */
+/* How many steps are traced where so many are asked for: a step of a large model leaves thousands of
+ * records, and more steps would not tell more. */
 enum { STEP_TRACE_MOST = 32 };
+static inline int step_trace_steps(int64_t asked) {
+    return asked < STEP_TRACE_MOST ? (int)asked : STEP_TRACE_MOST;
+}
+
+/* step_trace_steps(options->steps) traced steps in a row, after one that is not kept. DYNO_CORRUPT when records were lost; DYNO_INTERRUPTED when asked to stop.
+ * On failure *out is empty. */
 NODISCARD dyno_status step_trace_run(executor *e, const plan *p, const timing_options *options,
                                      step_trace *out);
 

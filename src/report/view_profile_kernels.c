@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/name_table.h"
 #include "measure/keys.h"
 #include "report/profile_rows.h"
 #include "report/view_parts.h"
@@ -256,22 +257,29 @@ typedef struct top_kernel {
 } top_kernel;
 
 static top_kernel find_top(const profile_rows *kinds, const char *phase) {
-    top_kernel top = {0};
+    top_kernel *kernels = memory_allocate((size_t)kinds->count, sizeof *kernels), top = {0};
+    name_table by_name = {0};
+    double phase_ns = 0;
+    int count = 0;
     for (int64_t i = 0; i < kinds->count; i++) {
         if (strcmp(profile_rows_text(kinds, i, KEY_PHASE), phase) != 0)
             continue;
         const char *name = profile_rows_text(kinds, i, KEY_KERNEL);
-        double ns = 0, count = 0;
-        top.phase_ns += profile_rows_number(kinds, i, COLUMN_RUNNING);
-        for (int64_t j = 0; j < kinds->count; j++)
-            if (strcmp(profile_rows_text(kinds, j, KEY_PHASE), phase) == 0 &&
-                strcmp(profile_rows_text(kinds, j, KEY_KERNEL), name) == 0) {
-                ns += profile_rows_number(kinds, j, COLUMN_RUNNING);
-                count += profile_rows_number(kinds, j, COLUMN_COUNT);
-            }
-        if (ns > top.ns)
-            top = (top_kernel){name, ns, count, top.phase_ns};
+        int at = name_table_find(&by_name, name);
+        if (at < 0) {
+            at = count++;
+            kernels[at].name = name;
+            name_table_set(&by_name, name, at);
+        }
+        kernels[at].ns += profile_rows_number(kinds, i, COLUMN_RUNNING);
+        kernels[at].count += profile_rows_number(kinds, i, COLUMN_COUNT);
+        phase_ns += profile_rows_number(kinds, i, COLUMN_RUNNING);
     }
+    for (int i = 0; i < count; i++)
+        top = kernels[i].ns > top.ns ? kernels[i] : top;
+    top.phase_ns = phase_ns;
+    name_table_release(&by_name);
+    free(kernels);
     return top;
 }
 
