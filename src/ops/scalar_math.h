@@ -23,7 +23,7 @@ static inline uint32_t bits_from_float(float number) {
 
 /* a * b + c, rounded once where the machine can: said outright, because generated kernels are
  * compiled without contraction. */
-#ifdef __FMA__
+#if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
 #define MULTIPLY_ADD(a, b, c) __builtin_fmaf(a, b, c)
 #else
 #define MULTIPLY_ADD(a, b, c) ((a) * (b) + (c))
