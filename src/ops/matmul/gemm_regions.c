@@ -56,13 +56,6 @@ static char *c_at(const regions *g, const region *r, int64_t row, int64_t column
     return (char *)p->c + (r->at.c + row * p->ldc + column) * dtype_bytes(p->c_type);
 }
 
-/* Asks for the memory of the sums that come next: they are rarely in a cache. */
-static void ask_for_block(const float *sums, int64_t ld, int rows, int columns) {
-    for (int i = 0; i < rows; i++)
-        for (int64_t at = 0; at < columns * (int64_t)sizeof *sums; at += CACHE_LINE)
-            __builtin_prefetch((const char *)(sums + i * ld) + at, 1, 3);
-}
-
 /* The sums of a block after one more panel, to where sums are, or to C in the type it has. */
 static void finish_block(const regions *g, const region *r, gemm_block *block, int64_t row,
                          int64_t column, bool is_last) {
@@ -163,8 +156,6 @@ static void multiply_strip(const regions *g, const region *r, const panel *now, 
         sum += g->width * sums.ld;
         if (has_next)
             ask_for_strip(&next, e->columns, now->depth, row / g->width, strips);
-        if (row + g->width < r->rows)
-            ask_for_block(sum, sums.ld, (int)smaller(g->width, r->rows - row - g->width), columns);
         finish_block(g, r, &block, r->row + row, column, now->is_last);
     }
 }
