@@ -42,6 +42,7 @@ typedef struct region {
 } region;
 
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 static int64_t count_of(int64_t x, int64_t step) { return (x + step - 1) / step; }
 
 /* ---- one region ---- */
@@ -245,7 +246,7 @@ static void choose_regions(regions *g, int64_t most_rows, int64_t most_blocks) {
     int64_t tries = g->p->batches < 4 * threads ? TRIES : 1;
     for (int64_t i = 0; i < tries && (i == 0 || least_down + i <= g->row_strips); i++) {
         int64_t rows = count_of(g->row_strips, least_down + i);
-        int64_t least_across = count_of(g->column_strips * rows, most_blocks);
+        int64_t least_across = count_of(g->column_strips, larger(most_blocks / rows, 1));
         for (int64_t j = 0; j < tries && (j == 0 || least_across + j <= g->column_strips); j++) {
             int64_t columns = count_of(g->column_strips, least_across + j);
             int64_t time = time_of(g, rows, columns, threads);
@@ -256,6 +257,7 @@ static void choose_regions(regions *g, int64_t most_rows, int64_t most_blocks) {
             }
         }
     }
+    assert(g->region_rows * g->region_columns <= most_blocks);
     g->down = count_of(g->row_strips, g->region_rows);
     g->across = count_of(g->column_strips, g->region_columns);
 }
