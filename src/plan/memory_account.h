@@ -13,6 +13,8 @@ typedef struct memory_account {
     int64_t at_peak[ROLE_COUNT]; /* alive then, by role */
     int64_t persistent_bytes;    /* alive all the time: inputs, parameters, state */
     int64_t total[ROLE_COUNT];   /* bytes of all buffers ever made, by role */
+    int64_t alive_bytes;         /* the sum of at_peak, in either mode */
+    int64_t peak_block_bytes;    /* the most of values alive at once, in whole blocks */
     int64_t reserved_bytes;      /* what the pool holds at its largest */
 } memory_account;
 
