@@ -14,7 +14,7 @@ typedef struct memory_moment {
     int64_t alive[ROLE_COUNT]; /* bytes of values, by role */
     int64_t alive_bytes;       /* their sum */
     int64_t block_bytes;       /* the same values in whole blocks of the allocator */
-    int64_t reserved_bytes;    /* what the pool holds by then: the end of the highest block so far */
+    int64_t reserved_bytes; /* what the pool holds by then: the end of the highest block so far */
 } memory_moment;
 
 /* Functions may be NULL. Offsets are in the pool's range, bytes in whole blocks. */
