@@ -45,14 +45,23 @@ int64_t memory_account_bytes_before(const plan *p, int launch) {
     return bytes;
 }
 
-int64_t memory_account_saved_bytes(const plan *p) {
+int memory_account_first_backward(const plan *p) {
     int launch = 0;
     while (launch < p->launch_count && p->launches[launch].phase != PHASE_BACKWARD)
         launch++;
+    return launch;
+}
+
+bool memory_account_is_saved(const plan_buffer *b, int first_backward) {
+    return b->role == ROLE_SAVED && b->born < first_backward &&
+           memory_account_is_alive(b, first_backward);
+}
+
+int64_t memory_account_saved_bytes(const plan *p) {
+    int backward = memory_account_first_backward(p);
     int64_t bytes = 0;
-    for (int i = 0; launch < p->launch_count && i < p->buffer_count; i++)
-        if (p->buffers[i].role == ROLE_SAVED && p->buffers[i].born < launch &&
-            memory_account_is_alive(&p->buffers[i], launch))
+    for (int i = 0; backward < p->launch_count && i < p->buffer_count; i++)
+        if (memory_account_is_saved(&p->buffers[i], backward))
             bytes += p->buffers[i].bytes;
     return bytes;
 }

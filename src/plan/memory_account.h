@@ -29,6 +29,11 @@ bool memory_account_is_alive(const plan_buffer *b, int launch);
  * earlier and is read from here on. Gaps in the arena of a static plan do not count. */
 int64_t memory_account_bytes_before(const plan *p, int launch);
 
+/* The launch that the backward begins with; the number of launches where there is none. */
+int memory_account_first_backward(const plan *p);
+/* Whether the buffer waits for the backward when it begins: it was made before and has the role "saved".
+ */
+bool memory_account_is_saved(const plan_buffer *b, int first_backward);
 /* Bytes that wait for the backward when it begins: values of the role "saved". 0 without one. */
 int64_t memory_account_saved_bytes(const plan *p);
 
