@@ -79,7 +79,7 @@ static dyno_status plan_cell(plan_grid *g, const plan_point *at, experiment_outp
     plan_advice advice;
     if (memory && !flags_switch(g->given, "map") &&
         strcmp(cell_find_parameter(cell, PARAM_FITS)->text, "no") == 0) {
-        RETURN_IF_FAILED(plan_advice_find(&options, memory, &advice));
+        RETURN_IF_FAILED(plan_advice_find(&options, at->asked->has_attention, memory, &advice));
         cell_set_text(cell, PARAM_FITS_WITH, advice.text);
     }
     return DYNO_OK;
