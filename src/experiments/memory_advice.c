@@ -1,6 +1,5 @@
 #include "experiments/memory_advice.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -125,25 +124,6 @@ static void add_level(advisor *a, const step_options *trial, const step_needs *n
     snprintf(c->note, sizeof c->note, "%s", note);
 }
 
-/* Segments of about the square root of the blocks need the least; the best of it and its neighbours. */
-static dyno_status add_segments(advisor *a) {
-    int64_t layers = a->options->config.layers, root = (int64_t)llround(sqrt((double)layers));
-    step_options best_step = {0}, trial;
-    step_needs best = {0}, needs;
-    for (int64_t every = root - 1; every <= root + 1; every++) {
-        if (every < 2 || every >= layers)
-            continue;
-        RETURN_IF_FAILED(try_level(a, RECOMPUTE_EVERY, every, &trial, &needs));
-        if (!best.bytes || needs.bytes < best.bytes) {
-            best = needs;
-            best_step = trial;
-        }
-    }
-    if (best.bytes)
-        add_level(a, &best_step, &best, "saves what enters each segment of so many blocks");
-    return DYNO_OK;
-}
-
 static dyno_status add_recompute(advisor *a) {
     step_options trial;
     step_needs needs;
@@ -152,7 +132,11 @@ static dyno_status add_recompute(advisor *a) {
         return DYNO_OK;
     RETURN_IF_FAILED(try_level(a, RECOMPUTE_MLP, 1, &trial, &needs));
     add_level(a, &trial, &needs, "runs gate and up of every block again");
-    RETURN_IF_FAILED(add_segments(a));
+    int64_t half = (a->options->config.layers + 1) / 2;
+    if (half > 1 && half < a->options->config.layers) {
+        RETURN_IF_FAILED(try_level(a, RECOMPUTE_EVERY, half, &trial, &needs));
+        add_level(a, &trial, &needs, "runs the first half of the blocks again");
+    }
     RETURN_IF_FAILED(try_level(a, RECOMPUTE_FULL, 0, &trial, &needs));
     add_level(a, &trial, &needs, "saves what enters each block and runs every block again");
     return DYNO_OK;
