@@ -1,7 +1,3 @@
-/* memory_snapshot.c - events in the order of the records, with one exception.
- *
- * In a static plan an output may lie where an input that dies with the launch lies. The viewer knows an
- * allocation by its address, so such an input is released before its successor is allocated. */
 #include "experiments/memory_snapshot.h"
 
 #include <stdlib.h>
@@ -127,51 +123,17 @@ static void add_death_events(snapshot *s, const memory_record *r) {
     }
 }
 
-static bool overlap(const memory_record *a, const memory_record *b) {
-    return a->offset < b->offset + b->bytes && b->offset < a->offset + a->bytes;
-}
-
-static bool makes_room(const memory_record *death, const memory_record *births, int count) {
-    for (int i = 0; i < count; i++)
-        if (overlap(death, &births[i]))
-            return true;
-    return false;
-}
-
-/* The births of a launch and the deaths behind them. */
-static void add_launch(snapshot *s, const memory_record *records, int births, int all) {
-    bool *is_early = memory_allocate((size_t)all + 1, sizeof *is_early);
-    for (int i = births; i < all; i++) {
-        is_early[i] = makes_room(&records[i], records, births);
-        if (is_early[i])
-            add_death_events(s, &records[i]);
-    }
-    for (int i = 0; i < births; i++)
-        add_birth_event(s, &records[i]);
-    for (int i = births; i < all; i++)
-        if (!is_early[i])
-            add_death_events(s, &records[i]);
-    free(is_early);
-}
-
 static void add_events(snapshot *s, const memory_record *records, int count, int64_t reserved) {
     pickle_begin_list(s->w);
     begin_event(s->w, "segment_alloc", 0, reserved, -1, "unknown");
     pickle_begin_list(s->w);
     pickle_end(s->w);
     pickle_end(s->w);
-    for (int i = 0; i < count;) {
-        int births = i, end;
-        while (births < count && records[births].launch == records[i].launch &&
-               records[births].is_allocation)
-            births++;
-        end = births;
-        while (end < count && records[end].launch == records[i].launch &&
-               !records[end].is_allocation)
-            end++;
-        add_launch(s, records + i, births - i, end - i);
-        i = end;
-    }
+    for (int i = 0; i < count; i++)
+        if (records[i].is_allocation)
+            add_birth_event(s, &records[i]);
+        else
+            add_death_events(s, &records[i]);
     pickle_end(s->w);
 }
 
