@@ -241,13 +241,21 @@ static bool has_part(const char *list, const char *name) {
     return false;
 }
 
+/* A file may name no part that there is. */
+static bool has_known_part(const char *list) {
+    bool found = false;
+    for (int i = 0; i < PART_COUNT; i++)
+        found = found || has_part(list, PARTS[i].name);
+    return found;
+}
+
 void view_memory(const results *run, bool is_full, report_document *out) {
     if (!run->cell_count) {
         view_general(run, is_full, out);
         return;
     }
     const char *parts = view_text(run->cells[0], PARAM_PART);
-    if (!*parts || has_part(parts, "grid")) {
+    if (!has_known_part(parts) || has_part(parts, "grid")) {
         add_grid(run, is_full, out);
         if (run->cell_count == 1)
             add_sentences(run->cells[0], out);

@@ -46,15 +46,16 @@ static void areas_are_stacked_and_the_peak_is_pointed_at(void **state) {
     plot_area areas[] = {{"weights", 'W', low}, {"saved", 'S', high}};
     text out = {0};
     plot_areas(&out, areas, 2, 4, ".ffb", 40, 4, "MiB");
-    assert_string_equal(text_string(&out), "         4.0 |  S \n"
-                                           "         3.0 |  S \n"
-                                           "             | SS \n"
-                                           "         0.0 |WWWW\n"
-                                           "             +----\n"
-                                           "              .ffb\n"
-                                           "                ^ the peak\n"
-                                           "              S saved (3.0 at most), W weights (1.0 at\n"
-                                           "              most); MiB\n");
+    assert_string_equal(text_string(&out),
+                        "         4.0 |  S \n"
+                        "         3.0 |  S \n"
+                        "             | SS \n"
+                        "         0.0 |WWWW\n"
+                        "             +----\n"
+                        "              .ffb\n"
+                        "                ^ the peak\n"
+                        "              S saved (3.0 at most), W weights (1.0 at\n"
+                        "              most); MiB\n");
     text_release(&out);
 }
 
