@@ -22,6 +22,8 @@ static const cli_verb VERBS[] = {
     {"memory", "where every byte of a step goes, launch by launch, without running it",
      cli_long_experiment},
     {"bench", "time forward, backward and whole training steps over a sweep", cli_long_experiment},
+    {"profile", "where the time of a step goes: kernels, scopes, what to speed up next",
+     cli_long_experiment},
     {"attention", "time attention alone, forward and backward, over lengths and head sizes",
      cli_long_experiment},
     {"precision", "what 16 bits do to sums, and which type everything has", cli_experiment},

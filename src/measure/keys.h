@@ -11,6 +11,7 @@
 #define RUN_ATTENTION "attention"
 #define RUN_PLAN "plan"
 #define RUN_MEMORY "memory"
+#define RUN_PROFILE "profile"
 #define RUN_PRECISION "precision"
 #define RUN_DOCTOR "doctor"
 
@@ -55,6 +56,9 @@
 #define PARAM_TOTAL_TYPE "total_type"
 #define PARAM_TERMS "terms"
 #define PARAM_TERM "term"
+#define PARAM_TRACE "trace"
+#define PARAM_FORMAT "format"
+#define PARAM_RECORDED "recorded"
 
 /* Metrics of a cell: counts and sizes of its plan, */
 #define METRIC_TOKENS "tokens"
@@ -113,6 +117,21 @@
 #define METRIC_DEVICE_UNKNOWN_NS "device_unknown_ns"
 #define METRIC_BETWEEN_STEPS_NS "between_steps_ns"
 #define METRIC_LAUNCHES_UNSEEN "launches_unseen"
+#define METRIC_TRACED_STEPS "traced_steps"
+#define METRIC_RECORDS "records"
+#define METRIC_UNEVEN_GROUPS "uneven_groups"
+
+/* how the work in another program's trace was attributed, */
+#define METRIC_JOINED_BY_THREAD "joined_by_thread"
+#define METRIC_JOINED_BY_PROCESS "joined_by_process"
+#define METRIC_JOINED_BY_SEQUENCE "joined_by_sequence"
+#define METRIC_JOINED_TO_NOTHING "joined_to_nothing"
+#define METRIC_NOT_JOINED "not_joined"
+#define METRIC_IN_GRAPHS "in_graphs"
+#define METRIC_OUTSIDE_STEPS "outside_steps"
+#define METRIC_MARKED_STEPS "marked_steps"
+#define METRIC_MARKED_STEPS_NS "marked_steps_ns"
+#define METRIC_ATTENTIONS "attentions"
 
 /* and who else used the processor meanwhile. */
 #define METRIC_WATCHED_NS "watched_ns"
@@ -129,12 +148,22 @@
 #define SERIES_BACKWARD "backward"
 #define SERIES_OPTIMIZER "optimizer"
 #define SERIES_BACKWARD_OPTIMIZER "backward+optimizer"
+#define SERIES_TRACED "traced"
+#define SERIES_UNTRACED "untraced"
+#define SERIES_ENQUEUE "enqueue"
 
 /* Breakdowns, the keys of their rows and their columns. */
 #define BREAKDOWN_BY_CLASS "by_class"
 #define BREAKDOWN_BY_KERNEL "by_kernel"
 #define BREAKDOWN_BY_PHASE "by_phase"
 #define BREAKDOWN_BY_SCOPE "by_scope"
+#define BREAKDOWN_BY_OP "by_op"
+#define BREAKDOWN_BY_LAUNCH "by_launch"
+#define BREAKDOWN_KINDS "kinds"
+#define BREAKDOWN_SCOPES "scopes"
+#define BREAKDOWN_DEVICES "devices"
+#define BREAKDOWN_RANGES "ranges"
+#define BREAKDOWN_ATTENTION "attention_parts"
 #define BREAKDOWN_PEAK_VALUES "peak_values"
 #define BREAKDOWN_TIMELINE "timeline"
 #define BREAKDOWN_ALLOCATIONS "allocations"
@@ -146,6 +175,17 @@
 #define KEY_KERNEL "kernel"
 #define KEY_PHASE "phase"
 #define KEY_SCOPE "scope"
+#define KEY_OP "op"
+#define KEY_LAUNCH "launch"
+#define KEY_PLANNED "planned"
+#define KEY_GRID "grid"
+#define KEY_BLOCK "block"
+#define KEY_COST "cost"
+#define KEY_DEVICE "device"
+#define KEY_PART "part"
+/* The row of what belongs to no launch that is known. */
+#define ROW_UNATTRIBUTED "(unattributed)"
+#define ROW_ALL_PHASES "(all)"
 #define KEY_VALUE "value"
 #define KEY_ROLE "role"
 #define KEY_FORMULA "formula"
@@ -175,6 +215,24 @@
 #define COLUMN_AFTER "after"
 #define COLUMN_SECONDS_BEFORE "seconds_before"
 #define COLUMN_SECONDS "seconds"
+#define COLUMN_MIN "min"
+#define COLUMN_MEDIAN "median"
+#define COLUMN_MAX "max"
+#define COLUMN_STD "std"
+#define COLUMN_REGISTERS "registers"
+#define COLUMN_SHARED "shared"
+#define COLUMN_CYCLES "cycles"
+#define COLUMN_INSTRUCTIONS "instructions"
+#define COLUMN_CACHE_MISSES "cache_misses"
+#define COLUMN_SPAN "span"
+#define COLUMN_BUSY "busy"
+#define COLUMN_GAPS "gaps"
+#define COLUMN_GAP_MEDIAN "gap_median"
+#define COLUMN_GAP_MAX "gap_max"
+#define COLUMN_HOST_CALLS "host_calls"
+#define COLUMN_HOST_CALL_TIME "host_call_time"
+#define COLUMN_BEHIND_MEDIAN "behind_median"
+#define COLUMN_UNATTRIBUTED "unattributed"
 
 /* The environment: the machine, */
 #define ENV_DATE "date"
@@ -217,6 +275,12 @@
 #define ENV_READ_GBS "read_gbs"
 #define ENV_COPY_GBS "copy_gbs"
 #define ENV_VERDICT "verdict"
+#define ENV_CPU_COUNTERS "cpu_counters"
+
+/* what a profile was asked to show, */
+#define ENV_SHOWN_BY "shown_by"
+#define ENV_SHOWN_TOP "shown_top"
+#define ENV_SHOWN_DEPTH "shown_depth"
 
 /* and a GPU. */
 #define ENV_GPU "gpu"

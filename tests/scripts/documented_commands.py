@@ -126,6 +126,11 @@ def shrink_bench(words):
     put(words, "--steps", "1")
 
 
+def shrink_profile(words):
+    if "--from" not in words:  # which runs nothing
+        shrink_bench(words)
+
+
 def shrink_attention(words):
     run_on_cpu(words)
     divide_lengths(words, "--seq", "8,16")
@@ -160,8 +165,8 @@ def shrink_step(words):
         put(words, "--steps", "2")
 
 
-SHRINK = {"bench": shrink_bench, "attention": shrink_attention, "plan": shrink_plan,
-          "memory": shrink_memory,          "step": shrink_step, "init": put_tiny_model}
+SHRINK = {"bench": shrink_bench, "profile": shrink_profile, "attention": shrink_attention,
+          "plan": shrink_plan, "memory": shrink_memory, "step": shrink_step, "init": put_tiny_model}
 # Verbs that a sentence may name without what they cannot run without.
 REQUIRED = {"step": ["--load", "llama", "--tokens", "text.bin", "--out", "out.safetensors"],
             "init": ["--out", "out"], "show": ["DIR"]}

@@ -61,6 +61,13 @@ def missing_package_is_named_with_its_reason_and_installed():
     assert calls[1].endswith("--no-install-recommends libjansson-dev libdnnl2"), calls
 
 
+def libraries_that_read_traces_are_installed_with_the_build():
+    result, calls = install("build", absent="libsqlite3-0 zlib1g")
+    assert result.returncode == 0, result
+    assert "exports of Nsight Systems" in result.stdout and "compressed traces" in result.stdout, result
+    assert calls[1].endswith("--no-install-recommends libsqlite3-0 zlib1g"), calls
+
+
 def each_group_asks_only_for_what_it_takes():
     absent = "cmake libcmocka-dev clang-format"
     for group, packages in (("build", "cmake"), ("test", "cmake libcmocka-dev"), ("dev", absent)):
@@ -118,6 +125,7 @@ def unknown_group_is_a_usage_error():
 
 run_all(nothing_is_said_or_done_when_all_is_there,
         missing_package_is_named_with_its_reason_and_installed,
+        libraries_that_read_traces_are_installed_with_the_build,
         each_group_asks_only_for_what_it_takes,
         packages_of_another_architecture_are_made_known_first_and_forgotten_on_failure,
         failed_installation_names_the_packages_and_the_network,

@@ -21,7 +21,8 @@
     X(activity_dropped, cuptiActivityGetNumDroppedRecords)                                         \
     X(external_push, cuptiActivityPushExternalCorrelationId)                                       \
     X(external_pop, cuptiActivityPopExternalCorrelationId)                                         \
-    X(node_id, cuptiGetGraphNodeId)
+    X(node_id, cuptiGetGraphNodeId)                                                                \
+    X(timestamp, cuptiGetTimestamp)
 
 typedef struct cupti_functions {
 #define FIELD(field, function) __typeof__(&function) field;
