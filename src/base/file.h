@@ -27,6 +27,10 @@ bool file_write(int descriptor, const char *from, size_t count);
  * (free). Files over `limit` bytes are refused before anything is allocated. */
 NODISCARD dyno_status file_read_all(const char *path, int64_t limit, char **data, size_t *size);
 
+/* The first line of a small text file, such as those of /sys, without its newline and cut to `bytes`;
+ * false where there is none. */
+bool file_read_line(const char *path, char *out, size_t bytes);
+
 /* Whether there is anything of that name, a link that leads nowhere included. */
 bool file_exists(const char *path);
 /* Whether both names lead to one file, by links too, or would if they were written: writing one

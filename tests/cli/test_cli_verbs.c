@@ -39,7 +39,7 @@ static json_t *parse(const text *output) {
 
 static void every_verb_explains_itself(void **state) {
     (void)state;
-    static const char *const verbs[] = {"doctor",  "list", "plan", "bench",
+    static const char *const verbs[] = {"doctor",  "list", "plan", "memory", "bench",
                                         "profile", "init", "step", "show"};
     text all = {0};
     assert_int_equal(dyno_run(&all, "--help 2>/dev/null"), 0);

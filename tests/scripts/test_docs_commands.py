@@ -12,7 +12,8 @@ from cases import ROOT, run_all
 from documented_commands import PAGES, Command, commands_of, commands_of_help
 
 DYNO = os.path.join(os.environ["DYNO_BUILD"], "dyno")
-VERBS = ("doctor", "list", "plan", "bench", "profile", "attention", "precision", "init", "step", "show")
+VERBS = ("doctor", "list", "plan", "memory", "bench", "profile", "attention", "precision", "init", "step",
+         "show")
 TINY = "--layers 1 --d-model 16 --d-ff 32 --heads 2 --vocab 64".split()
 TOKENS = 2048
 
