@@ -127,8 +127,11 @@ def shrink_bench(words):
 
 
 def shrink_profile(words):
-    if "--from" not in words:  # which runs nothing
+    """With --from nothing runs; FILE, which is tokens elsewhere, is a trace there."""
+    if "--from" not in words:
         shrink_bench(words)
+    elif value_of(words, "--from") == "FILE":
+        put(words, "--from", "trace.json.gz")
 
 
 def shrink_attention(words):
