@@ -41,7 +41,8 @@ typedef enum dyno_status {
     DYNO_OUT_OF_MEMORY, /* needs more memory than there is */
     DYNO_INTERRUPTED,   /* the user asked to stop; what was done so far is kept */
     DYNO_DEVICE_FAILED, /* a GPU or its driver failed; what lies in its memory may be lost */
-    DYNO_NOT_FINITE     /* a loss, gradient or weight is NaN or infinite */
+    DYNO_NOT_FINITE,    /* a loss, gradient or weight is NaN or infinite */
+    DYNO_RANK_FAILED    /* another rank died, is stopped or failed; the message names it */
 } dyno_status;
 
 /* "device failed", for a message. */

@@ -24,7 +24,6 @@
 #include "tensor/dtype.h"
 
 struct world; /* distributed/world.h: the ranks of this job */
-struct device;
 
 typedef struct communicator communicator;
 
@@ -64,17 +63,17 @@ typedef struct collective {
 
 typedef struct communicator_options {
     communicator_kind kind;
-    int ranks;             /* the first so many of the world; 0: all */
-    struct device *device; /* the GPU of this rank, for NCCL; otherwise NULL */
+    int ranks; /* the first so many of the world; 0: all */
     /* Threads that one rank's sums use (base/threads.h); 0: as many as threads_count says. Those of
      * asynchronous collectives use one, beside the threads that compute. */
     int threads;
 } communicator_options;
 
 /* Collective over the whole world: every rank calls it with the same options. *out is NULL on failure,
- * and, with DYNO_OK, on ranks that are not among the first options->ranks. A world of one rank has
- * communicators of every kind but NCCL without MPI or anything else: they copy where `to` is not
- * `from`. Where a kind is not there, DYNO_UNSUPPORTED says what is missing, the same on every rank. */
+ * and, with DYNO_OK, on ranks that are not among the first options->ranks. A communicator of one rank
+ * needs no MPI nor anything else: it copies where `to` is not `from`. Where a kind is not there,
+ * DYNO_UNSUPPORTED says what is missing, the same on every rank. Those of kind nccl belong to a GPU:
+ * device_create_communicator (runtime/device.h) makes them, and the others as well. */
 NODISCARD dyno_status communicator_create(struct world *w, const communicator_options *options,
                                           communicator **out);
 /* Waits for collectives that were started, unless one failed. NULL is allowed. */
@@ -157,6 +156,9 @@ typedef struct communicator_functions {
     bool (*is_complete)(communicator *c, collective_handle handle);
     void (*destroy)(communicator *c);
 } communicator_functions;
+
+/* Fills in what communicator.h knows of every kind, after a kind has made one by itself. */
+void communicator_complete(communicator *c, struct world *w, const communicator_options *options);
 
 struct communicator_queue; /* distributed/queue.h: collectives that were started */
 

@@ -26,6 +26,8 @@ typedef struct world_place {
     world_starter starter;
     const char *evidence; /* "OMPI_COMM_WORLD_SIZE"; NULL when alone */
     int rank, count;      /* 0 and 1 when alone */
+    /* Among the ranks of this host; -1 where the starter does not say. */
+    int host_rank, host_count;
 } world_place;
 /* Fails where the environment contradicts itself: a rank that is no number, or not below the count. */
 NODISCARD dyno_status world_find_place(world_place *out);
@@ -39,8 +41,9 @@ void world_close(world *w);
 int world_rank(const world *w);
 int world_count(const world *w);
 const char *world_host(const world *w, int rank);
-int world_process(const world *w, int rank);
 double world_timeout_s(const world *w);
+/* Whether so many ranks of this host have a core each: only then whoever waits may spin. */
+bool world_has_core_for(const world *w, int ranks);
 /* Ranks of this rank's host, and which of them this one is, from 0. */
 int world_host_count(const world *w);
 int world_host_rank(const world *w);
@@ -49,6 +52,9 @@ int world_threads(const world *w);
 
 /* What this rank does from now on, for whoever has to name it: "start-up", "writing results". */
 void world_set_phase(world *w, const char *phase);
+
+/* The collective_op that it is in, -1 for none: named together with the phase. */
+void world_set_collective(world *w, int op);
 
 /* Small messages: `bytes` from every rank, in the order of ranks, to every rank. Collective. */
 NODISCARD dyno_status world_exchange(world *w, const void *mine, void *all, size_t bytes);
@@ -64,7 +70,26 @@ typedef struct world_fact {
 } world_fact;
 NODISCARD dyno_status world_compare(world *w, const world_fact *facts, int count);
 
-/* This rank cannot go on: every other one that waits for it fails with this thread's message. */
-void world_fail(world *w);
+/* What a rank's work ends with. Where it failed by itself, the other ranks fail with its message and
+ * with this rank's name; where another one failed, this thread's message is that rank's. Returns the
+ * status. `w` may be NULL, for work that ended before there was a world. */
+NODISCARD dyno_status world_conclude(world *w, dyno_status status);
+/* The world that this process has joined, or NULL. */
+world *world_current(void);
+/* Of all ranks of a host that end with the same failure, one reports it: the first that asks. */
+bool world_may_report(void);
+
+/* ---- for the transports ---- */
+
+struct segment;
+struct mpi_job;
+/* NULL in a world of one rank; in that of one host there is no MPI. */
+struct segment *world_segment(const world *w);
+struct mpi_job *world_mpi(const world *w);
+/* Ranks are numbered host by host: those of this host are `first` and the following. False where the
+ * starter has dealt them out otherwise: then each rank counts as a host of its own. */
+int world_first_of_host(const world *w);
+int world_host_of(const world *w, int rank); /* hosts are numbered from 0 */
+int world_hosts(const world *w);
 
 #endif
