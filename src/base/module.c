@@ -52,8 +52,8 @@ void *module_open(const char *file, const char *variable, text *tried) {
     /* The program may be another one (Python) that loaded our shared library. */
     Dl_info here;
     char library[PATH_MAX];
-    if (!handle && dladdr(HERE, &here) && here.dli_fname &&
-        realpath(here.dli_fname, library) && strcmp(library, executable) != 0)
+    if (!handle && dladdr(HERE, &here) && here.dli_fname && realpath(here.dli_fname, library) &&
+        strcmp(library, executable) != 0)
         handle = try_around(library, file, tried);
     return handle ? handle : try_place(file, geteuid(), tried);
 }

@@ -62,7 +62,7 @@ int64_t collective_bytes(const collective *what, int ranks) {
 
 double collective_bus_factor(collective_op op, int ranks) {
     double part = (double)(ranks - 1) / ranks;
-    return op == COLLECTIVE_ALL_REDUCE                                       ? 2 * part
+    return op == COLLECTIVE_ALL_REDUCE                                      ? 2 * part
            : op == COLLECTIVE_REDUCE_SCATTER || op == COLLECTIVE_ALL_GATHER ? part
                                                                             : 1;
 }

@@ -118,8 +118,7 @@ dyno_status host_group_add_region(host_group *g, int64_t bytes, void **base) {
     RETURN_IF_FAILED(host_group_meet(g)); /* before the block is written again */
     RETURN_IF_FAILED(status);
     void *mapped;
-    RETURN_IF_FAILED(
-        segment_map(g->meeting.segment, offset, stride * g->meeting.count, &mapped));
+    RETURN_IF_FAILED(segment_map(g->meeting.segment, offset, stride * g->meeting.count, &mapped));
     MEMORY_GROW(g->regions, g->region_count, g->region_capacity);
     g->regions[g->region_count++] = (host_region){g->next_region++, mapped, offset, stride};
     *base = (char *)mapped + stride * g->meeting.index;

@@ -31,7 +31,7 @@ typedef struct launch_job {
     int count, running;
     double timeout_s;
     int exit_code;
-    int signal_count; /* of the user's that were passed on */
+    int signal_count;  /* of the user's that were passed on */
     int64_t end_by_ns; /* when ranks that still run are killed; 0: they may run */
 } launch_job;
 

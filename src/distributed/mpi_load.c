@@ -36,8 +36,7 @@ static dyno_status load(const mpi_module **out) {
     }
     dlclose(handle);
     return dyno_fail(DYNO_UNSUPPORTED, "%s %s; build both together", FILE_NAME,
-                     symbol ? "is of another version than dyno " DYNO_VERSION
-                            : "is no MPI module");
+                     symbol ? "is of another version than dyno " DYNO_VERSION : "is no MPI module");
 }
 
 dyno_status mpi_module_load(const mpi_module **out) {

@@ -182,8 +182,8 @@ member_text segment_member_phase(const segment *s, int index) {
     if (!phase[0])
         snprintf(phase, sizeof phase, "start-up");
     if (op > 0 && op <= COLLECTIVE_OP_COUNT)
-        snprintf(out.text, sizeof out.text, "%s (%s)",
-                 collective_op_name((collective_op)(op - 1)), phase);
+        snprintf(out.text, sizeof out.text, "%s (%s)", collective_op_name((collective_op)(op - 1)),
+                 phase);
     else
         snprintf(out.text, sizeof out.text, "%s", phase);
     return out;

@@ -37,11 +37,11 @@ typedef struct segment_header {
     char magic[16];
     uint32_t bytes_of_member; /* with the magic: whether both sides were built alike */
     int member_count;
-    bool is_launched;      /* by dyno, whose launcher watches over the processes */
-    _Atomic int64_t end;   /* of the file: where the next region begins */
-    _Atomic int failed;    /* 0, 1 while the failure is being written, 2 when it can be read */
-    int failure_status;    /* the dyno_status that it was */
-    _Atomic bool is_told;  /* somebody has reported, or will report, the failure to the user */
+    bool is_launched;     /* by dyno, whose launcher watches over the processes */
+    _Atomic int64_t end;  /* of the file: where the next region begins */
+    _Atomic int failed;   /* 0, 1 while the failure is being written, 2 when it can be read */
+    int failure_status;   /* the dyno_status that it was */
+    _Atomic bool is_told; /* somebody has reported, or will report, the failure to the user */
     char failure[SEGMENT_FAILURE_BYTES];
     _Alignas(64) meeting meeting; /* of all members */
 } segment_header;

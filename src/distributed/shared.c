@@ -110,8 +110,8 @@ static void reduce_direct(const shared_run *r, shared_range part, bool to_all) {
     }
     if (!to_all)
         to[0] = r->what->to;
-    shared_sum(r->what->type, from, r->members, to, to_all ? r->members : 1,
-               part.end - part.begin, r->threads);
+    shared_sum(r->what->type, from, r->members, to, to_all ? r->members : 1, part.end - part.begin,
+               r->threads);
 }
 
 static void gather_direct(const shared_run *r) {
@@ -187,9 +187,8 @@ static void sum_chunk(const shared_run *r, int64_t chunk) {
     shared_range range = chunk_at(r, chunk);
     int64_t n = range.end - range.begin, slot = r->group->chunks + chunk;
     bool scatters = what->op == COLLECTIVE_REDUCE_SCATTER;
-    shared_range part =
-        scatters ? (shared_range){r->index * n, (r->index + 1) * n}
-                 : shared_part(n, r->index, r->members);
+    shared_range part = scatters ? (shared_range){r->index * n, (r->index + 1) * n}
+                                 : shared_part(n, r->index, r->members);
     const void *from[MEETING_MOST_MEMBERS];
     for (int k = 0; k < r->members; k++)
         from[k] = host_group_staging(r->group, slot, k) + part.begin * r->element;
@@ -239,8 +238,7 @@ static dyno_status run_staged(const shared_run *r) {
 
 /* For the sums of all-reduce the results must be mapped, too; what is copied may go anywhere. */
 static bool is_mapped(const host_offer *offer) {
-    return offer->from.region >= 0 &&
-           (offer->op != COLLECTIVE_ALL_REDUCE || offer->to.region >= 0);
+    return offer->from.region >= 0 && (offer->op != COLLECTIVE_ALL_REDUCE || offer->to.region >= 0);
 }
 
 static host_offer make_offer(const shared_run *r) {

@@ -165,8 +165,7 @@ typedef struct sums_functions {
         else                                                                                       \
             accumulate(DTYPE_F16, total, is_first, from, from_count, count);                       \
     }                                                                                              \
-    attribute static void round_##level(dtype type, const float *total, void *to,                  \
-                                        int64_t count) {                                           \
+    attribute static void round_##level(dtype type, const float *total, void *to, int64_t count) { \
         if (type == DTYPE_F32)                                                                     \
             store_block(DTYPE_F32, total, to, 0, count);                                           \
         else if (type == DTYPE_BF16)                                                               \

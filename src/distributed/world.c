@@ -142,8 +142,7 @@ static dyno_status join_launched(world *w) {
     RETURN_IF_FAILED(segment_open((int)file, &w->segment));
     if (w->segment->header->member_count != w->place.count)
         return dyno_fail(DYNO_INVALID, "%s is %d, but the memory of the ranks is for %d",
-                         LAUNCH_COUNT_VARIABLE, w->place.count,
-                         w->segment->header->member_count);
+                         LAUNCH_COUNT_VARIABLE, w->place.count, w->segment->header->member_count);
     fcntl(w->segment->file, F_SETFD, FD_CLOEXEC); /* what this rank starts is no rank */
     introduction self = introduce();
     for (int r = 0; r < w->place.count; r++)
@@ -303,8 +302,12 @@ const char *world_host(const world *w, int rank) { return w->others[rank].host; 
 double world_timeout_s(const world *w) { return w->timeout_s; }
 int world_host_count(const world *w) { return w->host_count; }
 int world_host_rank(const world *w) { return w->host_rank; }
-struct segment *world_segment(const world *w) { return w->segment; }
-struct mpi_job *world_mpi(const world *w) { return w->job; }
+struct segment *world_segment(const world *w) {
+    return w->segment;
+}
+struct mpi_job *world_mpi(const world *w) {
+    return w->job;
+}
 int world_first_of_host(const world *w) { return w->first_of_host; }
 int world_host_of(const world *w, int rank) { return w->host_of[rank]; }
 int world_hosts(const world *w) { return w->hosts; }
@@ -353,8 +356,7 @@ dyno_status world_exchange(world *w, const void *mine, void *all, size_t bytes) 
         return gather(w, mine, all, bytes);
     for (size_t at = 0; at < bytes; at += SEGMENT_MAIL_BYTES) {
         size_t part = bytes - at < SEGMENT_MAIL_BYTES ? bytes - at : SEGMENT_MAIL_BYTES;
-        RETURN_IF_FAILED(
-            exchange_mail(w, (const char *)mine + at, (char *)all + at, part, bytes));
+        RETURN_IF_FAILED(exchange_mail(w, (const char *)mine + at, (char *)all + at, part, bytes));
     }
     return DYNO_OK;
 }
@@ -420,8 +422,7 @@ dyno_status world_compare(world *w, const world_fact *facts, int count) {
  * one process would say it; and what all have agreed on names its rank already. */
 static bool is_of_one_rank(const world *w, dyno_status status) {
     return status != DYNO_OK && status != DYNO_INTERRUPTED && status != DYNO_INVALID &&
-           status != DYNO_RANK_FAILED &&
-           !(w->agreed[0] && strstr(dyno_error_message(), w->agreed));
+           status != DYNO_RANK_FAILED && !(w->agreed[0] && strstr(dyno_error_message(), w->agreed));
 }
 
 dyno_status world_conclude(world *w, dyno_status status) {

@@ -44,7 +44,7 @@ typedef struct experiment {
 } experiment;
 
 extern const experiment experiment_bench, experiment_attention, experiment_plan,
-    experiment_precision, experiment_doctor;
+    experiment_allreduce, experiment_precision, experiment_doctor;
 
 /* NULL behind the last, and when there is none of that name. */
 const experiment *experiment_at(int index);

@@ -80,7 +80,8 @@ static void run_case(communicator *c, const collective_case *at) {
     /* Mixed: on some ranks the operands are in shared memory, on others they are not. The memory is
      * asked for by all. */
     char *mapped_from = NULL, *mapped_to = NULL;
-    char *from = take_memory(c, false, whole + element), *to = take_memory(c, false, whole + element);
+    char *from = take_memory(c, false, whole + element),
+         *to = take_memory(c, false, whole + element);
     if (at->is_mapped) {
         mapped_from = take_memory(c, true, whole + element);
         mapped_to = take_memory(c, true, whole + element);
