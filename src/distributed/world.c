@@ -60,26 +60,30 @@ static void read_line(const char *path, char *to, size_t bytes) {
     to[strcspn(to, "\n")] = '\0';
 }
 
+void world_find_host(char name[WORLD_HOST_BYTES]) {
+    const char *chosen = getenv("DYNO_HOST");
+    if (chosen && *chosen)
+        snprintf(name, WORLD_HOST_BYTES, "%s", chosen);
+    else if (gethostname(name, WORLD_HOST_BYTES - 1) != 0 || !name[0])
+        snprintf(name, WORLD_HOST_BYTES, "unknown");
+    name[WORLD_HOST_BYTES - 1] = '\0';
+}
+
 /* DYNO_HOST tells hosts apart, or together, where the system's own names do not. */
 static introduction introduce(void) {
     introduction self = {.process = (int)getpid(), .file = -1};
-    const char *chosen = getenv("DYNO_HOST");
-    char name[WORLD_HOST_BYTES] = "";
-    if (chosen && *chosen) {
-        snprintf(self.host, sizeof self.host, "%s", chosen);
+    world_find_host(self.host);
+    if (getenv("DYNO_HOST")) {
         snprintf(self.key, sizeof self.key, "%s", self.host);
         return self;
     }
-    if (gethostname(name, sizeof name - 1) != 0 || !name[0])
-        snprintf(name, sizeof name, "unknown");
-    snprintf(self.host, sizeof self.host, "%s", name);
     char boot[48];
     struct stat space = {0};
     read_line("/proc/sys/kernel/random/boot_id", boot, sizeof boot);
     /* Processes of another process space cannot be found through /proc. */
     if (stat("/proc/self/ns/pid", &space) != 0)
         space.st_ino = 0;
-    snprintf(self.key, sizeof self.key, "%.60s %.40s %llu", name, boot,
+    snprintf(self.key, sizeof self.key, "%.60s %.40s %llu", self.host, boot,
              (unsigned long long)space.st_ino);
     return self;
 }

@@ -32,6 +32,9 @@ typedef struct world_place {
 /* Fails where the environment contradicts itself: a rank that is no number, or not below the count. */
 NODISCARD dyno_status world_find_place(world_place *out);
 
+/* This host's name: the environment's DYNO_HOST, else the system's. */
+void world_find_host(char name[WORLD_HOST_BYTES]);
+
 /* Joins the job: waits until all of its ranks are there. A process joins once; whoever opens again
  * gets the same world. On failure *out is NULL. */
 NODISCARD dyno_status world_open(const world_options *options, world **out);

@@ -228,7 +228,10 @@ static void show_progress(const allreduce_sweep *s, const allreduce_group *group
     char label[128];
     snprintf(label, sizeof label, "%s of %s, %d ranks", collective_op_name(row->op),
              units_bytes(row->bytes).text, group->ranks);
-    world_set_phase(s->world, label);
+    char doing[WORLD_PHASE_BYTES];
+    snprintf(doing, sizeof doing, "timing %s on %d ranks", units_bytes(row->bytes).text,
+             group->ranks);
+    world_set_phase(s->world, doing);
     experiment_progress(s->context, (double)s->run->cell_count, (double)s->run->planned_cells,
                         label);
 }
