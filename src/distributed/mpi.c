@@ -122,9 +122,9 @@ static void copy_in(const mpi_run *r, int64_t chunk) {
     char *slot = host_group_staging(r->m->group, chunk, r->index);
     int parts = has_parts(what) ? r->m->base.count : 1;
     for (int k = 0; k < parts; k++)
-        shared_copy(slot + k * n * r->element,
-                    (const char *)what->from + (k * what->count + range.begin) * r->element,
-                    n * r->element, r->threads);
+        shared_copy_through(slot + k * n * r->element,
+                            (const char *)what->from + (k * what->count + range.begin) * r->element,
+                            n * r->element, r->threads);
 }
 
 static void copy_out_sums(const mpi_run *r, int64_t chunk) {
@@ -188,8 +188,9 @@ static dyno_status send_back(const mpi_run *r, int64_t chunk) {
 static void put_own(const mpi_run *r, int64_t chunk, char *parts) {
     shared_range range = chunk_at(r, chunk);
     int64_t n = range.end - range.begin;
-    shared_copy(parts + r->m->base.rank * n * r->element,
-                (const char *)r->what->from + range.begin * r->element, n * r->element, r->threads);
+    shared_copy_through(parts + r->m->base.rank * n * r->element,
+                        (const char *)r->what->from + range.begin * r->element, n * r->element,
+                        r->threads);
 }
 
 static void copy_out_parts(const mpi_run *r, int64_t chunk, const char *parts, int first, int end) {
@@ -250,7 +251,7 @@ static dyno_status broadcast(const mpi_run *r, int64_t chunk) {
     RETURN_IF_FAILED(wait_sent(m, DOWN, chunk));
     RETURN_IF_FAILED(meet(r)); /* the slot is free on all ranks */
     if (m->base.rank == what->root)
-        shared_copy(slot, (const char *)what->from + skip, bytes, r->threads);
+        shared_copy_through(slot, (const char *)what->from + skip, bytes, r->threads);
     if (m->host > root_host)
         RETURN_IF_FAILED(receive(m, m->host - 1, UP, slot, bytes));
     if (m->host < root_host)

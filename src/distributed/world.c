@@ -40,8 +40,8 @@ struct world {
     const mpi_module *mpi;
     mpi_job *job;
     int host_rank, host_count, first_of_host, hosts;
-    cpu_set_t own_cores; /* that this rank was started with */
-    int host_cores;      /* of all ranks of the host together */
+    cpu_set_t own_cores;  /* that this rank was started with */
+    int host_cores;       /* of all ranks of the host together */
     int *host_of;         /* for each rank */
     introduction *others; /* for each rank */
     bool has_failed;
@@ -372,9 +372,7 @@ int world_first_of_host(const world *w) { return w->first_of_host; }
 int world_host_of(const world *w, int rank) { return w->host_of[rank]; }
 int world_hosts(const world *w) { return w->hosts; }
 
-bool world_has_core_for(const world *w, int ranks) {
-    return ranks <= w->host_cores;
-}
+bool world_has_core_for(const world *w, int ranks) { return ranks <= w->host_cores; }
 
 /* ---- what a rank does ---- */
 
