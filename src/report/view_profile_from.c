@@ -256,6 +256,7 @@ static void add_joins(const results *run, const results_cell *cell, report_docum
         {METRIC_JOINED_BY_PROCESS,
          "to the range open in the process: the thread has none, as PyTorch's backward thread"},
         {METRIC_JOINED_BY_SEQUENCE, "by PyTorch's operations and their sequence numbers"},
+        {METRIC_JOINED_BY_RECORD, "by what the trace says of the kernel itself, as dyno's own do"},
         {METRIC_JOINED_TO_NOTHING, "to nothing: the call is outside of every range"},
         {METRIC_NOT_JOINED, "to nothing: the call that launched it is not in the trace"},
     };
