@@ -18,6 +18,10 @@
  * shown below the host. */
 enum { FIRST_SCOPE_THREAD = 1000000, FIRST_FURTHER_THREAD = 2000000, DEVICES_BELOW = 5000000 };
 
+/* Correlation ids are the numbers of calls, from here on: those of CUPTI may come again in another
+ * observation, and HTA stores numbers of events in a type just wide enough for the ids. */
+enum { FIRST_CORRELATION = 1 << 24 };
+
 /* A record with what the file says of it. */
 typedef struct traced_work {
     const launch_record *r;
@@ -158,6 +162,9 @@ static void find_calls(builder *b) {
             start_call(b, w);
         w->call = b->call_count - 1;
     }
+    for (int64_t i = 0; i < b->count; i++)
+        b->work[i].correlation =
+            FIRST_CORRELATION + (b->work[i].call >= 0 ? b->work[i].call : b->call_count + i);
     for (int i = 1; i < b->call_count; i++) {
         ranged_work *at = &b->calls[i].around;
         at->begin_ns = most(at->begin_ns, b->calls[i - 1].around.end_ns);

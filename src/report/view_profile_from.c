@@ -57,7 +57,9 @@ static void add_phase(const results *run, const results_cell *cell, const profil
     table_add_real(t, NUMBER(COLUMN_GAP_MEDIAN) / 1e3, 2);
     table_add_real(t, NUMBER(COLUMN_GAP_MAX) / 1e3, 2);
     table_add_real(t, NUMBER(COLUMN_BEHIND_MEDIAN) / 1e3, 2);
-    bool is_idle = 1 - busy / span > HOST_BOUND_IDLE && strcmp(phase, ROW_UNATTRIBUTED) != 0;
+    /* Without calls of the host, as in a run of dyno's on a CPU, nothing is known of its part in it. */
+    bool is_idle = 1 - busy / span > HOST_BOUND_IDLE && strcmp(phase, ROW_UNATTRIBUTED) != 0 &&
+                   isfinite(NUMBER(COLUMN_BEHIND_MEDIAN));
     table_add_text(t, !is_of_host(cell) && is_idle ? "HOST-BOUND" : "");
 #undef NUMBER
 }
