@@ -85,6 +85,28 @@ def a_trace_is_read_back_with_the_same_sums():
                     assert abs(ns - 3 * told[key][1]) < 1, (way, by, key)
 
 
+def phases_of_a_replayed_graph_are_read_from_its_kernels():
+    """Of which the host knows one call and no ranges, and a launch may do work of two phases."""
+    with tempfile.TemporaryDirectory() as folder:
+        path, cell = run(folder, "--mode", "compiled", out=True)
+        with open(path, encoding="utf-8") as file:
+            trace = json.load(file)
+        assert any("backward part" in event.get("args", {}) for event in trace["traceEvents"])
+        trace["traceEvents"] = [event for event in trace["traceEvents"]
+                                if event.get("cat") not in ("cpu_op", "user_annotation")]
+        for event in trace["traceEvents"]:
+            event.get("args", {}).pop("External id", None)
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(trace, file)
+        result = profile("--from", path, "--by", "phase", "--format", "json")
+        assert result.returncode == 0, result.stderr
+        found = json.loads(result.stdout)["cells"][0]
+        read, told = breakdown(found, "by_phase"), breakdown(cell, "by_phase")
+        assert read.keys() == told.keys(), (read, told)
+        assert all(abs(ns - 3 * told[phase][1]) < 1 for phase, (_, ns) in read.items()), (read, told)
+        assert found["metrics"]["joined_by_record"]["value"] == found["metrics"]["records"]["value"]
+
+
 def memory_is_that_of_the_plan_at_every_launch():
     with tempfile.TemporaryDirectory() as folder:
         trace = Trace(run(folder, "--mode", "eager"))
@@ -217,6 +239,7 @@ def holistic_trace_analysis_reads_it():
 run_all(every_way_follows_the_rules,
         kernels_take_as_long_as_the_tables_say,
         a_trace_is_read_back_with_the_same_sums,
+        phases_of_a_replayed_graph_are_read_from_its_kernels,
         memory_is_that_of_the_plan_at_every_launch,
         a_name_with_gz_is_compressed,
         what_cannot_be_written_is_refused_before_anything_runs,
