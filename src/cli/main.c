@@ -26,6 +26,7 @@ static const cli_verb VERBS[] = {
      cli_long_experiment},
     {"attention", "time attention alone, forward and backward, over lengths and head sizes",
      cli_long_experiment},
+    {"allreduce", "time collectives alone, over sizes, ranks and transports", cli_long_experiment},
     {"precision", "what 16 bits do to sums, and which type everything has", cli_experiment},
     {"init", "draw a model's weights and write a Hugging Face directory", cli_init},
     {"step", "run training steps of a Hugging Face model and write what they compute", cli_step},
@@ -36,7 +37,9 @@ enum { VERB_COUNT = sizeof VERBS / sizeof *VERBS };
 static const char *current_verb;
 
 int cli_report_failure(dyno_status status) {
-    if (current_verb)
+    if (!dyno_rank_reports()) {
+        /* Another rank says it. */
+    } else if (current_verb)
         fprintf(stderr, "dyno %s: %s\n", current_verb, dyno_error_message());
     else
         fprintf(stderr, "dyno: %s\n", dyno_error_message());

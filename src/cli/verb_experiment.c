@@ -62,6 +62,27 @@ static dyno_status show(const dyno_results *found, dyno_status status) {
     return shown;
 }
 
+/* Starts the ranks that the arguments ask for, unless this is one of them, and waits for them. False
+ * when there is nothing to start; what is wrong with the arguments is then found by running it. */
+static bool start_ranks(const dyno_experiment_options *options, int argc, char **argv, int *code) {
+    int rank, count, wanted;
+    double timeout_s;
+    if (dyno_rank(&rank, &count) != DYNO_OK || count > 1 ||
+        dyno_experiment_ranks(options, &wanted, &timeout_s) != DYNO_OK || wanted < 2)
+        return false;
+    const char **arguments = memory_allocate((size_t)argc + 2, sizeof *arguments);
+    arguments[0] = "dyno";
+    for (int i = 0; i < argc; i++)
+        arguments[1 + i] = argv[i];
+    dyno_ranks_options how = {
+        .size = sizeof how, .ranks = wanted, .arguments = arguments, .timeout_s = timeout_s};
+    dyno_status status = dyno_ranks_start(&how, code);
+    free(arguments);
+    if (status != DYNO_OK)
+        *code = cli_report_failure(status);
+    return true;
+}
+
 static int run(int argc, char **argv, bool is_long) {
     experiment_job job = {.name = argv[0]};
     dyno_experiment_options options = {.size = sizeof options,
@@ -73,13 +94,22 @@ static int run(int argc, char **argv, bool is_long) {
                                        .on_note = print_note,
                                        .should_stop = should_stop};
     dyno_results *found;
+    int rank, count, code;
     if (flags_ask_for_help(argc, argv))
         return print_help(argv[0]);
-    if (is_long)
+    if (start_ranks(&options, argc, argv, &code))
+        return code;
+    bool is_quiet = dyno_rank(&rank, &count) == DYNO_OK && rank > 0; /* rank 0 speaks for all */
+    if (is_quiet) {
+        options.on_progress = NULL;
+        options.on_note = NULL;
+        options.should_stop = NULL; /* rank 0 tells when to stop */
+    } else if (is_long) {
         interrupt_install();
+    }
     dyno_status status = dyno_experiment_run(&options, &found);
     progress_destroy(job.line);
-    if (found)
+    if (found && !is_quiet)
         status = show(found, status);
     dyno_results_destroy(found);
     return status == DYNO_OK ? 0 : cli_report_failure(status);

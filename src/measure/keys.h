@@ -9,6 +9,7 @@
 /* Verbs that make a run; those of the last two are not kept. */
 #define RUN_BENCH "bench"
 #define RUN_ATTENTION "attention"
+#define RUN_ALLREDUCE "allreduce"
 #define RUN_PLAN "plan"
 #define RUN_MEMORY "memory"
 #define RUN_PROFILE "profile"
@@ -59,6 +60,13 @@
 #define PARAM_TRACE "trace"
 #define PARAM_FORMAT "format"
 #define PARAM_RECORDED "recorded"
+#define PARAM_OP "op"
+#define PARAM_TYPE "type"
+#define PARAM_TRANSPORT "transport"
+#define PARAM_OPERANDS "operands"
+#define PARAM_RANKS "ranks"
+#define PARAM_HOSTS "hosts"
+#define PARAM_BYTES "bytes"
 
 /* Metrics of a cell: counts and sizes of its plan, */
 #define METRIC_TOKENS "tokens"
@@ -89,6 +97,8 @@
 #define METRIC_ESTIMATED_S "estimated_s"
 #define METRIC_SUM "sum"
 #define METRIC_LOSS "loss"
+#define METRIC_COUNT "count"
+#define METRIC_WRONG "wrong"
 /* Follows the name of a phase. */
 #define METRIC_FLOPS_SUFFIX "_flops"
 
@@ -152,6 +162,9 @@
 #define SERIES_TRACED "traced"
 #define SERIES_UNTRACED "untraced"
 #define SERIES_ENQUEUE "enqueue"
+/* Followed by a rank's number: what each rank measured. */
+#define SERIES_RANK_PREFIX "rank."
+#define SERIES_WARMUP_RANK_PREFIX "warmup.rank."
 
 /* Breakdowns, the keys of their rows and their columns. */
 #define BREAKDOWN_BY_CLASS "by_class"

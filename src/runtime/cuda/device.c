@@ -11,6 +11,7 @@
 #include "runtime/cuda/cuda_device.h"
 #include "runtime/cuda/cuda_status.h"
 #include "runtime/cuda/driver.h"
+#include "runtime/cuda/nccl.h"
 #include "runtime/cuda/observe.h"
 #include "runtime/cuda/ranges.h"
 
@@ -267,7 +268,9 @@ const device_functions cuda_device_functions = {.close = close_device,
                                                 .observe_end = cuda_observe_end,
                                                 .push_range =
                                                     CUDA_HAS_RANGES ? cuda_push_range : NULL,
-                                                .pop_range = cuda_pop_range};
+                                                .pop_range = cuda_pop_range,
+                                                .nccl_id = cuda_nccl_id,
+                                                .nccl_join = cuda_nccl_join};
 
 static const cuda_module MODULE = {.abi = CUDA_MODULE_ABI,
                                    .version = DYNO_VERSION,
