@@ -1,11 +1,8 @@
-/* byte_source.c - the gz* functions of zlib by dlopen, or read.
- *
- * Those functions take a handle and numbers only, so they are declared here by hand and no header is
- * needed to build. They are given a duplicate of the descriptor, which they close. */
+/* byte_source.c - read, or the functions of zlib, which are given a duplicate of the descriptor that
+ * they close. */
 #define _GNU_SOURCE
 #include "base/byte_source.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -13,19 +10,10 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/gzip.h"
 #include "base/memory.h"
 
 enum { UNPACK_BUFFER_BYTES = 256 << 10, ZLIB_ERRNO = -1 };
-
-typedef struct zlib {
-    void *(*gzdopen)(int descriptor, const char *mode);
-    int (*gzbuffer)(void *file, unsigned bytes);
-    int (*gzread)(void *file, void *to, unsigned count);
-    int (*gzrewind)(void *file);
-    const char *(*gzerror)(void *file, int *number);
-    int (*gzclose)(void *file);
-    const char *why; /* it cannot be used */
-} zlib;
 
 struct byte_source {
     char *path;
@@ -34,50 +22,20 @@ struct byte_source {
     void *packed; /* NULL: the bytes are as they stand */
 };
 
-static zlib load(void) {
-    zlib lib = {0};
-    void *handle = dlopen("libz.so.1", RTLD_NOW | RTLD_LOCAL);
-    if (!handle)
-        return (zlib){.why = "zlib (libz.so.1) is not installed"};
-    const struct {
-        const char *name;
-        void *function;
-    } wanted[] = {{"gzdopen", &lib.gzdopen}, {"gzbuffer", &lib.gzbuffer},
-                  {"gzread", &lib.gzread},   {"gzrewind", &lib.gzrewind},
-                  {"gzerror", &lib.gzerror}, {"gzclose", &lib.gzclose}};
-    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
-        void *found = dlsym(handle, wanted[i].name);
-        if (!found)
-            return (zlib){.why = "the libz.so.1 found lacks a function of gzip files"};
-        memcpy(wanted[i].function, &found, sizeof found);
-    }
-    return lib;
-}
-
-static const zlib *loaded(void) {
-    static zlib lib;
-    static bool is_done;
-    if (!is_done) {
-        lib = load();
-        is_done = true;
-    }
-    return &lib;
-}
-
 static dyno_status open_packed(byte_source *source) {
-    if (loaded()->why)
+    if (gzip_load()->why)
         return dyno_fail(DYNO_UNSUPPORTED,
                          "'%s' is compressed and %s; install it (Debian: zlib1g) or unpack the "
                          "file with gunzip",
-                         source->path, loaded()->why);
+                         source->path, gzip_load()->why);
     int copy = dup(source->descriptor);
-    source->packed = copy < 0 ? NULL : loaded()->gzdopen(copy, "rb");
+    source->packed = copy < 0 ? NULL : gzip_load()->gzdopen(copy, "rb");
     if (!source->packed) {
         if (copy >= 0)
             close(copy);
         return dyno_fail(DYNO_IO, "cannot unpack '%s': no memory or file handles", source->path);
     }
-    loaded()->gzbuffer(source->packed, UNPACK_BUFFER_BYTES);
+    gzip_load()->gzbuffer(source->packed, UNPACK_BUFFER_BYTES);
     return DYNO_OK;
 }
 
@@ -103,15 +61,15 @@ void byte_source_close(byte_source *source) {
     if (!source)
         return;
     if (source->packed)
-        loaded()->gzclose(source->packed);
+        gzip_load()->gzclose(source->packed);
     close(source->descriptor);
     free(source->path);
     free(source);
 }
 
 static dyno_status read_packed(byte_source *source, char *to, size_t count, size_t *got) {
-    int read = loaded()->gzread(source->packed, to, (unsigned)count), number = 0;
-    const char *message = loaded()->gzerror(source->packed, &number);
+    int read = gzip_load()->gzread(source->packed, to, (unsigned)count), number = 0;
+    const char *message = gzip_load()->gzerror(source->packed, &number);
     if (read < 0 && number == ZLIB_ERRNO)
         return dyno_fail(DYNO_IO, "reading '%s': %s", source->path, strerror(errno));
     /* A file that is cut off gives what there is first, with the error set already. */
@@ -135,7 +93,7 @@ dyno_status byte_source_read(byte_source *source, char *to, size_t count, size_t
 }
 
 dyno_status byte_source_rewind(byte_source *source) {
-    bool is_back = source->packed ? loaded()->gzrewind(source->packed) == 0
+    bool is_back = source->packed ? gzip_load()->gzrewind(source->packed) == 0
                                   : lseek(source->descriptor, 0, SEEK_SET) == 0;
     return is_back ? DYNO_OK
                    : dyno_fail(DYNO_IO, "reading '%s' again: %s", source->path, strerror(errno));

@@ -51,6 +51,9 @@ NODISCARD dyno_status file_writer_append(file_writer *writer, const void *bytes,
  * device or pipe. */
 NODISCARD dyno_status file_writer_append_from(file_writer *writer, file_writer *from,
                                               int64_t offset, int64_t count);
+/* For who writes into it by other means, such as a compressor: everything appended so far is in the
+ * file, and it is the writer that closes it. */
+NODISCARD dyno_status file_writer_descriptor(file_writer *writer, int *out);
 /* Brings everything appended so far to the disk, so that only the rename is left for commit:
  * for two files that must appear together. */
 NODISCARD dyno_status file_writer_flush(file_writer *writer);

@@ -7,6 +7,7 @@
 
 #include "base/stop.h"
 #include "experiments/profile_from.h"
+#include "experiments/profile_trace.h"
 #include "experiments/step_grid.h"
 #include "measure/breakdown.h"
 #include "measure/keys.h"
@@ -32,6 +33,7 @@ static const flag_spec FLAGS[] = {
     {"nvtx", NULL, FLAG_SWITCH, NULL,
      .help =
          "emits NVTX ranges for steps, phases and scopes, for nsys or ncu around dyno; on a GPU"},
+    PROFILE_TRACE_FLAGS,
     SWEEP_FLAGS,
     PROFILE_FROM_FLAGS,
 };
@@ -45,6 +47,8 @@ static const flags_example EXAMPLES[] = {
     {"profile --device cuda --model small,medium --context 128:1024:*2 --precision fp32,bf16 "
      "--out runs/profile",
      "the grid on a GPU, kept for `dyno show runs/profile`"},
+    {"profile --pass step --steps 2 --trace step.json.gz",
+     "also every launch of two steps, for ui.perfetto.dev"},
     {"profile --from trace.json.gz", "the same tables for what PyTorch's profiler recorded"},
     {"profile --from report.sqlite --by phase --format csv",
      "count and time of the phases that a program marks with NVTX, from Nsight Systems"},
@@ -70,6 +74,9 @@ typedef struct profile_job {
     step_grid grid; /* first: visitors get the grid */
     int64_t broken; /* cells of which something cannot be true */
     char first_broken[512];
+    bool has_traced;       /* a cell came so far that --trace could be written */
+    dyno_status written;   /* what came of it, */
+    char not_written[512]; /* and why */
 } profile_job;
 
 static bool by_launch(const flags *given) {
@@ -117,6 +124,16 @@ static dyno_status refuse_if_broken(profile_job *job, const results_cell *cell) 
     return status;
 }
 
+/* A file that cannot be written is no failure of the cell: the run says it at its end. */
+static dyno_status write_trace(profile_job *job, const plan *p, const step_trace *trace) {
+    const step_grid *g = &job->grid;
+    job->has_traced = true;
+    job->written = profile_trace_write(g->given, g->sweep.context, g->sweep.device, p, trace);
+    if (job->written != DYNO_OK)
+        snprintf(job->not_written, sizeof job->not_written, "%s", dyno_error_message());
+    return DYNO_OK;
+}
+
 static dyno_status trace_cell(step_grid *g, const step_cell *at) {
     timing_options options = sweep_timing(&g->sweep);
     options.steps = flags_integer(g->given, "steps");
@@ -127,8 +144,12 @@ static dyno_status trace_cell(step_grid *g, const step_cell *at) {
     dyno_status status = count(g, at, &trace);
     if (status == DYNO_OK)
         status = record(g, at, &trace);
+    if (status == DYNO_OK)
+        status = refuse_if_broken((profile_job *)g, at->cell);
+    if (status == DYNO_OK)
+        status = write_trace((profile_job *)g, at->p, &trace);
     step_trace_release(&trace);
-    return status == DYNO_OK ? refuse_if_broken((profile_job *)g, at->cell) : status;
+    return status;
 }
 
 static void remember_what_to_show(const flags *given, results *run) {
@@ -147,6 +168,27 @@ static dyno_status check_ranges(const flags *given, const device *d) {
                      d->name);
 }
 
+/* Before anything runs. */
+static dyno_status check(const step_grid *g, const experiment_context *context) {
+    RETURN_IF_FAILED(profile_trace_check(g->given, context, g->sweep.run->planned_cells));
+    return check_ranges(g->given, g->sweep.device);
+}
+
+/* The sweep is over; what was refused on the way is said now. */
+static dyno_status conclude(const profile_job *job, const flags *given, const results *run) {
+    if (job->broken)
+        return dyno_fail(DYNO_CORRUPT, "%lld of %lld profiles cannot be true; the first: %s",
+                         (long long)job->broken, (long long)run->cell_count, job->first_broken);
+    if (job->written != DYNO_OK)
+        return dyno_fail(job->written, "%s", job->not_written);
+    if (flags_is_set(given, "trace") && !job->has_traced)
+        return dyno_fail(DYNO_UNSUPPORTED,
+                         "--trace: '%s' was not written, for no step was traced; the table says "
+                         "what became of the cell",
+                         flags_text(given, "trace"));
+    return DYNO_OK;
+}
+
 static dyno_status run(flags *given, const experiment_context *context, experiment_output *out) {
     /* Each traced step follows an untraced one; on a GPU each of both follows one that is not kept. */
     int traced = step_trace_steps(flags_integer(given, "steps"));
@@ -161,15 +203,12 @@ static dyno_status run(flags *given, const experiment_context *context, experime
     if (status == DYNO_OK && !device_is_host(job.grid.sweep.device))
         job.grid.second_steps = 4 * traced;
     if (status == DYNO_OK) {
-        dyno_status refused = check_ranges(given, job.grid.sweep.device);
+        dyno_status refused = check(&job.grid, context);
         status = refused == DYNO_OK ? step_grid_run(&job.grid, step_grid_time, trace_cell)
                                     : sweep_finish(&job.grid.sweep, refused);
     }
     step_grid_release(&job.grid);
-    if (status == DYNO_OK && job.broken)
-        return dyno_fail(DYNO_CORRUPT, "%lld of %lld profiles cannot be true; the first: %s",
-                         (long long)job.broken, (long long)out->run->cell_count, job.first_broken);
-    return status;
+    return status == DYNO_OK ? conclude(&job, given, out->run) : status;
 }
 
 const experiment experiment_profile = {

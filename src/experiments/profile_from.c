@@ -71,6 +71,7 @@ static void record_joins(const foreign_trace *trace, results_cell *cell) {
     } metrics[] = {{METRIC_JOINED_BY_THREAD, trace->joined[JOINED_BY_THREAD]},
                    {METRIC_JOINED_BY_PROCESS, trace->joined[JOINED_BY_PROCESS]},
                    {METRIC_JOINED_BY_SEQUENCE, trace->joined[JOINED_BY_SEQUENCE]},
+                   {METRIC_JOINED_BY_RECORD, trace->joined[JOINED_BY_RECORD]},
                    {METRIC_JOINED_TO_NOTHING, trace->joined[JOINED_TO_NOTHING]},
                    {METRIC_NOT_JOINED, trace->joined[JOINED_NOT]},
                    {METRIC_IN_GRAPHS, trace->in_graphs},

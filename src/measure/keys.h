@@ -135,6 +135,7 @@
 #define METRIC_JOINED_BY_THREAD "joined_by_thread"
 #define METRIC_JOINED_BY_PROCESS "joined_by_process"
 #define METRIC_JOINED_BY_SEQUENCE "joined_by_sequence"
+#define METRIC_JOINED_BY_RECORD "joined_by_record"
 #define METRIC_JOINED_TO_NOTHING "joined_to_nothing"
 #define METRIC_NOT_JOINED "not_joined"
 #define METRIC_IN_GRAPHS "in_graphs"

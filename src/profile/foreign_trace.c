@@ -47,7 +47,7 @@ dyno_status foreign_seal_host(foreign_reading *r) {
 /* The FLOPs of an operation belong to the first product or softmax that it launches. What else it
  * launches for that, to add up parts of it for instance, adds none. */
 static void take_flops(host_timeline *t, int op_span, launch_record *record) {
-    if (op_span == HOST_NONE || !(t->spans[op_span].flops > 0) ||
+    if (record->has_cost || op_span == HOST_NONE || !(t->spans[op_span].flops > 0) ||
         (strcmp(record->class_name, CLASS_MATMUL) != 0 &&
          strcmp(record->class_name, CLASS_SOFTMAX) != 0))
         return;
@@ -58,6 +58,7 @@ static void take_flops(host_timeline *t, int op_span, launch_record *record) {
     op->is_counted = true;
 }
 
+/* What the record says itself stands. */
 static dyno_status hand_on(foreign_reading *r, const host_attribution *cause,
                            launch_record *record) {
     foreign_trace *trace = r->trace;
@@ -67,10 +68,13 @@ static dyno_status hand_on(foreign_reading *r, const host_attribution *cause,
     trace->outside_steps += trace->steps > 0 && !cause->is_in_step;
     record->launch = LAUNCH_UNKNOWN;
     record->step = cause->step;
-    record->op = cause->op;
-    record->scope = cause->scope;
-    record->phase = cause->phase;
-    record->class_name = kernel_classes_find(r->visitor->classes, record->recorded, record->op);
+    if (!record->phase) {
+        record->op = cause->op;
+        record->scope = cause->scope;
+        record->phase = cause->phase;
+    }
+    if (!record->class_name)
+        record->class_name = kernel_classes_find(r->visitor->classes, record->recorded, record->op);
     record->host_begin_ns = cause->host_begin_ns;
     record->host_end_ns = cause->host_end_ns;
     record->share_ns = (double)(record->end_ns - record->begin_ns);
@@ -84,6 +88,8 @@ dyno_status foreign_hand_on(foreign_reading *r, int64_t process, int64_t id,
     if (cause.join == JOINED_NOT) /* for gaps and spans, not for phases */
         cause.step =
             host_timeline_find_step(r->timeline, HOST_NONE, record->begin_ns, &cause.is_in_step);
+    if (record->phase)
+        cause.join = JOINED_BY_RECORD;
     r->trace->in_graphs += record->graph_node != 0;
     return hand_on(r, &cause, record);
 }

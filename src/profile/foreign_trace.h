@@ -15,7 +15,7 @@
 
 /* What the file holds besides its records. */
 typedef struct foreign_trace {
-    const char *format;         /* "Nsight Systems", "PyTorch" */
+    const char *format;         /* "Nsight Systems", "PyTorch", "dyno" */
     bool is_of_host;            /* no device did anything: the records are the host's operations */
     int64_t records;            /* that were handed on, */
     int64_t joined[JOIN_COUNT]; /* how many of them in which way, */
@@ -61,7 +61,8 @@ NODISCARD dyno_status read_nsys(foreign_reading *reading);
 /* Seals the timeline and hands on its steps and the ranges that name phases. */
 NODISCARD dyno_status foreign_seal_host(foreign_reading *reading);
 /* Attributes the work of a device, of which the times, the names, the extents, the device, the stream
- * and the correlation are set, and hands it on. `id` is that of the op that launched it; 0: unknown. */
+ * and the correlation are set, and hands it on. A phase that is set stands, with scope, op and costs, and so
+ * does a class. `id` is that of the op that launched it; 0: unknown. */
 NODISCARD dyno_status foreign_hand_on(foreign_reading *reading, int64_t process, int64_t id,
                                       launch_record *record);
 /* Hands on the operations of the host by the time that each takes itself. */

@@ -17,6 +17,7 @@ typedef enum host_join {
     JOINED_BY_THREAD,   /* to a range around the call */
     JOINED_BY_PROCESS,  /* to the range that was open in the process */
     JOINED_BY_SEQUENCE, /* by what PyTorch says of its operations */
+    JOINED_BY_RECORD,   /* by what the trace says of the work itself, as those of dyno do */
     JOIN_COUNT
 } host_join;
 

@@ -51,7 +51,8 @@ void launch_log_append(launch_log *to, const launch_log *from, int first_step) {
         if (r.step < first_step)
             continue;
         r.step += before - first_step;
-        const char **texts[] = {&r.recorded, &r.kernel, &r.op, &r.class_name, &r.scope, &r.phase};
+        const char **texts[] = {&r.recorded, &r.kernel, &r.op,       &r.class_name,
+                                &r.scope,    &r.phase,  &r.host_call};
         for (size_t j = 0; j < sizeof texts / sizeof *texts; j++)
             *texts[j] = *texts[j] ? launch_log_name(to, *texts[j]) : NULL;
         launch_log_add(to, &r);

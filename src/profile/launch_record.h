@@ -34,6 +34,7 @@ typedef struct launch_record {
     int64_t correlation;
     uint64_t graph_node;
     int64_t host_begin_ns, host_end_ns; /* of the call that launched it; both 0: unknown */
+    const char *host_call;              /* its function: "cudaLaunchKernel" */
     int64_t begin_ns, end_ns;           /* by the device's clock */
     double share_ns; /* its duration, with overlapping time divided among those that ran */
     bool has_cost;   /* whether these are known: */

@@ -4,6 +4,7 @@
  * the calls of the CUDA runtime and driver. The second takes kernels, copies and memsets, which name
  * the call by its correlation id. A trace in which no device did anything is one of the host: then
  * there is no second reading, and the operations themselves are the records. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -22,9 +23,16 @@ typedef struct operand_shape {
     int element_bytes;
 } operand_shape;
 
+/* What dyno's own traces (chrome_trace.h) say of a kernel besides; absent is "" or NAN. */
+typedef struct own_words {
+    text phase, scope, op, class_name;
+    double backward_part, flops, bytes;
+} own_words;
+
 /* What is used of an event; absent is 0, HOST_NONE or "". */
 typedef struct trace_event {
     text name, category;
+    own_words own;
     char phase; /* 'X', 'M', ...: Chrome's word for the kind of event */
     int64_t process, thread;
     bool has_begin;
@@ -141,6 +149,34 @@ static dyno_status read_types(json_stream *stream, json_token token, operand_sha
 
 /* ---- events ---- */
 
+static void set_text(text *to, const json_stream *stream, json_token token) {
+    to->length = 0;
+    text_append(to, token == JSON_TOKEN_STRING ? json_stream_text(stream) : "");
+}
+
+/* Other arguments are left alone. */
+static void take_own_word(own_words *own, const char *key, const json_stream *stream,
+                          json_token token) {
+    const struct {
+        const char *key;
+        text *words;
+    } texts[] = {{"phase", &own->phase},
+                 {"scope", &own->scope},
+                 {"op", &own->op},
+                 {"class", &own->class_name}};
+    const struct {
+        const char *key;
+        double *value;
+    } numbers[] = {
+        {"backward part", &own->backward_part}, {"flops", &own->flops}, {"bytes", &own->bytes}};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        if (strcmp(key, texts[i].key) == 0)
+            set_text(texts[i].words, stream, token);
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        if (strcmp(key, numbers[i].key) == 0 && token == JSON_TOKEN_NUMBER)
+            *numbers[i].value = strtod(json_stream_text(stream), NULL);
+}
+
 static dyno_status read_arguments(pytorch_file *file) {
     json_stream *stream = file->stream;
     trace_event *e = &file->event;
@@ -164,7 +200,9 @@ static dyno_status read_arguments(pytorch_file *file) {
         RETURN_IF_FAILED(json_stream_next(stream, &token));
         if (token == JSON_TOKEN_OBJECT_END)
             return DYNO_OK;
-        const char *key = json_stream_text(stream);
+        char key[32] = ""; /* the stream has one text at a time */
+        if (strlen(json_stream_text(stream)) < sizeof key)
+            strcpy(key, json_stream_text(stream));
         int at = 0;
         while (at < NUMBERS && strcmp(key, numbers[at].key) != 0)
             at++;
@@ -177,16 +215,14 @@ static dyno_status read_arguments(pytorch_file *file) {
             RETURN_IF_FAILED(read_shapes(stream, token, e->operands));
         else if (is_types)
             RETURN_IF_FAILED(read_types(stream, token, e->operands));
-        else
+        else {
+            if (at < NUMBERS)
+                *numbers[at].value = integer_of(stream, token);
+            else
+                take_own_word(&e->own, key, stream, token);
             RETURN_IF_FAILED(json_stream_skip(stream, token));
-        if (at < NUMBERS)
-            *numbers[at].value = integer_of(stream, token);
+        }
     }
-}
-
-static void set_text(text *to, const json_stream *stream, json_token token) {
-    to->length = 0;
-    text_append(to, token == JSON_TOKEN_STRING ? json_stream_text(stream) : "");
 }
 
 /* Microseconds, with as many digits as there are. */
@@ -197,14 +233,26 @@ static dyno_status read_time(const json_stream *stream, json_token token, int64_
     return json_stream_fail(stream, "a time of an event is no number of microseconds");
 }
 
+enum { EVENT_TEXTS = 6 };
+static void list_texts(trace_event *e, text **out) {
+    text *texts[EVENT_TEXTS] = {&e->name,      &e->category, &e->own.phase,
+                                &e->own.scope, &e->own.op,   &e->own.class_name};
+    memcpy(out, texts, sizeof texts);
+}
+
 static dyno_status read_event(pytorch_file *file) {
     json_stream *stream = file->stream;
     trace_event *e = &file->event;
     text name = e->name, category = e->category;
-    *e = (trace_event){.name = name, .category = category, .sequence = HOST_NONE};
-    e->name.length = e->category.length = 0;
-    text_append(&e->name, "");
-    text_append(&e->category, "");
+    own_words own = e->own;
+    own.backward_part = own.flops = own.bytes = (double)NAN;
+    *e = (trace_event){.name = name, .category = category, .own = own, .sequence = HOST_NONE};
+    text *texts[EVENT_TEXTS];
+    list_texts(e, texts);
+    for (int i = 0; i < EVENT_TEXTS; i++) {
+        texts[i]->length = 0;
+        text_append(texts[i], "");
+    }
     for (;;) {
         json_token token;
         char key[8] = "";
@@ -439,6 +487,24 @@ static dyno_status take_host_event(pytorch_file *file) {
 
 static int to_int(int64_t value) { return value < 0 || value > INT32_MAX ? 0 : (int)value; }
 
+/* A kernel of dyno's says itself what it is for, as one of a graph could not by its call. */
+static void take_own_words(pytorch_file *file, launch_record *record) {
+    const own_words *own = &file->event.own;
+    if (!own->phase.length)
+        return;
+    file->reading->trace->format = "dyno";
+    record->phase = own->phase.data;
+    record->scope = own->scope.data;
+    record->op = own->op.length ? own->op.data : NULL;
+    record->class_name = own->class_name.length ? own->class_name.data : NULL;
+    if (own->backward_part > 0 && own->backward_part < 1)
+        record->backward_part = own->backward_part;
+    record->has_cost =
+        isfinite(own->flops) && isfinite(own->bytes) && own->flops >= 0 && own->bytes >= 0;
+    record->flops = record->has_cost ? own->flops : 0;
+    record->bytes = record->has_cost ? own->bytes : 0;
+}
+
 static dyno_status take_device_event(pytorch_file *file) {
     const trace_event *e = &file->event;
     if (e->phase != 'X' || !is_of_device(e))
@@ -457,6 +523,7 @@ static dyno_status take_device_event(pytorch_file *file) {
         record.grid[i] = to_int(e->grid[i]);
         record.block[i] = to_int(e->block[i]);
     }
+    take_own_words(file, &record);
     return foreign_hand_on(file->reading, 0, e->id, &record);
 }
 
@@ -492,7 +559,9 @@ dyno_status read_pytorch(foreign_reading *reading) {
     RETURN_IF_FAILED(byte_source_open(reading->path, &file.source));
     dyno_status status = read_twice(&file);
     byte_source_close(file.source);
-    text_release(&file.event.name);
-    text_release(&file.event.category);
+    text *texts[EVENT_TEXTS];
+    list_texts(&file.event, texts);
+    for (int i = 0; i < EVENT_TEXTS; i++)
+        text_release(texts[i]);
     return status;
 }

@@ -57,7 +57,9 @@ static void add_phase(const results *run, const results_cell *cell, const profil
     table_add_real(t, NUMBER(COLUMN_GAP_MEDIAN) / 1e3, 2);
     table_add_real(t, NUMBER(COLUMN_GAP_MAX) / 1e3, 2);
     table_add_real(t, NUMBER(COLUMN_BEHIND_MEDIAN) / 1e3, 2);
-    bool is_idle = 1 - busy / span > HOST_BOUND_IDLE && strcmp(phase, ROW_UNATTRIBUTED) != 0;
+    /* Without calls of the host, as in a run of dyno's on a CPU, nothing is known of its part in it. */
+    bool is_idle = 1 - busy / span > HOST_BOUND_IDLE && strcmp(phase, ROW_UNATTRIBUTED) != 0 &&
+                   isfinite(NUMBER(COLUMN_BEHIND_MEDIAN));
     table_add_text(t, !is_of_host(cell) && is_idle ? "HOST-BOUND" : "");
 #undef NUMBER
 }
@@ -256,6 +258,7 @@ static void add_joins(const results *run, const results_cell *cell, report_docum
         {METRIC_JOINED_BY_PROCESS,
          "to the range open in the process: the thread has none, as PyTorch's backward thread"},
         {METRIC_JOINED_BY_SEQUENCE, "by PyTorch's operations and their sequence numbers"},
+        {METRIC_JOINED_BY_RECORD, "by what the trace says of the kernel itself, as dyno's own do"},
         {METRIC_JOINED_TO_NOTHING, "to nothing: the call is outside of every range"},
         {METRIC_NOT_JOINED, "to nothing: the call that launched it is not in the trace"},
     };

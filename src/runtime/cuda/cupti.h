@@ -19,6 +19,7 @@
     X(activity_flush, cuptiActivityFlushAll)                                                       \
     X(activity_next, cuptiActivityGetNextRecord)                                                   \
     X(activity_dropped, cuptiActivityGetNumDroppedRecords)                                         \
+    X(callback_name, cuptiGetCallbackName)                                                         \
     X(external_push, cuptiActivityPushExternalCorrelationId)                                       \
     X(external_pop, cuptiActivityPopExternalCorrelationId)                                         \
     X(node_id, cuptiGetGraphNodeId)                                                                \

@@ -36,6 +36,7 @@ typedef struct graph_node {
 typedef struct host_call {
     uint32_t correlation;
     int64_t begin_ns, end_ns;
+    const char *name; /* session.seen's */
 } host_call;
 
 typedef struct outside_call { /* made between push and pop */
@@ -93,6 +94,30 @@ static void keep_kernel(const CUpti_ActivityKernel9 *k) {
                         .graph_node = k->graphNodeId});
 }
 
+/* "cudaLaunchKernel_v7000" is cudaLaunchKernel to everybody else. */
+static const char *name_call(const CUpti_ActivityAPI *call) {
+    char name[96] = "";
+    const char *full = NULL;
+    CUpti_CallbackDomain domain = call->kind == CUPTI_ACTIVITY_KIND_RUNTIME
+                                      ? CUPTI_CB_DOMAIN_RUNTIME_API
+                                      : CUPTI_CB_DOMAIN_DRIVER_API;
+    if (session.cupti->callback_name(domain, call->cbid, &full) != CUPTI_SUCCESS || !full)
+        return NULL;
+    const char *version = strstr(full, "_v");
+    size_t length = version ? (size_t)(version - full) : strlen(full);
+    if (length >= sizeof name)
+        return NULL;
+    memcpy(name, full, length);
+    return launch_log_name(&session.seen, name);
+}
+
+static void keep_call(const CUpti_ActivityAPI *call) {
+    MEMORY_GROW(session.host_calls, session.host_call_count, session.host_call_capacity);
+    session.host_calls[session.host_call_count++] =
+        (host_call){call->correlationId, (int64_t)call->start + session.clock_offset_ns,
+                    (int64_t)call->end + session.clock_offset_ns, name_call(call)};
+}
+
 /* Newer versions of these structures only append fields. */
 static void take_record(const CUpti_Activity *record) {
     switch (record->kind) {
@@ -124,14 +149,9 @@ static void take_record(const CUpti_Activity *record) {
         break;
     }
     case CUPTI_ACTIVITY_KIND_RUNTIME:
-    case CUPTI_ACTIVITY_KIND_DRIVER: {
-        const CUpti_ActivityAPI *call = (const void *)record;
-        MEMORY_GROW(session.host_calls, session.host_call_count, session.host_call_capacity);
-        session.host_calls[session.host_call_count++] =
-            (host_call){call->correlationId, (int64_t)call->start + session.clock_offset_ns,
-                        (int64_t)call->end + session.clock_offset_ns};
+    case CUPTI_ACTIVITY_KIND_DRIVER:
+        keep_call((const void *)record);
         break;
-    }
     default:
         break;
     }
@@ -306,6 +326,8 @@ static host_call find_host_call(uint32_t correlation) {
         found--;
     wanted = *found;
     for (; found < end && found->correlation == correlation; found++) {
+        if (found->begin_ns < wanted.begin_ns)
+            wanted.name = found->name;
         wanted.begin_ns = found->begin_ns < wanted.begin_ns ? found->begin_ns : wanted.begin_ns;
         wanted.end_ns = found->end_ns > wanted.end_ns ? found->end_ns : wanted.end_ns;
     }
@@ -324,6 +346,7 @@ static void add_records(const launch_record *records, int64_t count, int step,
         r.recorded = launch_log_name(out, name);
         r.host_begin_ns = made.begin_ns;
         r.host_end_ns = made.end_ns;
+        r.host_call = made.name ? launch_log_name(out, made.name) : NULL;
         launch_log_add(out, &r);
         free(name);
     }
