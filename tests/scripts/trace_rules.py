@@ -144,6 +144,8 @@ class Trace:
                 assert list(piece.parents())[-1] in steps, piece.event
         scopes = self.of_category("gpu_user_annotation")
         for piece in work:
+            if "phase" not in piece.arguments:  # of no launch that is known, which the profile limits to 1 %
+                continue
             path = [piece.arguments["phase"]] + [part for part in piece.arguments["scope"].split(".") if part]
             around = [s.name for s in sorted(scopes, key=lambda s: (s.begin, -s.end))
                       if s.thread[0] == piece.thread[0] and s.begin <= piece.begin and piece.end <= s.end] \

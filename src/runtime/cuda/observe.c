@@ -36,7 +36,8 @@ typedef struct graph_node {
 typedef struct host_call {
     uint32_t correlation;
     int64_t begin_ns, end_ns;
-    const char *name; /* session.seen's */
+    CUpti_ActivityKind kind;   /* of the runtime or of the driver, */
+    CUpti_CallbackId function; /* and which */
 } host_call;
 
 typedef struct outside_call { /* made between push and pop */
@@ -94,28 +95,11 @@ static void keep_kernel(const CUpti_ActivityKernel9 *k) {
                         .graph_node = k->graphNodeId});
 }
 
-/* "cudaLaunchKernel_v7000" is cudaLaunchKernel to everybody else. */
-static const char *name_call(const CUpti_ActivityAPI *call) {
-    char name[96] = "";
-    const char *full = NULL;
-    CUpti_CallbackDomain domain = call->kind == CUPTI_ACTIVITY_KIND_RUNTIME
-                                      ? CUPTI_CB_DOMAIN_RUNTIME_API
-                                      : CUPTI_CB_DOMAIN_DRIVER_API;
-    if (session.cupti->callback_name(domain, call->cbid, &full) != CUPTI_SUCCESS || !full)
-        return NULL;
-    const char *version = strstr(full, "_v");
-    size_t length = version ? (size_t)(version - full) : strlen(full);
-    if (length >= sizeof name)
-        return NULL;
-    memcpy(name, full, length);
-    return launch_log_name(&session.seen, name);
-}
-
 static void keep_call(const CUpti_ActivityAPI *call) {
     MEMORY_GROW(session.host_calls, session.host_call_count, session.host_call_capacity);
     session.host_calls[session.host_call_count++] =
         (host_call){call->correlationId, (int64_t)call->start + session.clock_offset_ns,
-                    (int64_t)call->end + session.clock_offset_ns, name_call(call)};
+                    (int64_t)call->end + session.clock_offset_ns, call->kind, call->cbid};
 }
 
 /* Newer versions of these structures only append fields. */
@@ -326,18 +310,40 @@ static host_call find_host_call(uint32_t correlation) {
         found--;
     wanted = *found;
     for (; found < end && found->correlation == correlation; found++) {
-        if (found->begin_ns < wanted.begin_ns)
-            wanted.name = found->name;
+        if (found->begin_ns < wanted.begin_ns) {
+            wanted.kind = found->kind;
+            wanted.function = found->function;
+        }
         wanted.begin_ns = found->begin_ns < wanted.begin_ns ? found->begin_ns : wanted.begin_ns;
         wanted.end_ns = found->end_ns > wanted.end_ns ? found->end_ns : wanted.end_ns;
     }
     return wanted;
 }
 
+/* "cudaLaunchKernel_v7000" is cudaLaunchKernel to everybody else; NULL: no name. */
+static const char *name_call(const host_call *call, launch_log *out) {
+    char name[96] = "";
+    const char *full = NULL;
+    if (!call->function)
+        return NULL;
+    CUpti_CallbackDomain domain = call->kind == CUPTI_ACTIVITY_KIND_RUNTIME
+                                      ? CUPTI_CB_DOMAIN_RUNTIME_API
+                                      : CUPTI_CB_DOMAIN_DRIVER_API;
+    if (session.cupti->callback_name(domain, call->function, &full) != CUPTI_SUCCESS || !full)
+        return NULL;
+    const char *version = strstr(full, "_v");
+    size_t length = version ? (size_t)(version - full) : strlen(full);
+    if (length >= sizeof name)
+        return NULL;
+    memcpy(name, full, length);
+    return launch_log_name(out, name);
+}
+
 /* Adds the records of one call, with the names as people write them. */
 static void add_records(const launch_record *records, int64_t count, int step,
                         const outside_call *call, launch_log *out) {
     host_call made = find_host_call((uint32_t)records[0].correlation);
+    const char *function = name_call(&made, out);
     for (int64_t i = 0; i < count; i++) {
         launch_record r = records[i];
         char *name = demangle(r.recorded);
@@ -346,7 +352,7 @@ static void add_records(const launch_record *records, int64_t count, int step,
         r.recorded = launch_log_name(out, name);
         r.host_begin_ns = made.begin_ns;
         r.host_end_ns = made.end_ns;
-        r.host_call = made.name ? launch_log_name(out, made.name) : NULL;
+        r.host_call = function;
         launch_log_add(out, &r);
         free(name);
     }
