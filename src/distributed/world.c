@@ -258,7 +258,7 @@ static dyno_status join_mpi(world *w) {
     if (status != DYNO_OK)
         return dyno_fail_within(status, "%s says that this is rank %d of %d", w->place.evidence,
                                 w->place.rank, w->place.count);
-    RETURN_IF_FAILED(w->mpi->open(&w->job, &rank, &count));
+    RETURN_IF_FAILED(w->mpi->open(w->timeout_s, &w->job, &rank, &count));
     if (rank != w->place.rank || count != w->place.count)
         return dyno_fail(DYNO_UNSUPPORTED,
                          "%s says that this is rank %d of %d, MPI (%s) says rank %d of %d; use the "
