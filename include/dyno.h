@@ -155,6 +155,7 @@ typedef struct dyno_plan_options {
     const char *gradients; /* of weights, compiled: "low", "fp32"; NULL: "low"; eager: fp32 */
     const char *target;    /* a chip that need not be here, in place of a device */
     const char *device;    /* "cpu", "cuda", "cuda:N", "auto"; NULL: "auto" */
+    int64_t accumulate;    /* micro-batches of a step; 0: 1 */
 } dyno_plan_options;
 
 typedef struct dyno_cost {
@@ -216,6 +217,9 @@ typedef struct dyno_trainer_options {
      * Weights that hold such numbers when they are loaded or saved are DYNO_NOT_FINITE, unless it is
      * "ignore". */
     const char *on_nan;
+    /* Micro-batches of a step; 0: 1. Each is of batch x context tokens, they are computed one after
+     * another, and the step is that of their mean. A step then takes accumulate x batch sequences. */
+    int64_t accumulate;
 } dyno_trainer_options;
 
 /* Freshly drawn weights, or those of a Hugging Face directory. */
@@ -226,7 +230,7 @@ dyno_status dyno_trainer_load(const char *directory, const dyno_trainer_options 
 void dyno_trainer_destroy(dyno_trainer *t);
 const dyno_model *dyno_trainer_model(const dyno_trainer *t); /* the trainer's own */
 
-/* One step of AdamW on batch*context token ids and as many targets; *loss is their mean before it.
+/* One step of AdamW on accumulate*batch*context token ids and as many targets; *loss is their mean before it.
  * In fp16 a step whose gradients overflow changes nothing but the scale of the loss. */
 dyno_status dyno_trainer_step(dyno_trainer *t, const int32_t *tokens, const int32_t *targets,
                               double learning_rate, float *loss);

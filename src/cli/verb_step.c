@@ -16,11 +16,13 @@
 static const flag_spec FLAGS[] = {
     {"load", "DIR", FLAG_TEXT, NULL, .help = "a Hugging Face Llama directory; required"},
     {"tokens", "FILE", FLAG_TEXT, NULL,
-     .help = "raw little-endian token ids; required. Step k reads batch*context of them from "
-             "k*batch*context on, and as targets those one further"},
+     .help =
+         "raw little-endian token ids; required. Step k reads accumulate*batch*context of them, "
+         "behind those of step k-1, and as targets those one further"},
     {"token-bytes", NULL, FLAG_INTEGER, "2", .help = "2 for uint16, 4 for uint32", .minimum = 2,
      .maximum = 4},
     BATCH_FLAG,
+    ACCUMULATE_FLAG,
     SEQUENCE_FLAG,
     {"steps", NULL, FLAG_INTEGER, "1", .help = "training steps", .minimum = 1, .maximum = 1000000},
     OPTIMIZER_FLAGS,
@@ -87,18 +89,18 @@ static dump_choice parse_dump(const flags *given) {
 /* Said before anything is loaded or allocated. */
 static dyno_status check_token_count(const step_job *job) {
     int64_t rows, needed;
-    if (!checked_multiply(job->batch, job->context, &rows) ||
+    if (!checked_multiply(job->sequences, job->context, &rows) ||
         !checked_multiply(rows, job->steps, &needed) || !checked_add(needed, 1, &needed))
-        return dyno_fail(DYNO_INVALID, "batch %lld x context %lld x steps %lld overflows",
-                         (long long)job->batch, (long long)job->context, (long long)job->steps);
+        return dyno_fail(DYNO_INVALID, "%lld sequences x context %lld x steps %lld overflows",
+                         (long long)job->sequences, (long long)job->context, (long long)job->steps);
     if (needed > dyno_tokens_count(job->source))
         return dyno_fail(
             DYNO_INVALID,
-            "'%s' holds %lld tokens; %lld steps of batch %lld x context %lld need %lld "
+            "'%s' holds %lld tokens; %lld steps of %lld sequences x context %lld need %lld "
             "(one more for the last target); use fewer steps, or --token-bytes if the "
             "ids are wider",
             flags_text(job->given, "tokens"), (long long)dyno_tokens_count(job->source),
-            (long long)job->steps, (long long)job->batch, (long long)job->context,
+            (long long)job->steps, (long long)job->sequences, (long long)job->context,
             (long long)needed);
     return DYNO_OK;
 }
@@ -113,6 +115,7 @@ static dyno_status open_inputs(step_job *job) {
     if (token_bytes == 3)
         return dyno_fail(DYNO_INVALID, "--token-bytes is 3; it must be 2 or 4");
     job->batch = flags_integer(given, "batch");
+    job->sequences = job->batch * flags_integer(given, "accumulate");
     job->context = flags_integer(given, "context");
     job->steps = flags_integer(given, "steps");
     if (flags_text(given, "out"))
@@ -147,6 +150,7 @@ static dyno_status load_model(step_job *job) {
                         .weight_decay = flags_real(given, "weight-decay")};
     dyno_trainer_options options = {.size = sizeof options,
                                     .batch = job->batch,
+                                    .accumulate = flags_integer(given, "accumulate"),
                                     .context = job->context,
                                     .device = flags_text(given, "device"),
                                     .target = flags_text(given, "target"),
@@ -170,7 +174,7 @@ static int64_t vocabulary(const step_job *job) {
 }
 
 static dyno_status read_step(const step_job *job, int64_t k, int32_t *ids) {
-    int64_t rows = job->batch * job->context;
+    int64_t rows = job->sequences * job->context;
     return dyno_tokens_read(job->source, k * rows, rows + 1, vocabulary(job), ids);
 }
 
@@ -204,7 +208,7 @@ static void note_skipped(step_job *job, int64_t k, progress *line) {
 
 /* Until the last step, or that in which somebody asked to stop. */
 static dyno_status run_steps(step_job *job) {
-    int64_t rows = job->batch * job->context;
+    int64_t rows = job->sequences * job->context;
     int32_t *ids = memory_try_allocate((size_t)(rows + 1) * sizeof *ids);
     if (!ids)
         return dyno_fail(DYNO_OUT_OF_MEMORY, "no memory for %lld token ids", (long long)rows);

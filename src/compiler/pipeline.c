@@ -80,7 +80,8 @@ static dyno_status run_rope(compilation *c) { return fold_rope(c->g, c->options-
 
 static dyno_status run_autodiff(compilation *c) {
     bool keeps_gradients = c->options->keep_gradients || c->options->extent == STEP_BACKWARD;
-    RETURN_IF_FAILED(autodiff_append_backward(c->g, keeps_gradients));
+    RETURN_IF_FAILED(autodiff_append_backward_of_share(c->g, keeps_gradients,
+                                                       step_part_share(&c->options->part)));
     return mark_saved_activations(c->g);
 }
 
@@ -125,8 +126,17 @@ static dyno_status run_recompute(compilation *c) {
     return recompute_apply(c->g, &c->options->recompute);
 }
 
+static bool is_one_part(const pipeline_options *options) {
+    return options->part.micro_batches == 1 && options->part.ranks == 1;
+}
+
+static dyno_status run_accumulate(compilation *c) {
+    return is_one_part(c->options) ? DYNO_OK : accumulate_gradients(c->g, &c->options->part);
+}
+
 static dyno_status run_optimizer(compilation *c) {
     optimizer_options how = c->options->optimizer;
+    how.is_of_sums = !is_one_part(c->options);
     how.by_block = how.by_block || c->options->mode == STEP_COMPILED;
     return optimizer_append_adamw(c->g, &how);
 }
@@ -209,6 +219,7 @@ static const struct {
     {"tf32", EVERY, run_tf32},                        /* behind it come only copies of products */
     {"rematerialize", BACKWARD, run_rematerialize},   /* element-wise work again; MLPs, if asked */
     {"recompute", BACKWARD, run_recompute},           /* activation checkpointing */
+    {"accumulate", EVERY, run_accumulate},            /* gradients summed over micro-batches */
     {"optimizer", UPDATE, run_optimizer},             /* clipping and AdamW */
     {"common-subexpressions", COMPILED, run_common_subexpressions},
     {"dead-code", COMPILED, run_dead_code},
@@ -255,6 +266,8 @@ dyno_status pipeline_compile(graph *g, const pipeline_options *options, plan **o
     pipeline_options with = *options;
     if (!with.target)
         with.target = target_this_cpu();
+    with.part.micro_batches = with.part.micro_batches ? with.part.micro_batches : 1;
+    with.part.ranks = with.part.ranks ? with.part.ranks : 1;
     compilation c = {.g = g, .options = &with};
     dyno_status status = DYNO_OK;
     for (int i = 0; i < PASS_COUNT && status == DYNO_OK; i++) {

@@ -4,6 +4,7 @@
 
 #include "base/text.h"
 #include "compiler/lower/choose_kernel.h"
+#include "compiler/passes/accumulate.h"
 #include "compiler/passes/optimizer.h"
 #include "compiler/passes/precision.h"
 #include "compiler/passes/recompute.h"
@@ -63,6 +64,7 @@ typedef struct pipeline_options {
     precision precision;
     recompute_options recompute;
     gradients_type gradients;
+    step_part part;         /* 0 counts as 1 */
     const target *target;   /* NULL: this machine's CPU */
     bool is_unfused;        /* compiled, on a CPU: no kernel is generated */
     kernel_options kernels; /* what is wanted of them, and what is known of the device */

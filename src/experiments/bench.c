@@ -19,6 +19,7 @@
 static const flag_spec FLAGS[] = {
     MODEL_FLAGS,
     BATCH_FLAG,
+    ACCUMULATE_FLAG,
     {"context", "LIST", FLAG_INTEGER_LIST, "128", .help = "context lengths in tokens", .minimum = 1,
      .maximum = 1 << 24},
     {"pass", "LIST", FLAG_TEXT_LIST, "forward,forward+backward,step",
@@ -110,13 +111,15 @@ static dyno_status make_plan(const grid *g, const model_config *config, const po
     RETURN_IF_FAILED(model_config_check(config));
     RETURN_IF_FAILED(step_variant_settle(at->variant, config, &variant));
     RETURN_IF_FAILED(step_variant_check_label(&variant, config, at->extent));
-    step_options options = {.config = *config,
-                            .batch = flags_integer(g->given, "batch"),
-                            .context = at->context,
-                            .pipeline = {.extent = at->extent,
-                                         .target = &g->sweep.device->target,
-                                         .kernels.tuning = autotune_kernels(g->sweep.tuned),
-                                         .optimizer = step_default_optimizer()}};
+    step_options options = {
+        .config = *config,
+        .batch = flags_integer(g->given, "batch"),
+        .context = at->context,
+        .pipeline = {.extent = at->extent,
+                     .part = {.micro_batches = flags_integer(g->given, "accumulate")},
+                     .target = &g->sweep.device->target,
+                     .kernels.tuning = autotune_kernels(g->sweep.tuned),
+                     .optimizer = step_default_optimizer()}};
     step_variant_apply(&variant, &options.pipeline);
     return step_plan_create(&options, out);
 }
@@ -163,6 +166,7 @@ static void describe_cell(const grid *g, results_cell *cell, const model_config 
     model_options_describe(config, cell);
     cell_set_integer(cell, PARAM_CONTEXT, at->context);
     cell_set_integer(cell, PARAM_BATCH, flags_integer(g->given, "batch"));
+    cell_set_integer(cell, PARAM_ACCUMULATE, flags_integer(g->given, "accumulate"));
     cell_set_integer(cell, PARAM_WARMUP, at->warmup);
     cell_set_integer(cell, PARAM_STEPS, flags_integer(g->given, "steps"));
     cell_set_text(cell, PARAM_PASS, step_extent_name(at->extent));
@@ -294,11 +298,11 @@ static dyno_status measure_cell(grid *g, bench_model *m, const point *at) {
     if (status != DYNO_OK)
         return sweep_settle(cell, status);
     memory_account account = memory_account_plan(p);
-    cell_set_metric(cell, METRIC_TOKENS, "", flags_integer(g->given, "batch") * at->context);
+    int64_t sequences = flags_integer(g->given, "batch") * flags_integer(g->given, "accumulate");
+    cell_set_metric(cell, METRIC_TOKENS, "", sequences * at->context);
     sweep_record_plan(cell, p, &account);
-    sweep_record_model_flops(
-        cell, model_flops_of_step(m->config, flags_integer(g->given, "batch"), at->context),
-        at->extent);
+    sweep_record_model_flops(cell, model_flops_of_step(m->config, sequences, at->context),
+                             at->extent);
     g->sweep.step_work = plan_total_cost(p, PHASE_COUNT).flops;
     if (sweep_admit(&g->sweep, cell, &account))
         status = sweep_settle(cell, run_cell(g, m, p, at->warmup, cell));

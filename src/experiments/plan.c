@@ -28,6 +28,7 @@ static const char *pass_choices(void) {
 static const flag_spec FLAGS[] = {
     MODEL_FLAGS,
     BATCH_FLAG,
+    ACCUMULATE_FLAG,
     {"context", "LIST", FLAG_INTEGER_LIST, "128", .help = "context lengths in tokens", .minimum = 1,
      .maximum = 1 << 24},
     {"pass", "LIST", FLAG_TEXT_LIST, "step",
@@ -89,12 +90,14 @@ typedef struct plan_job {
 
 static step_options cell_options(const plan_job *job, const model_config *config, int64_t context,
                                  step_extent extent, const step_variant *variant) {
-    step_options options = {.config = *config,
-                            .batch = flags_integer(job->given, "batch"),
-                            .context = context,
-                            .pipeline = {.extent = extent,
-                                         .target = &job->target,
-                                         .optimizer = step_default_optimizer()}};
+    step_options options = {
+        .config = *config,
+        .batch = flags_integer(job->given, "batch"),
+        .context = context,
+        .pipeline = {.extent = extent,
+                     .part = {.micro_batches = flags_integer(job->given, "accumulate")},
+                     .target = &job->target,
+                     .optimizer = step_default_optimizer()}};
     step_variant_apply(variant, &options.pipeline);
     if (job->tuned)
         options.pipeline.kernels.tuning = autotune_kernels(job->tuned);
@@ -107,6 +110,7 @@ static results_cell *describe_cell(const plan_job *job, const model_config *conf
     model_options_describe(config, cell);
     cell_set_integer(cell, PARAM_CONTEXT, context);
     cell_set_integer(cell, PARAM_BATCH, flags_integer(job->given, "batch"));
+    cell_set_integer(cell, PARAM_ACCUMULATE, flags_integer(job->given, "accumulate"));
     cell_set_text(cell, PARAM_PASS, step_extent_name(extent));
     step_variant_describe(variant, cell);
     cell_set_text(cell, PARAM_DEVICE,
@@ -147,7 +151,10 @@ static dyno_status plan_cell(plan_job *job, const model_config *config, int64_t 
                     p->source ? p->source : "no generated kernels in eager mode\n");
     int64_t memory = flags_bytes(job->given, "memory");
     plan_record(p, memory, cell);
-    sweep_record_model_flops(cell, model_flops_of_step(config, options.batch, context), extent);
+    sweep_record_model_flops(
+        cell,
+        model_flops_of_step(config, options.batch * options.pipeline.part.micro_batches, context),
+        extent);
     plan_destroy(p);
     plan_advice advice;
     if (memory && !flags_switch(job->given, "map") &&

@@ -22,8 +22,16 @@
 
 #define BATCH_FLAG                                                                                 \
     {                                                                                              \
-        "batch", NULL, FLAG_INTEGER, "4", .help = "sequences in a step", .minimum = 1,             \
-                                          .maximum = 1 << 20                                       \
+        "batch", NULL, FLAG_INTEGER, "4", .help = "sequences that are computed at a time",         \
+                                          .minimum = 1, .maximum = 1 << 20                         \
+    }
+
+#define ACCUMULATE_FLAG                                                                            \
+    {                                                                                              \
+        "accumulate", "K", FLAG_INTEGER, "1",                                                      \
+            .help = "micro-batches in a step: so many times --batch sequences, one after another " \
+                    "in the memory of one; gradients are summed in fp32, the optimizer runs once", \
+            .minimum = 1, .maximum = 1 << 16                                                       \
     }
 
 #define THREADS_FLAG                                                                               \

@@ -100,6 +100,9 @@ struct op {
      * `output`, which may be *input; false where there is none. NULL: the view has no inverse. */
     bool (*undo_view)(const node *n, const tensor *output, tensor *input);
     op_view_order view_order;
+    /* The view moves on by its own size in every repetition of a step's forward and backward, of
+     * which there are as many as the integer attribute "count" says. */
+    bool advances;
 
     /* For ops that concatenate their inputs: the part of output 0's memory that is input `input`,
      * and its offset in elements. Inputs that are produced there are not copied. */

@@ -198,7 +198,7 @@ dyno_status graph_verify(const graph *g) {
     RETURN_IF_FAILED(graph_status(g));
     for (int i = 0; i < g->value_count; i++) {
         const value *v = g->values[i];
-        if (!v->producer && v->role > ROLE_OPTIMIZER_STATE)
+        if (!v->producer && v->role > ROLE_GRADIENT)
             return dyno_fail(DYNO_INVALID,
                              "graph '%s', value %d breaks the rule 'role': no node makes it, yet "
                              "its role is %s",

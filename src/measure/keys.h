@@ -23,6 +23,7 @@
 #define PARAM_VOCAB "vocab"
 #define PARAM_CONTEXT "context"
 #define PARAM_BATCH "batch"
+#define PARAM_ACCUMULATE "accumulate"
 #define PARAM_WARMUP "warmup"
 #define PARAM_STEPS "steps"
 #define PARAM_PASS "pass"

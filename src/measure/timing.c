@@ -23,7 +23,7 @@ static void add_step(results_cell *cell, const plan *p, const step_times *times)
     cell_add_sample(cell, SERIES_STEP, "ns", times->total_ns);
     for (int i = 0; i < PHASE_COUNT; i++) {
         int launches = plan_total_cost(p, (phase)i).launches;
-        if (!launches || launches == p->launch_count)
+        if (!launches || launches == plan_total_cost(p, PHASE_COUNT).launches)
             continue;
         if (times->phase_ns[i]) {
             cell_add_sample(cell, phase_name((phase)i), "ns", times->phase_ns[i]);
@@ -175,12 +175,13 @@ static scope_text name_launch(const plan_launch *l) {
 }
 
 /* Adds `part`, from 0 to 1, of what launch i of the plan took. */
-static void add_part(share *to, const plan_launch *l, const traced_step *traced, int i,
-                     double part) {
+static void add_part(share *to, const plan *p, const traced_step *traced, int i, double part) {
+    const plan_launch *l = &p->launches[i];
+    int times = plan_launch_times(p, i);
     to->time_ns += part * traced->time_ns[i];
     to->running_ns += traced->running_ns ? part * traced->running_ns[i] : 0;
-    to->flops += part * l->flops;
-    to->bytes += part * (l->bytes_read + l->bytes_written);
+    to->flops += part * times * l->flops;
+    to->bytes += part * times * (l->bytes_read + l->bytes_written);
 }
 
 /* A launch of two phases is counted in its own, and its time and cost are divided by FLOPs. */
@@ -204,13 +205,13 @@ static void write_breakdowns(const plan *p, const traced_step *traced, results_c
                                     scope.text};
         for (int j = 0; j < TABLES; j++) {
             share *s = find_share(&all[j], keys[j]);
-            s->count++;
+            s->count += plan_launch_times(p, i);
             if (j != BY_PHASE)
-                add_part(s, l, traced, i, 1);
+                add_part(s, p, traced, i, 1);
         }
         for (int f = 0; f < PHASE_COUNT; f++)
             if (plan_launch_share(l, (phase)f) > 0)
-                add_part(find_share(&all[BY_PHASE], phase_name((phase)f)), l, traced, i,
+                add_part(find_share(&all[BY_PHASE], phase_name((phase)f)), p, traced, i,
                          plan_launch_share(l, (phase)f));
     }
     for (int i = 0; i < p->launch_count; i++)

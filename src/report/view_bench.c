@@ -8,11 +8,11 @@
 #include "report/view.h"
 #include "report/view_parts.h"
 
-static const char *const LEADING[] = {PARAM_MODEL,  PARAM_CONTEXT, PARAM_BATCH,
+static const char *const LEADING[] = {PARAM_MODEL,  PARAM_CONTEXT, PARAM_BATCH, PARAM_ACCUMULATE,
                                       PARAM_WARMUP, PARAM_PASS,    NULL};
-static const char *const LEADING_HEADER[] = {"model", "context tokens", "batch", "warm-up steps",
-                                             "pass"};
-enum { LEADING_COUNT = 5 };
+static const char *const LEADING_HEADER[] = {"model",      "context tokens", "batch",
+                                             "accumulate", "warm-up steps",  "pass"};
+enum { LEADING_COUNT = 6 };
 
 /* Columns of numbers, in the order in which they stand. */
 typedef enum bench_column {

@@ -83,6 +83,9 @@ static bool varies(const results *run, const char *name) {
 /* "batch 4, compiled, bf16" */
 static void append_common_ways(const results *run, text *out) {
     text_format(out, "batch %lld", (long long)parameter_number(run->cells[0], PARAM_BATCH));
+    if (cell_find_parameter(run->cells[0], PARAM_ACCUMULATE))
+        text_format(out, " x accumulate %lld",
+                    (long long)parameter_number(run->cells[0], PARAM_ACCUMULATE));
     for (int i = 0; i < WAY_COUNT; i++) {
         const char *way = view_text(run->cells[0], WAYS[i]);
         bool is_recompute = strcmp(WAYS[i], PARAM_RECOMPUTE) == 0;

@@ -29,7 +29,11 @@ struct trainer {
     int32_t *given, *running;
 };
 
-static int64_t rows(const trainer *t) { return t->options.batch * t->options.context; }
+/* Tokens that this rank reads in a step. */
+static int64_t rows(const trainer *t) {
+    int64_t micro_batches = t->options.pipeline.part.micro_batches;
+    return t->options.batch * t->options.context * (micro_batches ? micro_batches : 1);
+}
 
 static nonfinite_policy policy(const trainer *t) {
     return t->options.pipeline.optimizer.on_nonfinite;
@@ -212,7 +216,13 @@ static dyno_status prepare_evaluation(trainer *t, bool has_logits) {
     t->forward = NULL;
     step_options options = t->options;
     options.pipeline.extent = STEP_FORWARD;
+    options.pipeline.part.ranks = 1; /* each rank evaluates by itself */
     options.keep_logits = has_logits;
+    if (has_logits && options.pipeline.part.micro_batches > 1)
+        return dyno_fail(DYNO_UNSUPPORTED,
+                         "logits of %lld micro-batches: only those of one fit a plan; use one "
+                         "micro-batch",
+                         (long long)options.pipeline.part.micro_batches);
     plan *forward;
     RETURN_IF_FAILED(make_plan(t, &options, &forward));
     dyno_status status = executor_create(forward, t->pool, t->shared, &t->evaluation);

@@ -62,10 +62,11 @@ bool lowering_place_view(lowering *l, const node *n) {
         int64_t offset = 0;
         if (!n->op->view(n, i, &source.layout, &view, &offset))
             return false;
-        l->placed[n->outputs[i]->id] =
-            (plan_operand){.buffer = source.buffer,
-                           .offset = source.offset + offset * dtype_bytes(view.type),
-                           .layout = view};
+        l->placed[n->outputs[i]->id] = (plan_operand){
+            .buffer = source.buffer,
+            .offset = source.offset + offset * dtype_bytes(view.type),
+            .repeat_bytes = n->op->advances ? tensor_bytes(&view) : source.repeat_bytes,
+            .layout = view};
         lowering_adopt_role(l, n->outputs[i]);
     }
     return true;
@@ -315,6 +316,17 @@ static dyno_status lower_nodes(lowering *l) {
     return DYNO_OK;
 }
 
+/* Forward and backward are repeated where a micro_batch says so, with all that lies between them. */
+static void find_repeated(lowering *l) {
+    plan *p = l->p;
+    for (int i = 0; i < l->g->node_count; i++)
+        if (l->g->nodes[i]->op->advances)
+            p->micro_batches = (int)attribute_integer(&l->g->nodes[i]->attributes, "count");
+    for (int i = 0; p->micro_batches > 1 && i < p->launch_count; i++)
+        if (p->launches[i].phase == PHASE_FORWARD || p->launches[i].phase == PHASE_BACKWARD)
+            p->repeated_launches = i + 1;
+}
+
 /* Of leaves of one family, those of another role or type have a buffer of their own. */
 static bool share_buffer(const value *v, const value *first) {
     return v->role == first->role && v->type == first->type;
@@ -387,6 +399,7 @@ dyno_status lower_graph_with(const graph *g, const target *chip, const lower_opt
         l.p->source =
             arena_format(l.p->memory, "%s%s", renderer_of(chip)->prelude(), text_string(&l.source));
     if (status == DYNO_OK) {
+        find_repeated(&l);
         name_values(&l);
         plan_finish(l.p);
         *out = l.p;

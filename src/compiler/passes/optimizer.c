@@ -26,6 +26,7 @@
 #include "ops/global_norm/global_norm.h"
 #include "ops/op_list.h"
 #include "ops/scale/scale.h"
+#include "ops/squares/squares.h"
 
 static const char *const policy_names[] = {"ignore", "stop", "skip"};
 
@@ -53,7 +54,9 @@ static value *norm_factor(graph *g, const optimizer_options *options, value *los
     value **gradients = memory_allocate((size_t)g->parameter_count, sizeof *gradients);
     for (int i = 0; i < g->parameter_count; i++)
         gradients[i] = g->parameters[i]->gradient;
-    value *norm = build_global_norm(g, gradients, g->parameter_count);
+    value *norm = options->is_of_sums
+                      ? build_root_of_squares(g, build_squares(g, gradients, g->parameter_count))
+                      : build_global_norm(g, gradients, g->parameter_count);
     free(gradients);
     if (!can_be_void(options, loss_scale))
         return build_clip_coefficient(g, norm, options->clip_norm);
@@ -71,7 +74,8 @@ static value *gradient_scale(graph *g, const optimizer_options *options, value *
     value *factor = has_norm ? norm_factor(g, options, loss_scale) : NULL;
     if (reads_loss) {
         value *loss = graph_find_value(g, "loss");
-        loss->role = ROLE_SAVED; /* the forward makes it, and it is read here */
+        if (loss->role == ROLE_ACTIVATION)
+            loss->role = ROLE_SAVED; /* the forward makes it, and it is read here */
         value *zero = build_scale(g, loss, 0);
         factor = factor ? build_add(g, factor, zero) : build_add_scalar(g, zero, 1);
     }
@@ -320,7 +324,7 @@ dyno_status optimizer_append_adamw(graph *g, const optimizer_options *options) {
         graph_add_part(g, g->parameters[i], PARAMETER_SECOND_MOMENT, DTYPE_F32);
     }
     bool takes_norm = optimizer_takes_norm(options, loss_scale != NULL);
-    if (options->by_block && !needs_all_at_once(g, takes_norm))
+    if (options->by_block && !options->is_of_sums && !needs_all_at_once(g, takes_norm))
         update_by_block(g, &with, last_before_scale(g, options), node_count);
     else if (options->by_block)
         update_together(g, g->parameters, g->parameter_count, &with);

@@ -43,6 +43,9 @@ typedef struct cuda_tensor {
 typedef struct cuda_context {
     struct device *device;
     cudaStream_t stream;
+    struct communicator *communicator;
+    int repetition, repetitions;
+    int64_t *handle;
 } cuda_context;
 
 /* kernel_args, field by field. */
