@@ -18,7 +18,7 @@
 #include "distributed/communicator.h"
 #include "distributed/segment.h"
 
-enum { HOST_GROUP_SLOT_BYTES = 512 * 1024 };
+enum { HOST_GROUP_SLOT_BYTES = 1024 * 1024 };
 
 /* A region and an offset in the rank's part of it; region -1: ordinary memory. */
 typedef struct host_place {

@@ -202,8 +202,15 @@ static void pass_on(launch_job *job, int number) {
         end_soon(job, 0);
 }
 
+/* A rank that is stopped ends by nothing else. */
+static void kill_stopped(const launch_job *job) {
+    for (int r = 0; r < job->count; r++)
+        if (job->ranks[r].process > 0 && meeting_process_is_stopped((int)job->ranks[r].process))
+            kill(job->ranks[r].process, SIGKILL);
+}
+
 static void watch(launch_job *job, const sigset_t *signals) {
-    const struct timespec moment = {.tv_nsec = 100000000};
+    const struct timespec moment = {.tv_nsec = 50000000};
     while (job->running > 0) {
         int number = sigtimedwait(signals, NULL, &moment);
         if (number > 0 && number != SIGCHLD)
@@ -211,6 +218,8 @@ static void watch(launch_job *job, const sigset_t *signals) {
         reap(job);
         if (!job->end_by_ns && atomic_load(&job->shared->header->failed) == 2)
             end_soon(job, grace_s(job));
+        if (job->end_by_ns)
+            kill_stopped(job);
         if (job->end_by_ns && clock_now_ns() >= job->end_by_ns)
             signal_all(job, SIGKILL);
     }
@@ -245,8 +254,11 @@ dyno_status launch_ranks(const launch_options *options, int *exit_code) {
                          WORLD_MOST_RANKS);
     RETURN_IF_FAILED(segment_create(options->ranks, &job.shared));
     job.shared->header->is_launched = true;
-    for (int r = 0; r < options->ranks; r++)
-        job.shared->members[r].rank = r;
+    for (int r = 0; r < options->ranks; r++) {
+        segment_member *member = &job.shared->members[r];
+        member->rank = r;
+        world_find_host(member->host);
+    }
     job.ranks = memory_allocate((size_t)options->ranks, sizeof *job.ranks);
     sigset_t signals, before;
     block_signals(&signals, &before);

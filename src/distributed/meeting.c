@@ -77,6 +77,11 @@ static process_use read_use(int process) {
     return use;
 }
 
+bool meeting_process_is_stopped(int process) {
+    char state = read_use(process).state;
+    return state == 'T' || state == 't';
+}
+
 /* How long whoever is missing has done nothing. */
 typedef struct patience {
     int64_t idle_since_ns, last_slice_ns, last_look_ns;
@@ -107,7 +112,7 @@ static dyno_status fail_dead(const meeting_place *p, int index, const char *what
 static dyno_status fail_idle(const meeting_place *p, int index) {
     char message[SEGMENT_FAILURE_BYTES];
     int process = atomic_load(&p->segment->members[index].process);
-    bool is_stopped = process && read_use(process).state == 'T';
+    bool is_stopped = process && meeting_process_is_stopped(process);
     snprintf(message, sizeof message,
              "%s %s and has kept the others waiting for %g s during %s; --timeout sets how long "
              "they wait",

@@ -38,4 +38,7 @@ typedef struct meeting_place {
 /* Returns when all members have called it. */
 NODISCARD dyno_status meeting_wait(const meeting_place *place);
 
+/* Whether SIGSTOP, or a debugger, holds the process. */
+bool meeting_process_is_stopped(int process);
+
 #endif

@@ -10,6 +10,7 @@
 #ifndef DISTRIBUTED_SEGMENT_H
 #define DISTRIBUTED_SEGMENT_H
 
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -30,6 +31,7 @@ typedef struct segment_member {
     int rank;               /* of the world */
     char host[WORLD_HOST_BYTES];
     char phase[WORLD_PHASE_BYTES];
+    cpu_set_t cores; /* that it may run on */
     _Alignas(64) char mail[SEGMENT_MAIL_BYTES];
 } segment_member;
 

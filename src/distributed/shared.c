@@ -57,14 +57,26 @@ static void copy_range(void *context, int64_t begin, int64_t end) {
     memcpy(job->to + begin, job->from + begin, (size_t)(end - begin));
 }
 
-void shared_copy(void *to, const void *from, int64_t bytes, int threads) {
-    copy_job job = {to, from};
-    if (to == from)
+static void copy_range_through(void *context, int64_t begin, int64_t end) {
+    const copy_job *job = context;
+    sums_copy_through(job->to + begin, job->from + begin, end - begin);
+}
+
+static void copy_by(threads_range *copy, copy_job job, int64_t bytes, int threads) {
+    if (job.to == job.from)
         return;
     if (threads > 1)
-        threads_for(bytes, THREAD_BYTES, copy_range, &job);
+        threads_for(bytes, THREAD_BYTES, copy, &job);
     else
-        copy_range(&job, 0, bytes);
+        copy(&job, 0, bytes);
+}
+
+void shared_copy(void *to, const void *from, int64_t bytes, int threads) {
+    copy_by(copy_range, (copy_job){to, from}, bytes, threads);
+}
+
+void shared_copy_through(void *to, const void *from, int64_t bytes, int threads) {
+    copy_by(copy_range_through, (copy_job){to, from}, bytes, threads);
 }
 
 typedef struct sum_job {
@@ -73,6 +85,7 @@ typedef struct sum_job {
     int from_count;
     void *const *to;
     int to_count;
+    bool is_through; /* past the caches, for others to read */
 } sum_job;
 
 static void sum_range(void *context, int64_t begin, int64_t end) {
@@ -84,18 +97,19 @@ static void sum_range(void *context, int64_t begin, int64_t end) {
         from[k] = (const char *)job->from[k] + skip;
     for (int k = 0; k < job->to_count; k++)
         to[k] = (char *)job->to[k] + skip;
-    sums_write(job->type, from, job->from_count, to, job->to_count, end - begin);
+    if (job->is_through)
+        sums_write_through(job->type, from, job->from_count, to[0], end - begin);
+    else
+        sums_write(job->type, from, job->from_count, to, job->to_count, end - begin);
 }
 
-void shared_sum(dtype type, const void *const *from, int from_count, void *const *to, int to_count,
-                int64_t count, int threads) {
-    sum_job job = {type, from, from_count, to, to_count};
+static void sum_by(sum_job job, int64_t count, int threads) {
     if (count <= 0)
         return;
     if (threads > 1)
-        threads_for(count, THREAD_BYTES / dtype_bytes(type), sum_range, &job);
+        threads_for(count, THREAD_BYTES / dtype_bytes(job.type), sum_range, &job);
     else
-        sums_write(type, from, from_count, to, to_count, count);
+        sum_range(&job, 0, count);
 }
 
 /* ---- operands that all ranks have mapped ---- */
@@ -110,8 +124,12 @@ static void reduce_direct(const shared_run *r, shared_range part, bool to_all) {
     }
     if (!to_all)
         to[0] = r->what->to;
-    shared_sum(r->what->type, from, r->members, to, to_all ? r->members : 1, part.end - part.begin,
-               r->threads);
+    sum_job job = {.type = r->what->type,
+                   .from = from,
+                   .from_count = r->members,
+                   .to = to,
+                   .to_count = to_all ? r->members : 1};
+    sum_by(job, part.end - part.begin, r->threads);
 }
 
 static void gather_direct(const shared_run *r) {
@@ -178,8 +196,9 @@ static void copy_in(const shared_run *r, int64_t chunk) {
         return;
     int parts = what->op == COLLECTIVE_REDUCE_SCATTER ? r->members : 1;
     for (int k = 0; k < parts; k++)
-        shared_copy(slot + k * n * r->element, from + (k * what->count + range.begin) * r->element,
-                    n * r->element, r->threads);
+        shared_copy_through(slot + k * n * r->element,
+                            from + (k * what->count + range.begin) * r->element, n * r->element,
+                            r->threads);
 }
 
 static void sum_chunk(const shared_run *r, int64_t chunk) {
@@ -194,7 +213,13 @@ static void sum_chunk(const shared_run *r, int64_t chunk) {
         from[k] = host_group_staging(r->group, slot, k) + part.begin * r->element;
     void *to = scatters ? (char *)what->to + range.begin * r->element
                         : host_group_result(r->group, slot) + part.begin * r->element;
-    shared_sum(what->type, from, r->members, &to, 1, part.end - part.begin, r->threads);
+    sum_job job = {.type = what->type,
+                   .from = from,
+                   .from_count = r->members,
+                   .to = &to,
+                   .to_count = 1,
+                   .is_through = !scatters};
+    sum_by(job, part.end - part.begin, r->threads);
 }
 
 static void copy_out(const shared_run *r, int64_t chunk) {

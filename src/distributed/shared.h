@@ -16,7 +16,7 @@ shared_range shared_part(int64_t count, int index, int parts);
 
 /* Copies and sums, by the pool of threads where `threads` is more than 1. */
 void shared_copy(void *to, const void *from, int64_t bytes, int threads);
-void shared_sum(dtype type, const void *const *from, int from_count, void *const *to, int to_count,
-                int64_t count, int threads);
+/* To memory that other ranks read next (sums.h). */
+void shared_copy_through(void *to, const void *from, int64_t bytes, int threads);
 
 #endif

@@ -40,6 +40,8 @@ struct world {
     const mpi_module *mpi;
     mpi_job *job;
     int host_rank, host_count, first_of_host, hosts;
+    cpu_set_t own_cores;  /* that this rank was started with */
+    int host_cores;       /* of all ranks of the host together */
     int *host_of;         /* for each rank */
     introduction *others; /* for each rank */
     bool has_failed;
@@ -60,26 +62,30 @@ static void read_line(const char *path, char *to, size_t bytes) {
     to[strcspn(to, "\n")] = '\0';
 }
 
+void world_find_host(char name[WORLD_HOST_BYTES]) {
+    const char *chosen = getenv("DYNO_HOST");
+    if (chosen && *chosen)
+        snprintf(name, WORLD_HOST_BYTES, "%s", chosen);
+    else if (gethostname(name, WORLD_HOST_BYTES - 1) != 0 || !name[0])
+        snprintf(name, WORLD_HOST_BYTES, "unknown");
+    name[WORLD_HOST_BYTES - 1] = '\0';
+}
+
 /* DYNO_HOST tells hosts apart, or together, where the system's own names do not. */
 static introduction introduce(void) {
     introduction self = {.process = (int)getpid(), .file = -1};
-    const char *chosen = getenv("DYNO_HOST");
-    char name[WORLD_HOST_BYTES] = "";
-    if (chosen && *chosen) {
-        snprintf(self.host, sizeof self.host, "%s", chosen);
+    world_find_host(self.host);
+    if (getenv("DYNO_HOST")) {
         snprintf(self.key, sizeof self.key, "%s", self.host);
         return self;
     }
-    if (gethostname(name, sizeof name - 1) != 0 || !name[0])
-        snprintf(name, sizeof name, "unknown");
-    snprintf(self.host, sizeof self.host, "%s", name);
     char boot[48];
     struct stat space = {0};
     read_line("/proc/sys/kernel/random/boot_id", boot, sizeof boot);
     /* Processes of another process space cannot be found through /proc. */
     if (stat("/proc/self/ns/pid", &space) != 0)
         space.st_ino = 0;
-    snprintf(self.key, sizeof self.key, "%.60s %.40s %llu", name, boot,
+    snprintf(self.key, sizeof self.key, "%.60s %.40s %llu", self.host, boot,
              (unsigned long long)space.st_ino);
     return self;
 }
@@ -113,9 +119,57 @@ static void number_hosts(world *w, bool is_apart) {
     w->host_rank = w->place.rank - w->first_of_host;
 }
 
+/* ---- cores ---- */
+
+/* The `index`-th of so many equal parts of the set. */
+static cpu_set_t part_of_cores(const cpu_set_t *all, int index, int parts) {
+    int count = CPU_COUNT(all), begin = count * index / parts, end = count * (index + 1) / parts;
+    cpu_set_t part;
+    CPU_ZERO(&part);
+    int seen = 0;
+    for (size_t core = 0; core < CPU_SETSIZE; core++)
+        if (CPU_ISSET(core, all)) {
+            if (seen >= begin && seen < end)
+                CPU_SET(core, &part);
+            seen++;
+        }
+    return part;
+}
+
+void world_bind_cores(world *w, int ranks) {
+    if (w->place.starter != WORLD_DYNO)
+        return;
+    cpu_set_t cores = w->own_cores;
+    if (ranks <= CPU_COUNT(&w->own_cores) && w->host_rank < ranks)
+        cores = part_of_cores(&w->own_cores, w->host_rank, ranks);
+    bool is_shared = CPU_EQUAL(&cores, &w->own_cores);
+    if (sched_setaffinity(0, sizeof cores, &cores) == 0)
+        threads_share_cores(is_shared ? ranks : 1);
+}
+
+/* What all ranks of the host may run on, together; and how many share this rank's cores. */
+static void count_cores(world *w) {
+    cpu_set_t all;
+    int sharers = 0;
+    CPU_ZERO(&all);
+    for (int r = 0; r < w->host_count; r++) {
+        cpu_set_t both;
+        CPU_OR(&all, &all, &w->segment->members[r].cores);
+        CPU_AND(&both, &w->own_cores, &w->segment->members[r].cores);
+        sharers += CPU_COUNT(&both) > 0;
+    }
+    w->host_cores = CPU_COUNT(&all);
+    threads_share_cores(sharers);
+    world_bind_cores(w, w->host_count);
+}
+
 static void enter_segment(world *w, const introduction *self) {
     segment_member *me = &w->segment->members[w->host_rank];
     me->rank = w->place.rank;
+    CPU_ZERO(&w->own_cores);
+    if (sched_getaffinity(0, sizeof w->own_cores, &w->own_cores) != 0)
+        CPU_SET(0, &w->own_cores);
+    me->cores = w->own_cores;
     snprintf(me->host, sizeof me->host, "%s", self->host);
     atomic_store(&me->process, self->process);
     atomic_store(&me->state, MEMBER_PRESENT);
@@ -123,8 +177,15 @@ static void enter_segment(world *w, const introduction *self) {
                                  .segment = w->segment,
                                  .index = w->host_rank,
                                  .count = w->host_count,
-                                 .timeout_s = w->timeout_s,
-                                 .spins = world_has_core_for(w, w->host_count)};
+                                 .timeout_s = w->timeout_s};
+}
+
+/* All ranks of the host are there. */
+static dyno_status meet_first(world *w) {
+    RETURN_IF_FAILED(meeting_wait(&w->meeting));
+    count_cores(w);
+    w->meeting.spins = world_has_core_for(w, w->host_count);
+    return DYNO_OK;
 }
 
 /* ---- started by dyno ---- */
@@ -149,7 +210,7 @@ static dyno_status join_launched(world *w) {
         w->others[r] = self;
     number_hosts(w, false);
     enter_segment(w, &self);
-    return meeting_wait(&w->meeting);
+    return meet_first(w);
 }
 
 /* ---- started by mpirun or srun ---- */
@@ -216,7 +277,7 @@ static dyno_status join_mpi(world *w) {
         RETURN_IF_FAILED(segment_create(1, &w->segment));
     }
     enter_segment(w, &self);
-    RETURN_IF_FAILED(meeting_wait(&w->meeting));
+    RETURN_IF_FAILED(meet_first(w));
     char nothing = 0, *all = memory_allocate((size_t)count, 1);
     status = gather(w, &nothing, all, 1);
     free(all);
@@ -287,7 +348,6 @@ dyno_status world_open(const world_options *options, world **out) {
         unopened = w;
         return world_conclude(w, status);
     }
-    threads_share_cores(w->host_count);
     *out = current = w;
     return DYNO_OK;
 }
@@ -312,14 +372,7 @@ int world_first_of_host(const world *w) { return w->first_of_host; }
 int world_host_of(const world *w, int rank) { return w->host_of[rank]; }
 int world_hosts(const world *w) { return w->hosts; }
 
-bool world_has_core_for(const world *w, int ranks) {
-    return ranks <= w->host_count && ranks <= threads_available();
-}
-
-int world_threads(const world *w) {
-    int each = threads_available() / w->host_count;
-    return each > 0 ? each : 1;
-}
+bool world_has_core_for(const world *w, int ranks) { return ranks <= w->host_cores; }
 
 /* ---- what a rank does ---- */
 

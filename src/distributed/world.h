@@ -32,6 +32,9 @@ typedef struct world_place {
 /* Fails where the environment contradicts itself: a rank that is no number, or not below the count. */
 NODISCARD dyno_status world_find_place(world_place *out);
 
+/* This host's name: the environment's DYNO_HOST, else the system's. */
+void world_find_host(char name[WORLD_HOST_BYTES]);
+
 /* Joins the job: waits until all of its ranks are there. A process joins once; whoever opens again
  * gets the same world. On failure *out is NULL. */
 NODISCARD dyno_status world_open(const world_options *options, world **out);
@@ -47,8 +50,10 @@ bool world_has_core_for(const world *w, int ranks);
 /* Ranks of this rank's host, and which of them this one is, from 0. */
 int world_host_count(const world *w);
 int world_host_rank(const world *w);
-/* The cores of this rank's host divided among its ranks, at least 1. */
-int world_threads(const world *w);
+/* Where dyno started the ranks and there are as many cores as `ranks`: the first so many ranks of the
+ * host run each on cores of their own from now on, and so do the threads that they make later. It is
+ * called for all ranks when the world is opened. mpirun and srun have their own ways of doing so. */
+void world_bind_cores(world *w, int ranks);
 
 /* What this rank does from now on, for whoever has to name it: "start-up", "writing results". */
 void world_set_phase(world *w, const char *phase);

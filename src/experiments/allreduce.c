@@ -172,8 +172,6 @@ static dyno_status make_communicator(allreduce_sweep *s, int ranks, allreduce_wa
     communicator_options options = {.ranks = ranks,
                                     .threads = (int)flags_integer(s->given, "threads")};
     communicator_kind_parse(way->transport, &options.kind);
-    if (options.threads == 0 && ranks < world_host_count(s->world))
-        options.threads = threads_available() / ranks > 0 ? threads_available() / ranks : 1;
     if (options.kind == COMMUNICATOR_NCCL) {
         RETURN_IF_FAILED(open_gpu(s));
         if (s->why_no_gpu[0]) {
@@ -228,7 +226,10 @@ static void show_progress(const allreduce_sweep *s, const allreduce_group *group
     char label[128];
     snprintf(label, sizeof label, "%s of %s, %d ranks", collective_op_name(row->op),
              units_bytes(row->bytes).text, group->ranks);
-    world_set_phase(s->world, label);
+    char doing[WORLD_PHASE_BYTES];
+    snprintf(doing, sizeof doing, "timing %s on %d ranks", units_bytes(row->bytes).text,
+             group->ranks);
+    world_set_phase(s->world, doing);
     experiment_progress(s->context, (double)s->run->cell_count, (double)s->run->planned_cells,
                         label);
 }
@@ -273,6 +274,7 @@ static dyno_status run_group(allreduce_sweep *s, int ranks) {
                                                                       : COMMUNICATOR_SHARED,
                                     .ranks = ranks,
                                     .threads = 1};
+    world_bind_cores(s->world, ranks);
     dyno_status status = communicator_create(s->world, &options, &group.control);
     if (status == DYNO_OK)
         status = add_ways(s, &group);
