@@ -49,13 +49,13 @@ static dyno_status set_options(const dyno_trainer_options *o, step_options *out)
     out->pipeline = (pipeline_options){.extent = STEP_FULL,
                                        .keep_gradients = o->keeps_gradients,
                                        .optimizer = step_default_optimizer()};
-    out->pipeline.part.micro_batches = o->accumulate ? o->accumulate : 1;
-    RETURN_IF_FAILED(options_check_integer("accumulate", out->pipeline.part.micro_batches));
-    if (out->keep_logits && out->pipeline.part.micro_batches > 1)
+    out->pipeline.micro_batches = o->accumulate ? o->accumulate : 1;
+    RETURN_IF_FAILED(options_check_integer("accumulate", out->pipeline.micro_batches));
+    if (out->keep_logits && out->pipeline.micro_batches > 1)
         return dyno_fail(DYNO_UNSUPPORTED,
                          "logits of %lld micro-batches: a step holds those of one at a time; keep "
                          "them with accumulate 1, or only the loss",
-                         (long long)out->pipeline.part.micro_batches);
+                         (long long)out->pipeline.micro_batches);
     if (o->adamw)
         RETURN_IF_FAILED(take_adamw(o->adamw, &out->pipeline.optimizer.adamw));
     RETURN_IF_FAILED(options_check_real("clip", o->clip_norm));
@@ -78,7 +78,7 @@ static dyno_status open_trainer(const dyno_trainer_options *o, dyno_trainer *t) 
                          (long long)o->memory_bytes);
     RETURN_IF_FAILED(device_open_as(o->device ? o->device : "auto", o->target, &t->d));
     options.pipeline.target = &t->d->target;
-    t->rows = options.batch * options.context * options.pipeline.part.micro_batches;
+    t->rows = options.batch * options.context * options.pipeline.micro_batches;
     return trainer_create(
         t->d, &options, o->memory_bytes ? o->memory_bytes : t->d->functions->available_bytes(t->d),
         &t->inner);

@@ -78,10 +78,15 @@ static dyno_status run_attention(compilation *c) {
 
 static dyno_status run_rope(compilation *c) { return fold_rope(c->g, c->options->target); }
 
+static step_part part_of(const pipeline_options *options) {
+    return (step_part){options->micro_batches, options->parallel.ranks};
+}
+
 static dyno_status run_autodiff(compilation *c) {
     bool keeps_gradients = c->options->keep_gradients || c->options->extent == STEP_BACKWARD;
-    RETURN_IF_FAILED(autodiff_append_backward_of_share(c->g, keeps_gradients,
-                                                       step_part_share(&c->options->part)));
+    step_part part = part_of(c->options);
+    RETURN_IF_FAILED(
+        autodiff_append_backward_of_share(c->g, keeps_gradients, step_part_share(&part)));
     return mark_saved_activations(c->g);
 }
 
@@ -127,11 +132,17 @@ static dyno_status run_recompute(compilation *c) {
 }
 
 static bool is_one_part(const pipeline_options *options) {
-    return options->part.micro_batches == 1 && options->part.ranks == 1;
+    return options->micro_batches == 1 && options->parallel.ranks == 1;
 }
 
 static dyno_status run_accumulate(compilation *c) {
-    return is_one_part(c->options) ? DYNO_OK : accumulate_gradients(c->g, &c->options->part);
+    step_part part = part_of(c->options);
+    return is_one_part(c->options) ? DYNO_OK : accumulate_gradients(c->g, &part);
+}
+
+static dyno_status run_parallel(compilation *c) {
+    bool is_alone = c->options->parallel.ranks == 1;
+    return is_alone ? DYNO_OK : parallel_insert(c->g, &c->options->parallel);
 }
 
 static dyno_status run_optimizer(compilation *c) {
@@ -183,6 +194,11 @@ static dyno_status run_streams(compilation *c) {
     return DYNO_OK;
 }
 
+static dyno_status run_overlap(compilation *c) {
+    lower_overlap(c->p);
+    return DYNO_OK;
+}
+
 static dyno_status run_memory(compilation *c) {
     memory_plan_apply(c->p);
     return DYNO_OK;
@@ -220,6 +236,7 @@ static const struct {
     {"rematerialize", BACKWARD, run_rematerialize},   /* element-wise work again; MLPs, if asked */
     {"recompute", BACKWARD, run_recompute},           /* activation checkpointing */
     {"accumulate", EVERY, run_accumulate},            /* gradients summed over micro-batches */
+    {"parallel", EVERY, run_parallel},                /* collectives over ranks */
     {"optimizer", UPDATE, run_optimizer},             /* clipping and AdamW */
     {"common-subexpressions", COMPILED, run_common_subexpressions},
     {"dead-code", COMPILED, run_dead_code},
@@ -232,6 +249,7 @@ static const struct {
     {"lower", EVERY, run_lower}, /* launches, their kernels and variants, and buffers */
     /* on the plan */
     {"streams", EVERY, run_streams},  /* GPU: updates beside the backward */
+    {"overlap", EVERY, run_overlap},  /* collectives beside computation */
     {"memory", COMPILED, run_memory}, /* an offset in one arena for each buffer */
 };
 enum { PASS_COUNT = sizeof passes / sizeof *passes };
@@ -266,8 +284,8 @@ dyno_status pipeline_compile(graph *g, const pipeline_options *options, plan **o
     pipeline_options with = *options;
     if (!with.target)
         with.target = target_this_cpu();
-    with.part.micro_batches = with.part.micro_batches ? with.part.micro_batches : 1;
-    with.part.ranks = with.part.ranks ? with.part.ranks : 1;
+    with.micro_batches = with.micro_batches ? with.micro_batches : 1;
+    with.parallel.ranks = with.parallel.ranks ? with.parallel.ranks : 1;
     compilation c = {.g = g, .options = &with};
     dyno_status status = DYNO_OK;
     for (int i = 0; i < PASS_COUNT && status == DYNO_OK; i++) {

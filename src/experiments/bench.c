@@ -111,15 +111,14 @@ static dyno_status make_plan(const grid *g, const model_config *config, const po
     RETURN_IF_FAILED(model_config_check(config));
     RETURN_IF_FAILED(step_variant_settle(at->variant, config, &variant));
     RETURN_IF_FAILED(step_variant_check_label(&variant, config, at->extent));
-    step_options options = {
-        .config = *config,
-        .batch = flags_integer(g->given, "batch"),
-        .context = at->context,
-        .pipeline = {.extent = at->extent,
-                     .part = {.micro_batches = flags_integer(g->given, "accumulate")},
-                     .target = &g->sweep.device->target,
-                     .kernels.tuning = autotune_kernels(g->sweep.tuned),
-                     .optimizer = step_default_optimizer()}};
+    step_options options = {.config = *config,
+                            .batch = flags_integer(g->given, "batch"),
+                            .context = at->context,
+                            .pipeline = {.extent = at->extent,
+                                         .micro_batches = flags_integer(g->given, "accumulate"),
+                                         .target = &g->sweep.device->target,
+                                         .kernels.tuning = autotune_kernels(g->sweep.tuned),
+                                         .optimizer = step_default_optimizer()}};
     step_variant_apply(&variant, &options.pipeline);
     return step_plan_create(&options, out);
 }

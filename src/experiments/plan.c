@@ -90,14 +90,13 @@ typedef struct plan_job {
 
 static step_options cell_options(const plan_job *job, const model_config *config, int64_t context,
                                  step_extent extent, const step_variant *variant) {
-    step_options options = {
-        .config = *config,
-        .batch = flags_integer(job->given, "batch"),
-        .context = context,
-        .pipeline = {.extent = extent,
-                     .part = {.micro_batches = flags_integer(job->given, "accumulate")},
-                     .target = &job->target,
-                     .optimizer = step_default_optimizer()}};
+    step_options options = {.config = *config,
+                            .batch = flags_integer(job->given, "batch"),
+                            .context = context,
+                            .pipeline = {.extent = extent,
+                                         .micro_batches = flags_integer(job->given, "accumulate"),
+                                         .target = &job->target,
+                                         .optimizer = step_default_optimizer()}};
     step_variant_apply(variant, &options.pipeline);
     if (job->tuned)
         options.pipeline.kernels.tuning = autotune_kernels(job->tuned);
@@ -152,8 +151,7 @@ static dyno_status plan_cell(plan_job *job, const model_config *config, int64_t 
     int64_t memory = flags_bytes(job->given, "memory");
     plan_record(p, memory, cell);
     sweep_record_model_flops(
-        cell,
-        model_flops_of_step(config, options.batch * options.pipeline.part.micro_batches, context),
+        cell, model_flops_of_step(config, options.batch * options.pipeline.micro_batches, context),
         extent);
     plan_destroy(p);
     plan_advice advice;

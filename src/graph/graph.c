@@ -8,8 +8,9 @@
 #include "graph/op.h"
 
 const char *op_class_name(op_class c) {
-    static const char *const names[OP_CLASS_COUNT] = {
-        "matmul", "element-wise", "reduction", "copy", "gather", "loss", "optimizer", "attention"};
+    static const char *const names[OP_CLASS_COUNT] = {"matmul",    "element-wise", "reduction",
+                                                      "copy",      "gather",       "loss",
+                                                      "optimizer", "attention",    "communication"};
     return names[c];
 }
 

@@ -20,6 +20,7 @@ typedef enum op_class {
     OP_CLASS_LOSS,
     OP_CLASS_OPTIMIZER,
     OP_CLASS_ATTENTION,
+    OP_CLASS_COMMUNICATION,
     OP_CLASS_COUNT
 } op_class;
 
@@ -31,6 +32,7 @@ typedef struct op_cost {
     double flops;
     double backward_flops; /* of them: gradients that a node of the forward computes as well */
     double bytes_read, bytes_written;
+    double bytes_sent; /* by each rank, of ops that communicate */
 } op_cost;
 
 typedef struct value_type {

@@ -104,7 +104,8 @@ double plan_launch_share(const plan_launch *l, phase which) {
 }
 
 int plan_launch_times(const plan *p, int launch) {
-    return launch < p->repeated_launches ? p->micro_batches : 1;
+    bool is_repeated = launch < p->repeated_launches && !p->launches[launch].runs_once;
+    return is_repeated ? p->micro_batches : 1;
 }
 
 plan_cost plan_total_cost(const plan *p, phase which) {
@@ -122,6 +123,7 @@ plan_cost plan_total_cost(const plan *p, phase which) {
         }
         total.bytes_read += times * l->bytes_read;
         total.bytes_written += times * l->bytes_written;
+        total.bytes_sent += times * l->bytes_sent;
     }
     return total;
 }

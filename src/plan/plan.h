@@ -80,7 +80,9 @@ typedef struct plan_launch {
     int stream;
     int scope;
     phase phase;
+    bool runs_once; /* of the launches that are repeated: in the last micro-batch only */
     double flops, bytes_read, bytes_written;
+    double bytes_sent;     /* to other ranks, by each of them */
     double backward_flops; /* of `flops`: gradients that a launch of the forward computes as well */
 } plan_launch;
 
@@ -158,7 +160,7 @@ int plan_launch_times(const plan *p, int launch);
  * PHASE_COUNT sums over all. */
 typedef struct plan_cost {
     int launches;
-    double flops, bytes_read, bytes_written;
+    double flops, bytes_read, bytes_written, bytes_sent;
     int split_launches; /* of two phases, with so many FLOPs in both together */
     double split_flops;
 } plan_cost;

@@ -224,7 +224,10 @@ static dyno_status check_overwrite(const walk *w, int launch, int input) {
     const plan_operand *in = &l->inputs[input];
     for (int i = w->output_of[in->buffer]; i != NOBODY; i = w->next_output[i]) {
         bool is_promised = input >= MOST_PROMISES || l->overwrites[i] >> input & 1;
-        if ((is_promised && plan_operands_coincide(in, &l->outputs[i])) ||
+        /* A rank's part of what it gathers lies where it belongs. */
+        bool is_part = l->phase == PHASE_COMMUNICATION &&
+                       contains(plan_operand_range(&l->outputs[i]), plan_operand_range(in));
+        if ((is_promised && plan_operands_coincide(in, &l->outputs[i])) || is_part ||
             plan_operands_are_apart(in, &l->outputs[i]))
             continue;
         return broken(p, launch, "overwrite", "output %d shares bytes with input %d in %s%s", i,

@@ -152,9 +152,8 @@ static bool moves(const plan_launch *l) {
 
 /* Positions of later micro-batches share the operands of the first, unless one of them moves. */
 static bool has_own_operands(const executor *e, int position) {
-    const step_position *at = &e->order.at[position];
-    return at->launch >= e->p->repeated_launches || at->repetition == 0 ||
-           moves(&e->p->launches[at->launch]);
+    int launch = e->order.at[position].launch;
+    return e->order.first_of[launch] == position || moves(&e->p->launches[launch]);
 }
 
 static void bind_all(executor *e) {
@@ -173,7 +172,7 @@ static void bind_all(executor *e) {
             e->args[i] = bind(e, i, room);
             room += operand_count(&p->launches[launch]);
         } else {
-            e->args[i] = e->args[launch]; /* of the first micro-batch, which comes first */
+            e->args[i] = e->args[e->order.first_of[launch]];
             e->args[i].context = &e->contexts[i];
         }
         e->steps[i] = (device_launch){launch, &e->args[i]};
@@ -439,7 +438,7 @@ static void fill_trace(const executor *e, int64_t total_ns) {
         int launch = e->order.at[i].launch;
         int64_t begin = e->d->functions->elapsed_ns(e->d, begin_of(0), begin_of(i));
         int64_t end = e->d->functions->elapsed_ns(e->d, begin_of(0), end_of(i));
-        if (launch >= e->p->repeated_launches || e->order.at[i].repetition == 0)
+        if (e->order.first_of[launch] == i)
             t->begin_ns[launch] = t->end_ns[launch] = e->begin_ns + begin;
         t->end_ns[launch] += end - begin;
     }

@@ -8,11 +8,16 @@ static void find_positions(const plan *p, step_order *order) {
     int64_t repeated = (int64_t)p->repeated_launches * p->micro_batches;
     int64_t count = repeated + p->launch_count - p->repeated_launches;
     order->at = memory_allocate((size_t)count, sizeof *order->at);
-    for (int r = 0; r < p->micro_batches; r++)
+    order->first_of = memory_allocate((size_t)p->launch_count, sizeof *order->first_of);
+    int last = p->micro_batches - 1;
+    for (int r = 0; r <= last; r++)
         for (int i = 0; i < p->repeated_launches; i++)
-            order->at[order->count++] = (step_position){.launch = i, .repetition = r};
+            if (r == last || !p->launches[i].runs_once)
+                order->at[order->count++] = (step_position){.launch = i, .repetition = r};
     for (int i = p->repeated_launches; i < p->launch_count; i++)
-        order->at[order->count++] = (step_position){i, p->micro_batches - 1};
+        order->at[order->count++] = (step_position){i, last};
+    for (int i = order->count - 1; i >= 0; i--)
+        order->first_of[order->at[i].launch] = i;
 }
 
 static void find_runs(const plan *p, step_order *order) {
@@ -41,6 +46,7 @@ step_order step_order_create(const plan *p) {
 
 void step_order_release(step_order *order) {
     free(order->at);
+    free(order->first_of);
     free(order->runs);
     *order = (step_order){0};
 }

@@ -20,6 +20,7 @@ typedef struct phase_run {
 typedef struct step_order {
     step_position *at;
     int count;
+    int *first_of; /* by launch: its first position */
     phase_run *runs;
     int run_count, phase_changes;
 } step_order;

@@ -17,6 +17,7 @@ struct trainer {
     storage *shared;
     executor *e;
     device *d;
+    communicator *ranks; /* NULL: there is one */
     step_options options;
     plan *forward; /* of evaluation; NULL until there is any */
     executor *evaluation;
@@ -31,7 +32,7 @@ struct trainer {
 
 /* Tokens that this rank reads in a step. */
 static int64_t rows(const trainer *t) {
-    int64_t micro_batches = t->options.pipeline.part.micro_batches;
+    int64_t micro_batches = t->options.pipeline.micro_batches;
     return t->options.batch * t->options.context * (micro_batches ? micro_batches : 1);
 }
 
@@ -94,6 +95,11 @@ void trainer_destroy(trainer *t) {
     free(t);
 }
 
+void trainer_set_communicator(trainer *t, communicator *c) {
+    t->ranks = c;
+    executor_set_communicator(t->e, c);
+}
+
 storage *trainer_storage(trainer *t) { return t->shared; }
 
 static bool has_name(const trainer *t, const char *name) {
@@ -148,6 +154,12 @@ static dyno_status fail_step(trainer *t, float loss) {
                                   : "gradients are not finite");
     dyno_status status =
         find_nonfinite_weight(t->shared, &t->options.config, message.data, t->started - 2);
+    /* Ranks would leave the step at different launches, and wait for each other. */
+    if (status == DYNO_OK && t->ranks)
+        status = dyno_fail(DYNO_NOT_FINITE,
+                           "%s on some rank; one rank that accumulates as many "
+                           "micro-batches shows in which tensor first",
+                           message.data);
     if (status == DYNO_OK)
         status = set_data(t, t->running, t->running + rows(t));
     if (status == DYNO_OK)
@@ -216,20 +228,21 @@ static dyno_status prepare_evaluation(trainer *t, bool has_logits) {
     t->forward = NULL;
     step_options options = t->options;
     options.pipeline.extent = STEP_FORWARD;
-    options.pipeline.part.ranks = 1; /* each rank evaluates by itself */
     options.keep_logits = has_logits;
-    if (has_logits && options.pipeline.part.micro_batches > 1)
+    if (has_logits && options.pipeline.micro_batches > 1)
         return dyno_fail(DYNO_UNSUPPORTED,
                          "logits of %lld micro-batches: only those of one fit a plan; use one "
                          "micro-batch",
-                         (long long)options.pipeline.part.micro_batches);
+                         (long long)options.pipeline.micro_batches);
     plan *forward;
     RETURN_IF_FAILED(make_plan(t, &options, &forward));
     dyno_status status = executor_create(forward, t->pool, t->shared, &t->evaluation);
-    if (status == DYNO_OK)
+    if (status == DYNO_OK) {
         t->forward = forward;
-    else
+        executor_set_communicator(t->evaluation, t->ranks);
+    } else {
         plan_destroy(forward);
+    }
     return status;
 }
 

@@ -291,9 +291,13 @@ static void update_is_repeated(plan *p) {
 }
 static void nothing_is_repeated(plan *p) { p->micro_batches = 2; }
 static void operand_moves_too_far(plan *p) {
+    int reader = 0;
+    while (p->launches[reader].input_count == 0)
+        reader++;
     p->micro_batches = 2;
-    p->repeated_launches = 1;
-    p->launches[0].inputs[0].repeat_bytes = buffer_of(p, &p->launches[0].inputs[0])->bytes;
+    p->repeated_launches = reader + 1;
+    plan_operand *o = &p->launches[reader].inputs[0];
+    o->repeat_bytes = buffer_of(p, o)->bytes;
 }
 
 static void gradient_dies_at_its_update(plan *p) {

@@ -49,7 +49,7 @@ static step_options options_of(int64_t batch, int64_t micro_batches, step_mode m
     step_options options = small_model_step(&tiny, batch, CONTEXT, STEP_FULL);
     options.pipeline.mode = mode;
     options.pipeline.precision = math;
-    options.pipeline.part.micro_batches = micro_batches;
+    options.pipeline.micro_batches = micro_batches;
     return options;
 }
 
@@ -66,8 +66,7 @@ static outcome train(const step_options *options, device *d) {
     trainer *t;
     outcome out = {0};
     int64_t sequences =
-        options->batch *
-        (options->pipeline.part.micro_batches ? options->pipeline.part.micro_batches : 1);
+        options->batch * (options->pipeline.micro_batches ? options->pipeline.micro_batches : 1);
     expect_ok(trainer_create(d, options, MEMORY_LIMIT, &t));
     expect_ok(weights_init(trainer_storage(t), &tiny, 1));
     for (int k = 0; k < STEPS; k++) {

@@ -141,6 +141,8 @@ static void emit(lowering *l, const node *n, const kernel_choice *chosen, kernel
     launch->backward_flops = cost.backward_flops;
     launch->bytes_read = cost.bytes_read;
     launch->bytes_written = cost.bytes_written;
+    launch->bytes_sent = cost.bytes_sent;
+    launch->runs_once = attribute_find(&n->attributes, "once") != NULL;
     lowering_touch(l, launch->inputs, launch->input_count, index);
     lowering_touch(l, launch->outputs, launch->output_count, index);
 }

@@ -4,9 +4,7 @@
  * The sums are leaves, so that they live from one repetition of the launches to the next. */
 #include "compiler/passes/accumulate.h"
 
-#include <stdlib.h>
-
-#include "base/memory.h"
+#include "compiler/passes/insertions.h"
 #include "compiler/passes/uses.h"
 #include "graph/graph_parameter.h"
 #include "graph/op.h"
@@ -16,47 +14,6 @@
 
 double step_part_share(const step_part *part) {
     return 1.0 / ((double)part->micro_batches * (double)part->ranks);
-}
-
-/* New nodes, each with the one it comes behind; NULL: before all others. */
-typedef struct insertions {
-    int first; /* of the new ones in g->nodes */
-    const node **behind;
-    int count, capacity;
-} insertions;
-
-static void note_new_nodes(const graph *g, insertions *made, const node *behind) {
-    while (made->first + made->count < g->node_count) {
-        MEMORY_GROW(made->behind, made->count, made->capacity);
-        made->behind[made->count++] = behind;
-    }
-}
-
-static void put_in_order(graph *g, const insertions *made) {
-    node **order = memory_allocate((size_t)g->node_count, sizeof *order);
-    int count = 0, *start = memory_allocate((size_t)made->first + 2, sizeof *start);
-    /* start[1 + id]: where the new nodes behind node `id` begin in `sorted`. */
-    int *sorted = memory_allocate((size_t)made->count + 1, sizeof *sorted);
-    for (int i = 0; i < made->count; i++)
-        start[(made->behind[i] ? made->behind[i]->id + 1 : 0) + 1]++;
-    for (int i = 0; i <= made->first; i++)
-        start[i + 1] += start[i];
-    int *next = memory_allocate((size_t)made->first + 1, sizeof *next);
-    for (int i = 0; i <= made->first; i++)
-        next[i] = start[i];
-    for (int i = 0; i < made->count; i++)
-        sorted[next[made->behind[i] ? made->behind[i]->id + 1 : 0]++] = made->first + i;
-    for (int at = 0; at <= made->first; at++) {
-        if (at > 0)
-            order[count++] = g->nodes[at - 1];
-        for (int i = start[at]; i < start[at + 1]; i++)
-            order[count++] = g->nodes[sorted[i]];
-    }
-    graph_set_order(g, order, count);
-    free(order);
-    free(start);
-    free(next);
-    free(sorted);
 }
 
 static bool is_read_by_backward(uses *u, const value *v) {
@@ -94,7 +51,7 @@ static void divide_inputs(graph *g, int64_t count, insertions *made) {
         if (!v->producer && v->role == ROLE_INPUT && v->shape.rank > 0)
             divide_input(g, u, v, count);
     }
-    note_new_nodes(g, made, NULL);
+    insertions_note(g, made, NULL);
     uses_destroy(u);
 }
 
@@ -111,7 +68,7 @@ static void sum_gradient(graph *g, graph_parameter *p, insertions *made) {
     g->current_scope = behind->scope;
     graph_set_gradient(g, p, build_accumulate(g, sum, term));
     p->gradient->is_output = is_output;
-    note_new_nodes(g, made, behind);
+    insertions_note(g, made, behind);
 }
 
 static void sum_loss(graph *g, value *loss, const step_part *part, insertions *made) {
@@ -123,11 +80,11 @@ static void sum_loss(graph *g, value *loss, const step_part *part, insertions *m
     value *sum = graph_add_leaf(g, ROLE_GRADIENT, DTYPE_F32, &loss->shape, "sum.loss");
     value *share = build_scale(g, loss, step_part_share(part));
     graph_add_output(g, build_accumulate(g, sum, share), "loss");
-    note_new_nodes(g, made, behind);
+    insertions_note(g, made, behind);
 }
 
 dyno_status accumulate_gradients(graph *g, const step_part *part) {
-    insertions made = {.first = g->node_count};
+    insertions made = insertions_begin(g);
     value *loss = graph_find_value(g, "loss");
     if (!loss || !loss->producer)
         return dyno_fail(DYNO_INVALID, "graph '%s' has no output 'loss' to sum over micro-batches",
@@ -138,8 +95,6 @@ dyno_status accumulate_gradients(graph *g, const step_part *part) {
         if (g->parameters[i]->gradient)
             sum_gradient(g, g->parameters[i], &made);
     sum_loss(g, loss, part, &made);
-    RETURN_IF_FAILED(graph_status(g));
-    put_in_order(g, &made);
-    free(made.behind);
-    return DYNO_OK;
+    insertions_apply(g, &made);
+    return graph_status(g);
 }

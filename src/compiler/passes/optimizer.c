@@ -91,9 +91,10 @@ typedef struct update_scalars {
     adamw_options options;
 } update_scalars;
 
-static void update_each(graph *g, const update_scalars *with) {
-    for (int i = 0; i < g->parameter_count; i++) {
-        const graph_parameter *p = g->parameters[i];
+static void update_each(graph *g, graph_parameter *const *parameters, int count,
+                        const update_scalars *with) {
+    for (int i = 0; i < count; i++) {
+        const graph_parameter *p = parameters[i];
         adamw_inputs inputs = {.weight = p->value,
                                .gradient = p->gradient,
                                .first_moment = p->first_moment,
@@ -118,6 +119,34 @@ static void update_together(graph *g, graph_parameter *const *parameters, int co
                                                    p->second_moment, p->low_copy};
         }
     build_adamw_many(g, sorted, count, with->rate, with->step, with->scale, &with->options);
+    free(sorted);
+}
+
+/* ---- sums over micro-batches and ranks ---- */
+
+static int by_gradient(const void *a, const void *b) {
+    const graph_parameter *x = *(graph_parameter *const *)a, *y = *(graph_parameter *const *)b;
+    int first = x->gradient->producer->id, second = y->gradient->producer->id;
+    return first != second ? (first < second ? -1 : 1)
+                           : x->gradient->output_index - y->gradient->output_index;
+}
+
+/* Parameters whose gradients one collective sums are updated together, in the order of the collectives:
+ * while they are updated, the next may still be under way. */
+static void update_sums(graph *g, bool together, const update_scalars *with) {
+    int count = g->parameter_count;
+    graph_parameter **sorted = memory_allocate((size_t)count, sizeof *sorted);
+    memcpy(sorted, g->parameters, (size_t)count * sizeof *sorted);
+    qsort(sorted, (size_t)count, sizeof *sorted, by_gradient);
+    if (!together)
+        update_each(g, sorted, count, with);
+    for (int first = 0, end; together && first < count; first = end) {
+        const node *of = sorted[first]->gradient->producer;
+        for (end = first + 1; end < count; end++)
+            if (of->phase == PHASE_COMMUNICATION && sorted[end]->gradient->producer != of)
+                break;
+        update_together(g, sorted + first, end - first, with);
+    }
     free(sorted);
 }
 
@@ -324,11 +353,13 @@ dyno_status optimizer_append_adamw(graph *g, const optimizer_options *options) {
         graph_add_part(g, g->parameters[i], PARAMETER_SECOND_MOMENT, DTYPE_F32);
     }
     bool takes_norm = optimizer_takes_norm(options, loss_scale != NULL);
-    if (options->by_block && !options->is_of_sums && !needs_all_at_once(g, takes_norm))
+    if (options->is_of_sums)
+        update_sums(g, options->by_block, &with);
+    else if (options->by_block && !needs_all_at_once(g, takes_norm))
         update_by_block(g, &with, last_before_scale(g, options), node_count);
     else if (options->by_block)
         update_together(g, g->parameters, g->parameter_count, &with);
     else
-        update_each(g, &with);
+        update_each(g, g->parameters, g->parameter_count, &with);
     return graph_status(g);
 }

@@ -1,0 +1,179 @@
+/* parallel.c - data parallel: every rank has all weights, and gradients are summed over ranks.
+ *
+ * A bucket is what one collective sums: parameters whose gradients are ready one after the other. Their
+ * sums are made one family, so that they are contiguous in memory. The loss joins the bucket that is
+ * sent last, where it costs nothing. */
+#include "compiler/passes/parallel.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "compiler/passes/insertions.h"
+#include "graph/graph_parameter.h"
+#include "graph/op.h"
+#include "ops/all_reduce/all_reduce.h"
+
+/* ---- names ---- */
+
+static const char *const NAMES[PARALLEL_MODE_COUNT] = {"ddp-naive", "ddp-flat", "ddp-overlap",
+                                                       "ddp-bucket"};
+
+static dyno_status parse_bucket(const char *name, const char *number, parallel_options *out) {
+    enum { MOST_MB = 1000000 };
+    char *end;
+    errno = 0;
+    double megabytes = strtod(number, &end);
+    if (end == number || *end || errno || !(megabytes > 0 && megabytes <= MOST_MB))
+        return dyno_fail(DYNO_INVALID,
+                         "'%s': the size of a bucket is a number of MB above 0 and up to %d, as in "
+                         "ddp-bucket:%d",
+                         text_quote(name).text, MOST_MB, PARALLEL_BUCKET_MB);
+    out->bucket_bytes = (int64_t)(megabytes * 1e6);
+    if (out->bucket_bytes < 1)
+        out->bucket_bytes = 1;
+    return DYNO_OK;
+}
+
+dyno_status parallel_parse(const char *name, parallel_options *out) {
+    size_t length = strcspn(name, ":");
+    out->bucket_bytes = 0;
+    for (int i = 0; i < PARALLEL_MODE_COUNT; i++) {
+        if (strlen(NAMES[i]) != length || strncmp(name, NAMES[i], length) != 0)
+            continue;
+        out->mode = (parallel_mode)i;
+        bool is_bucket = out->mode == PARALLEL_DDP_BUCKET;
+        out->bucket_bytes = is_bucket ? (int64_t)PARALLEL_BUCKET_MB * 1000000 : 0;
+        if (!name[length])
+            return DYNO_OK;
+        if (is_bucket)
+            return parse_bucket(name, name + length + 1, out);
+    }
+    return dyno_fail(DYNO_INVALID, "there is no parallel mode '%s'; there are %s",
+                     text_quote(name).text, PARALLEL_CHOICES);
+}
+
+parallel_text parallel_format(const parallel_options *options) {
+    parallel_text out;
+    if (options->mode == PARALLEL_DDP_BUCKET)
+        snprintf(out.text, sizeof out.text, "%s:%g", NAMES[options->mode],
+                 (double)options->bucket_bytes / 1e6);
+    else
+        snprintf(out.text, sizeof out.text, "%s", NAMES[options->mode]);
+    return out;
+}
+
+/* ---- buckets ---- */
+
+/* What is summed over micro-batches: the gradient of a parameter, or the loss. */
+typedef struct reduced {
+    value *sum;
+    graph_parameter *parameter; /* NULL: the loss */
+    int ready;                  /* position of what makes it */
+} reduced;
+
+static int by_readiness(const void *a, const void *b) {
+    const reduced *x = a, *y = b;
+    return x->ready != y->ready ? (x->ready < y->ready ? -1 : 1) : x->sum->id - y->sum->id;
+}
+
+static int by_leaf(const void *a, const void *b) {
+    const reduced *x = a, *y = b;
+    int first = x->sum->producer->inputs[0]->id, second = y->sum->producer->inputs[0]->id;
+    return first < second ? -1 : 1;
+}
+
+static int64_t bytes_of(const value *v) { return shape_elements(&v->shape) * dtype_bytes(v->type); }
+
+/* How many of the `count` that are left go into the next bucket. */
+static int bucket_length(const parallel_options *options, const reduced *left, int count) {
+    int64_t bytes = 0;
+    int length = 0;
+    switch (options->mode) {
+    case PARALLEL_DDP_FLAT:
+        return count;
+    case PARALLEL_DDP_BUCKET:
+        while (length < count && bytes < options->bucket_bytes)
+            bytes += bytes_of(left[length++].sum);
+        return length;
+    default:
+        return 1;
+    }
+}
+
+static bool is_overlapped(const parallel_options *options) {
+    return options->mode == PARALLEL_DDP_OVERLAP || options->mode == PARALLEL_DDP_BUCKET;
+}
+
+/* The collective takes the place of its operands in records and among the outputs. */
+static void take_over(graph *g, const reduced *from, value *to) {
+    value *sum = from->sum;
+    const char *name = sum->name;
+    bool is_output = sum->is_output;
+    sum->name = NULL;
+    sum->is_output = false;
+    sum->parameter = NULL;
+    if (from->parameter)
+        graph_set_gradient(g, from->parameter, to);
+    else
+        to->name = name;
+    to->is_output = is_output;
+}
+
+static void add_bucket(graph *g, const parallel_options *options, reduced *members, int count,
+                       int number) {
+    qsort(members, (size_t)count, sizeof *members, by_leaf);
+    value **sums = memory_allocate((size_t)count, sizeof *sums);
+    value **leaves = memory_allocate((size_t)count, sizeof *leaves);
+    for (int i = 0; i < count; i++) {
+        sums[i] = members[i].sum;
+        leaves[i] = sums[i]->producer->inputs[0];
+    }
+    if (count > 1)
+        graph_join_family(g, leaves, count, arena_format(g->memory, "sums.bucket.%d", number));
+    collective_place place = {
+        .ranks = options->ranks, .is_overlapped = is_overlapped(options), .is_once = true};
+    const node *made = build_all_reduce(g, sums, count, &place)->producer;
+    for (int i = 0; i < count && g->status == DYNO_OK; i++)
+        take_over(g, &members[i], made->outputs[i]);
+    free(sums);
+    free(leaves);
+}
+
+static int collect(const graph *g, reduced *all) {
+    int count = 0;
+    for (int i = 0; i < g->parameter_count; i++) {
+        graph_parameter *p = g->parameters[i];
+        if (p->gradient)
+            all[count++] = (reduced){p->gradient, p, p->gradient->producer->id};
+    }
+    qsort(all, (size_t)count, sizeof *all, by_readiness);
+    value *loss = graph_find_value(g, "loss");
+    all[count++] = (reduced){loss, NULL, loss->producer->id};
+    return count;
+}
+
+dyno_status parallel_insert(graph *g, const parallel_options *options) {
+    insertions made = insertions_begin(g);
+    reduced *all = memory_allocate((size_t)g->parameter_count + 1, sizeof *all);
+    int count = collect(g, all), number = 0;
+    const node *end = g->nodes[g->node_count - 1];
+    g->current_phase = PHASE_COMMUNICATION;
+    g->current_scope = graph_intern_scope(g, "communication", 0);
+    for (int i = 0; i < count; number++) {
+        int length = bucket_length(options, all + i, count - i), latest = -1;
+        if (length == count - i - 1) /* the loss is not left alone */
+            length++;
+        for (int j = i; j < i + length; j++)
+            latest = all[j].ready > latest ? all[j].ready : latest;
+        const node *behind = is_overlapped(options) ? g->nodes[latest] : end;
+        add_bucket(g, options, all + i, length, number);
+        insertions_note(g, &made, behind);
+        i += length;
+    }
+    free(all);
+    insertions_apply(g, &made);
+    return graph_status(g);
+}

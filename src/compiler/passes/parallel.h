@@ -1,0 +1,38 @@
+/* parallel.h - ways in which several ranks take a step together. Each is a pass over the graph of one
+ * rank, which inserts the collectives; all give the same bits. */
+#ifndef COMPILER_PASSES_PARALLEL_H
+#define COMPILER_PASSES_PARALLEL_H
+
+#include "graph/graph.h"
+
+typedef enum parallel_mode {
+    PARALLEL_DDP_NAIVE,   /* an all-reduce for each parameter, behind the backward */
+    PARALLEL_DDP_FLAT,    /* one for all */
+    PARALLEL_DDP_OVERLAP, /* one for each, as soon as its gradient is there, beside the backward */
+    PARALLEL_DDP_BUCKET,  /* one for so many bytes of gradients, beside the backward */
+    PARALLEL_MODE_COUNT
+} parallel_mode;
+
+#define PARALLEL_CHOICES "ddp-naive|ddp-flat|ddp-overlap|ddp-bucket:MB"
+
+enum { PARALLEL_BUCKET_MB = 25 };
+
+typedef struct parallel_options {
+    parallel_mode mode;
+    int64_t bucket_bytes; /* PARALLEL_DDP_BUCKET */
+    int64_t ranks, rank;
+} parallel_options;
+
+/* "ddp-bucket:25", the number in millions of bytes; a bucket without one has PARALLEL_BUCKET_MB. Sets
+ * mode and bucket_bytes. */
+NODISCARD dyno_status parallel_parse(const char *name, parallel_options *out);
+typedef struct parallel_text {
+    char text[48];
+} parallel_text;
+parallel_text parallel_format(const parallel_options *options);
+
+/* Inserts the collectives of options->mode. The gradients are sums (accumulate.h) and become those over
+ * all ranks; so does the output "loss". With several micro-batches only the last one's are sent. */
+NODISCARD dyno_status parallel_insert(graph *g, const parallel_options *options);
+
+#endif

@@ -1,0 +1,152 @@
+/* test_parallel.c - several ranks take the steps of one process that accumulates as many micro-batches,
+ * bit for bit. Every rank also computes the latter, by itself, and compares. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <setjmp.h>
+
+#include <cmocka.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/threads.h"
+#include "model/parameters.h"
+#include "support/ranks.h"
+#include "support/small_model.h"
+#include "train/split_weights.h"
+#include "train/trainer.h"
+
+enum { CONTEXT = 5, MOST_RANKS = 6, STEPS = 10, MEMORY_LIMIT = 1 << 24 };
+
+static const model_config tiny = {.name = "tiny",
+                                  .d_model = 12,
+                                  .d_ff = 20,
+                                  .layers = 2,
+                                  .heads = 3,
+                                  .kv_heads = 1,
+                                  .head_dim = 4,
+                                  .vocab = 23,
+                                  .norm_eps = 1e-5,
+                                  .rope_theta = 10000};
+
+/* How a step is run. */
+typedef struct way {
+    const char *parallel;
+    step_mode mode;
+    precision math;
+    double clip_norm;
+    int64_t micro_batches; /* of each rank */
+    recompute_options recompute;
+} way;
+
+typedef struct outcome {
+    float losses[STEPS];
+    float *weights;
+} outcome;
+
+static size_t weight_bytes(void) { return (size_t)model_parameter_elements(&tiny) * sizeof(float); }
+
+static float *read_weights(trainer *t) {
+    float *weights = memory_allocate(1, weight_bytes()), *next = weights;
+    for (int i = 0; i < model_parameter_count(&tiny); i++) {
+        model_parameter p = model_parameter_at(&tiny, i);
+        RANK_OK(weight_read(trainer_storage(t), &p, next));
+        next += shape_elements(&p.shape);
+    }
+    return weights;
+}
+
+/* `c` NULL: one process takes all micro-batches of `ranks`. */
+static outcome train(const way *how, int ranks, communicator *c) {
+    step_options options = small_model_step(&tiny, 1, CONTEXT, STEP_FULL);
+    options.keep_logits = options.pipeline.keep_gradients = false;
+    options.pipeline.mode = how->mode;
+    options.pipeline.precision = how->math;
+    options.pipeline.recompute = how->recompute;
+    options.pipeline.optimizer.clip_norm = how->clip_norm;
+    options.pipeline.micro_batches = how->micro_batches * (c ? 1 : ranks);
+    if (c) {
+        RANK_OK(parallel_parse(how->parallel, &options.pipeline.parallel));
+        options.pipeline.parallel.ranks = ranks;
+        options.pipeline.parallel.rank = communicator_rank(c);
+    }
+    trainer *t;
+    outcome out;
+    RANK_OK(trainer_create(device_cpu(), &options, MEMORY_LIMIT, &t));
+    RANK_OK(weights_init(trainer_storage(t), &tiny, 1));
+    trainer_set_communicator(t, c);
+    int64_t rows = CONTEXT * options.pipeline.micro_batches;
+    int64_t first = c ? rows * communicator_rank(c) : 0;
+    int32_t *ids = memory_allocate((size_t)rows + 1, sizeof *ids);
+    for (int k = 0; k < STEPS; k++) {
+        for (int64_t i = 0; i <= rows; i++) {
+            int64_t at = first + i;
+            ids[i] = (int32_t)((at * at * 7 + at * 3 + k) % tiny.vocab);
+        }
+        RANK_OK(trainer_step(t, ids, ids + 1, 1e-2, &out.losses[k]));
+    }
+    free(ids);
+    out.weights = read_weights(t);
+    trainer_destroy(t);
+    return out;
+}
+
+static void expect_same(const way *how, int ranks, const outcome *alone, const outcome *together) {
+    float most = 0;
+    if (memcmp(alone->weights, together->weights, weight_bytes()) == 0 &&
+        memcmp(alone->losses, together->losses, sizeof alone->losses) == 0)
+        return;
+    for (size_t i = 0; i < weight_bytes() / sizeof(float); i++) {
+        float d = alone->weights[i] - together->weights[i];
+        most = d > most ? d : -d > most ? -d : most;
+    }
+    fprintf(stderr, "%s, %d ranks, %s, %s, clip %g: weights differ by %g, losses %g and %g\n",
+            how->parallel, ranks, step_mode_name(how->mode), precision_name(how->math),
+            how->clip_norm, (double)most, (double)alone->losses[0], (double)together->losses[0]);
+    exit(3);
+}
+
+static const char *const MODES[] = {"ddp-naive", "ddp-flat", "ddp-overlap", "ddp-bucket:0.001"};
+enum { MODE_COUNT = sizeof MODES / sizeof *MODES };
+
+static int compare_ways(world *w, void *context) {
+    (void)context;
+    communicator_options options = {.kind = COMMUNICATOR_SHARED};
+    communicator *c;
+    threads_set_count(1);
+    RANK_OK(communicator_create(w, &options, &c));
+    int ranks = communicator_count(c);
+    for (int i = 0; i < 8; i++) {
+        way how = {.mode = i & 1 ? STEP_COMPILED : STEP_EAGER,
+                   .math = i & 2 ? PRECISION_BF16 : PRECISION_FP32,
+                   .clip_norm = i & 4 ? 0.2 : 0,
+                   .micro_batches = 1};
+        outcome alone = train(&how, ranks, NULL);
+        for (int m = 0; m < MODE_COUNT; m++) {
+            how.parallel = MODES[m];
+            outcome together = train(&how, ranks, c);
+            expect_same(&how, ranks, &alone, &together);
+            free(together.weights);
+        }
+        free(alone.weights);
+    }
+    communicator_destroy(c);
+    return 0;
+}
+
+static void ranks_give_the_bits_of_accumulation(void **state) {
+    (void)state;
+    static const int counts[] = {1, 2, 3, 4, 6};
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
+        ranks_expect_ok(counts[i], compare_ways, NULL);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ranks_give_the_bits_of_accumulation),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
