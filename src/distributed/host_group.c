@@ -60,7 +60,7 @@ static dyno_status map_block(host_group *g, const struct world *w, int members, 
                                  .segment = world_segment(w),
                                  .index = world_host_rank(w),
                                  .count = members,
-                                 .timeout_s = world_timeout_s(w),
+                                 .timeout_s = world_host_timeout_s(w),
                                  .spins = world_has_core_for(w, members)};
     return DYNO_OK;
 }

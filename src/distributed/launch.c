@@ -32,6 +32,7 @@ typedef struct launch_job {
     double timeout_s;
     int exit_code;
     int signal_count;  /* of the user's that were passed on */
+    int first_signal;  /* of them */
     int64_t end_by_ns; /* when ranks that still run are killed; 0: they may run */
 } launch_job;
 
@@ -170,7 +171,7 @@ static void note_end(launch_job *job, int rank, int status) {
     if (!is_by_user)
         note_failure(job, rank, status);
     if (job->exit_code == 0)
-        job->exit_code = is_by_user || !WIFSIGNALED(status) ? code : 1;
+        job->exit_code = is_by_user ? 128 + job->first_signal : WIFSIGNALED(status) ? 1 : code;
     end_soon(job, is_by_user && WIFSIGNALED(status) ? 0 : grace_s(job));
 }
 
@@ -195,7 +196,8 @@ static void pass_on(launch_job *job, int number) {
         signal_all(job, SIGCONT);
         return;
     }
-    job->signal_count++;
+    if (job->signal_count++ == 0)
+        job->first_signal = number;
     if (job->ranks[0].process > 0)
         kill(job->ranks[0].process, number);
     if (job->signal_count > 2) /* the first asks, the second kills rank 0 */

@@ -177,7 +177,7 @@ static void enter_segment(world *w, const introduction *self) {
                                  .segment = w->segment,
                                  .index = w->host_rank,
                                  .count = w->host_count,
-                                 .timeout_s = w->timeout_s};
+                                 .timeout_s = world_host_timeout_s(w)};
 }
 
 /* All ranks of the host are there. */
@@ -360,6 +360,9 @@ int world_rank(const world *w) { return w->place.rank; }
 int world_count(const world *w) { return w->place.count; }
 const char *world_host(const world *w, int rank) { return w->others[rank].host; }
 double world_timeout_s(const world *w) { return w->timeout_s; }
+double world_host_timeout_s(const world *w) {
+    return w->hosts > 1 ? w->timeout_s * 0.75 : w->timeout_s;
+}
 int world_host_count(const world *w) { return w->host_count; }
 int world_host_rank(const world *w) { return w->host_rank; }
 struct segment *world_segment(const world *w) {

@@ -45,6 +45,9 @@ int world_rank(const world *w);
 int world_count(const world *w);
 const char *world_host(const world *w, int rank);
 double world_timeout_s(const world *w);
+/* The same inside a host. Where there are several it is shorter: a host sees what its ranks do and names
+ * the one at fault, before other hosts give up the whole of it. */
+double world_host_timeout_s(const world *w);
 /* Whether so many ranks of this host have a core each: only then whoever waits may spin. */
 bool world_has_core_for(const world *w, int ranks);
 /* Ranks of this rank's host, and which of them this one is, from 0. */

@@ -297,8 +297,10 @@ static dyno_status run_grid(allreduce_sweep *s) {
 }
 
 static dyno_status run_sweep(allreduce_sweep *s) {
+    RETURN_IF_FAILED(
+        ranks_open(s->given, &s->world)); /* first, so that one rank reports the rest */
     RETURN_IF_FAILED(parse_bytes(s));
-    RETURN_IF_FAILED(ranks_open(s->given, &s->world));
+    RETURN_IF_FAILED(threads_check((int)flags_integer(s->given, "threads")));
     choose_ranks(s);
     for (int i = 0; i < s->rank_count; i++)
         RETURN_IF_FAILED(ranks_check_count(s->world, s->ranks[i]));
@@ -311,7 +313,6 @@ static dyno_status run_sweep(allreduce_sweep *s) {
 
 static dyno_status run(flags *given, const experiment_context *context, experiment_output *out) {
     allreduce_sweep s = {.given = given, .context = context, .run = out->run};
-    RETURN_IF_FAILED(threads_check((int)flags_integer(given, "threads")));
     dyno_status status = run_sweep(&s);
     device_close(s.gpu);
     free(s.bytes);

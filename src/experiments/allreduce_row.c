@@ -225,8 +225,11 @@ static dyno_status run_once(const row_state *s, const way_state *at) {
     collective what = on_operands(s, at);
     if (at->way->library)
         return at->way->library->run_library(world_mpi(s->group->world), s->ranks, &what);
-    RETURN_IF_FAILED(communicator_run(at->way->communicator, &what));
-    return at->way->device ? at->way->device->functions->finish(at->way->device) : DYNO_OK;
+    if (!at->way->device)
+        return communicator_run(at->way->communicator, &what);
+    collective_handle handle; /* a GPU's is enqueued: the host waits for it */
+    RETURN_IF_FAILED(communicator_start(at->way->communicator, &what, &handle));
+    return communicator_wait(at->way->communicator, handle);
 }
 
 /* A run whose result is checked, on every rank. */

@@ -11,6 +11,7 @@
 #include "runtime/cuda/cuda_device.h"
 #include "runtime/cuda/cuda_status.h"
 #include "runtime/cuda/driver.h"
+#include "runtime/cuda/nccl.h"
 #include "runtime/cuda/observe.h"
 
 enum { OLDEST_MAJOR = 8 };                /* Ampere: bf16 products, async copies */
@@ -263,7 +264,9 @@ const device_functions cuda_device_functions = {.close = close_device,
                                                 .record_event = cuda_record_event,
                                                 .elapsed_ns = cuda_elapsed_ns,
                                                 .observe_begin = cuda_observe_begin,
-                                                .observe_end = cuda_observe_end};
+                                                .observe_end = cuda_observe_end,
+                                                .nccl_id = cuda_nccl_id,
+                                                .nccl_join = cuda_nccl_join};
 
 static const cuda_module MODULE = {.abi = CUDA_MODULE_ABI,
                                    .version = DYNO_VERSION,
