@@ -156,6 +156,8 @@ typedef struct dyno_plan_options {
     const char *target;    /* a chip that need not be here, in place of a device */
     const char *device;    /* "cpu", "cuda", "cuda:N", "auto"; NULL: "auto" */
     int64_t accumulate;    /* micro-batches of a step; 0: 1 */
+    const char *parallel;  /* as in dyno_trainer_options; NULL: "ddp-bucket:25" */
+    int64_t ranks;         /* that take the step together, of which it is that of one; 0: 1 */
 } dyno_plan_options;
 
 typedef struct dyno_cost {
@@ -220,6 +222,13 @@ typedef struct dyno_trainer_options {
     /* Micro-batches of a step; 0: 1. Each is of batch x context tokens, they are computed one after
      * another, and the step is that of their mean. A step then takes accumulate x batch sequences. */
     int64_t accumulate;
+    /* How the ranks of this job (dyno_rank) take steps together: "ddp-naive", "ddp-flat",
+     * "ddp-overlap", "ddp-bucket:MB" (docs/parallel.md). NULL: this process trains by itself.
+     * Otherwise every rank makes a trainer with the same options, gives it its own part of the data
+     * and takes the same steps; the loss and the weights are those of one process that accumulates
+     * ranks x accumulate micro-batches, of which rank r computes the r-th accumulate ones. */
+    const char *parallel;
+    double timeout_s; /* how long a rank that does nothing is waited for; 0: 30 */
 } dyno_trainer_options;
 
 /* Freshly drawn weights, or those of a Hugging Face directory. */
@@ -321,6 +330,9 @@ dyno_status dyno_rank(int *rank, int *count);
 /* Of the ranks of a host that end with the same failure one is to report it: true for the first that
  * asks, and for a process that is alone. */
 bool dyno_rank_reports(void);
+/* Whether any rank says so: every rank of the job asks, and all get the same answer. For what they do
+ * together or not at all, such as going on after a signal that one of them got. */
+dyno_status dyno_ranks_agree(bool mine, bool *any);
 
 /* ---- experiments ---- */
 

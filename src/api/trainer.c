@@ -7,6 +7,7 @@
 #include "api/model.h"
 #include "api/options.h"
 #include "base/memory.h"
+#include "experiments/ranks.h"
 #include "experiments/step_variant.h"
 #include "train/split_weights.h"
 
@@ -16,6 +17,8 @@ struct dyno_trainer {
     device *d;
     trainer *inner;
     nonfinite_policy on_nonfinite;
+    world *world; /* the job's, which stays open; NULL: it trains by itself */
+    communicator *ranks;
     bool is_running;           /* between start and finish */
     hf_companions *companions; /* of the directory it was loaded from; NULL: drawn */
 };
@@ -69,9 +72,52 @@ static dyno_status set_options(const dyno_trainer_options *o, step_options *out)
     return DYNO_OK;
 }
 
+/* What ranks must have alike is compared before they wait for each other inside of a step. */
+static dyno_status compare_ranks(const dyno_trainer_options *o, const step_options *options,
+                                 const dyno_trainer *t) {
+    const pipeline_options *p = &options->pipeline;
+    text settings = {0};
+    text_format(
+        &settings,
+        "batch %lld, accumulate %lld, context %lld, %s, %s, recompute %s, %s, AdamW %a %a %a "
+        "%a, clip %a, %s",
+        (long long)options->batch, (long long)p->micro_batches, (long long)options->context,
+        step_mode_name(p->mode), precision_name(p->precision), recompute_format(&p->recompute).text,
+        parallel_format(&p->parallel).text, p->optimizer.adamw.beta1, p->optimizer.adamw.beta2,
+        p->optimizer.adamw.eps, p->optimizer.adamw.weight_decay, p->optimizer.clip_norm,
+        nonfinite_policy_name(p->optimizer.on_nonfinite));
+    text model = {0};
+    text_format(&model, "%s, %lld parameters", dyno_model_name(t->model),
+                (long long)dyno_model_elements(t->model));
+    const world_fact facts[] = {{"the version of dyno", dyno_version()},
+                                {"the model", text_string(&model)},
+                                {"the options", text_string(&settings)},
+                                {"the device", o->device ? o->device : "auto"}};
+    dyno_status status = world_compare(t->world, facts, sizeof facts / sizeof *facts);
+    text_release(&settings);
+    text_release(&model);
+    return status;
+}
+
+static dyno_status join_ranks(const dyno_trainer_options *o, step_options *options,
+                              dyno_trainer *t) {
+    RETURN_IF_FAILED(parallel_parse(o->parallel, &options->pipeline.parallel));
+    RETURN_IF_FAILED(world_open(&(world_options){.timeout_s = o->timeout_s}, &t->world));
+    options->pipeline.parallel.ranks = world_count(t->world);
+    options->pipeline.parallel.rank = world_rank(t->world);
+    if (world_count(t->world) > 1 && options->keep_logits)
+        return dyno_fail(DYNO_UNSUPPORTED,
+                         "logits of %d ranks: each has only its own; keep them "
+                         "with one rank, or only the loss",
+                         world_count(t->world));
+    return compare_ranks(o, options, t);
+}
+
 static dyno_status open_trainer(const dyno_trainer_options *o, dyno_trainer *t) {
     step_options options = {.config = t->model->config};
     RETURN_IF_FAILED(set_options(o, &options));
+    if (o->parallel)
+        RETURN_IF_FAILED(join_ranks(o, &options, t));
     t->on_nonfinite = options.pipeline.optimizer.on_nonfinite;
     if (o->memory_bytes < 0)
         return dyno_fail(DYNO_INVALID, "memory_bytes is %lld, it must be 0 or more",
@@ -79,9 +125,15 @@ static dyno_status open_trainer(const dyno_trainer_options *o, dyno_trainer *t) 
     RETURN_IF_FAILED(device_open_as(o->device ? o->device : "auto", o->target, &t->d));
     options.pipeline.target = &t->d->target;
     t->rows = options.batch * options.context * options.pipeline.micro_batches;
-    return trainer_create(
-        t->d, &options, o->memory_bytes ? o->memory_bytes : t->d->functions->available_bytes(t->d),
-        &t->inner);
+    int64_t memory = o->memory_bytes ? o->memory_bytes : t->d->functions->available_bytes(t->d);
+    dyno_status status = trainer_create(t->d, &options, memory, &t->inner);
+    if (!t->world || world_count(t->world) == 1)
+        return status;
+    RETURN_IF_FAILED(world_agree(t->world, status));
+    RETURN_IF_FAILED(ranks_create_communicator(t->world, t->d, &t->ranks));
+    trainer_set_communicator(t->inner, t->ranks);
+    world_set_phase(t->world, "loading the model");
+    return DYNO_OK;
 }
 
 static dyno_status load_weights(dyno_trainer *t, const hf_directory *source) {
@@ -105,6 +157,7 @@ static dyno_status create(const model_config *config, const hf_directory *source
     if (status == DYNO_OK)
         status = source ? load_weights(t, source)
                         : weights_init(trainer_storage(t->inner), config, seed);
+    status = world_conclude(t->world, status);
     if (status == DYNO_OK)
         *out = t;
     else
@@ -138,6 +191,7 @@ void dyno_trainer_destroy(dyno_trainer *t) {
     if (!t)
         return;
     trainer_destroy(t->inner);
+    communicator_destroy(t->ranks);
     device_close(t->d);
     hf_companions_destroy(t->companions);
     dyno_model_destroy(t->model);
@@ -175,16 +229,18 @@ dyno_status dyno_trainer_start(dyno_trainer *t, double learning_rate) {
     RETURN_IF_NULL(t);
     RETURN_IF_FAILED(check_running(t, false));
     RETURN_IF_FAILED(options_check_real("lr", learning_rate));
+    if (t->world)
+        world_set_phase(t->world, "a step");
     dyno_status status = trainer_start(t->inner, learning_rate);
     t->is_running = status == DYNO_OK;
-    return status_conclude(status);
+    return status_conclude(world_conclude(t->world, status));
 }
 
 dyno_status dyno_trainer_finish(dyno_trainer *t, float *loss) {
     RETURN_IF_NULL(t, loss);
     RETURN_IF_FAILED(check_running(t, true));
     t->is_running = false;
-    return status_conclude(trainer_finish(t->inner, loss));
+    return status_conclude(world_conclude(t->world, trainer_finish(t->inner, loss)));
 }
 
 dyno_status dyno_trainer_step(dyno_trainer *t, const int32_t *tokens, const int32_t *targets,
@@ -202,7 +258,8 @@ dyno_status dyno_trainer_evaluate(dyno_trainer *t, const int32_t *tokens, const 
     RETURN_IF_FAILED(check_running(t, false));
     RETURN_IF_FAILED(check_ids(t, "tokens", tokens));
     RETURN_IF_FAILED(check_ids(t, "targets", targets));
-    return status_conclude(trainer_evaluate(t->inner, tokens, targets, loss, logits));
+    return status_conclude(
+        world_conclude(t->world, trainer_evaluate(t->inner, tokens, targets, loss, logits)));
 }
 
 bool dyno_trainer_skipped(const dyno_trainer *t) { return t && trainer_skipped(t->inner); }

@@ -70,14 +70,7 @@ static bool start_ranks(const dyno_experiment_options *options, int argc, char *
     if (dyno_rank(&rank, &count) != DYNO_OK || count > 1 ||
         dyno_experiment_ranks(options, &wanted, &timeout_s) != DYNO_OK || wanted < 2)
         return false;
-    const char **arguments = memory_allocate((size_t)argc + 2, sizeof *arguments);
-    arguments[0] = "dyno";
-    for (int i = 0; i < argc; i++)
-        arguments[1 + i] = argv[i];
-    dyno_ranks_options how = {
-        .size = sizeof how, .ranks = wanted, .arguments = arguments, .timeout_s = timeout_s};
-    dyno_status status = dyno_ranks_start(&how, code);
-    free(arguments);
+    dyno_status status = cli_start_ranks(wanted, timeout_s, argc, (const char *const *)argv, code);
     if (status != DYNO_OK)
         *code = cli_report_failure(status);
     return true;

@@ -51,6 +51,13 @@ dyno_status ranks_open(const flags *given, world **out) {
     return status;
 }
 
+dyno_status ranks_create_communicator(world *w, device *d, communicator **out) {
+    communicator_options options = {.kind = target_is_cuda(&d->target) ? COMMUNICATOR_NCCL
+                                            : world_hosts(w) > 1       ? COMMUNICATOR_MPI
+                                                                       : COMMUNICATOR_SHARED};
+    return device_create_communicator(d, w, &options, out);
+}
+
 dyno_status ranks_check_count(const world *w, int64_t ranks) {
     if (ranks <= world_count(w))
         return DYNO_OK;

@@ -41,6 +41,21 @@
     }
 
 /* Of verbs that run on several ranks. */
+#define RANKS_FLAG                                                                                 \
+    {                                                                                              \
+        "ranks", "N", FLAG_INTEGER, "1",                                                           \
+            .help = "processes that take steps together, started on this host; each computes "     \
+                    "--accumulate times --batch sequences of a step. mpirun and srun start them, " \
+                    "too, and need no flag",                                                       \
+            .minimum = 1, .maximum = 1024                                                          \
+    }
+#define PARALLEL_FLAG(kind)                                                                        \
+    {                                                                                              \
+        "parallel", kind == FLAG_TEXT ? "MODE" : "LIST", kind, PARALLEL_USUAL,                     \
+            .help = "how ranks sum gradients: ddp-naive (an all-reduce for each parameter behind " \
+                    "the backward), ddp-flat (one), ddp-overlap (each beside the backward), "      \
+                    "ddp-bucket:MB (in buckets beside the backward)"                               \
+    }
 #define TIMEOUT_FLAG                                                                               \
     {                                                                                              \
         "timeout", "S", FLAG_REAL, "30",                                                           \

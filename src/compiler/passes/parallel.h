@@ -15,6 +15,7 @@ typedef enum parallel_mode {
 
 #define PARALLEL_CHOICES "ddp-naive|ddp-flat|ddp-overlap|ddp-bucket:MB"
 
+#define PARALLEL_USUAL "ddp-bucket:25"
 enum { PARALLEL_BUCKET_MB = 25 };
 
 typedef struct parallel_options {
