@@ -5,12 +5,14 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/rng.h"
+#include "experiments/bench_ranks.h"
 #include "experiments/grid_size.h"
 #include "experiments/model_options.h"
 #include "experiments/refusals.h"
 #include "experiments/step_variant.h"
 #include "experiments/sweep.h"
 #include "measure/keys.h"
+#include "model/parameters.h"
 #include "train/loss_scale.h"
 #include "train/split_weights.h"
 #include "train/step_plan.h"
@@ -20,6 +22,9 @@ static const flag_spec FLAGS[] = {
     MODEL_FLAGS,
     BATCH_FLAG,
     ACCUMULATE_FLAG,
+    RANKS_FLAG,
+    PARALLEL_FLAG(FLAG_TEXT_LIST),
+    TIMEOUT_FLAG,
     {"context", "LIST", FLAG_INTEGER_LIST, "128", .help = "context lengths in tokens", .minimum = 1,
      .maximum = 1 << 24},
     {"pass", "LIST", FLAG_TEXT_LIST, "forward,forward+backward,step",
@@ -41,6 +46,8 @@ static const flags_example EXAMPLES[] = {
      "the grid, kept for `dyno show runs/grid`"},
     {"bench --mode eager,compiled --precision fp32,bf16 --pass step", "four ways to run a step"},
     {"bench --breakdown --pass step", "where the time of a step goes"},
+    {"bench --ranks 2 --parallel ddp-naive,ddp-flat,ddp-overlap,ddp-bucket:25 --pass step",
+     "two processes that sum their gradients, four ways"},
     {"bench --device cuda --mode compiled --precision bf16 --context 512", "on the GPU"},
     {"bench --model 2.7B --context 512 --memory 16GiB", "says OOM and what it would need"},
     {"bench --d-model 512 --d-ff 2048 --layers 4 --heads 8 --kv-heads 2", "a shape of your own"},
@@ -49,7 +56,8 @@ static const flags_example EXAMPLES[] = {
 static const flags_verb VERB = {
     .name = "bench",
     .summary = "Times training steps over the full grid of --model x --context x --mode x "
-               "--precision x --recompute x --warmup x --pass, one row a cell. Warm-up steps are "
+               "--precision x --recompute x --parallel x --warmup x --pass, one row a cell. "
+               "Warm-up steps are "
                "other samples and never averaged in. A "
                "cell that would not fit is not run: it says OOM, what it needs and what there is. "
                "One that cannot be as asked says SKIP and why. "
@@ -61,6 +69,7 @@ static const flags_verb VERB = {
 typedef struct grid {
     const flags *given;
     sweep sweep;
+    bench_ranks ranks;
     model_config *models;
     const int64_t *contexts, *warmups;
     step_extent *extents;
@@ -102,6 +111,8 @@ typedef struct bench_model {
     memory_pool *pool;
     storage *shared;
     bool has_weights;
+    bool
+        has_ranks; /* weights are drawn for each cell: ways to be parallel lay them out differently */
 } bench_model;
 
 static dyno_status make_plan(const grid *g, const model_config *config, const point *at,
@@ -120,6 +131,8 @@ static dyno_status make_plan(const grid *g, const model_config *config, const po
                                          .kernels.tuning = autotune_kernels(g->sweep.tuned),
                                          .optimizer = step_default_optimizer()}};
     step_variant_apply(&variant, &options.pipeline);
+    options.pipeline.parallel.ranks = g->ranks.count;
+    options.pipeline.parallel.rank = g->ranks.rank;
     return step_plan_create(&options, out);
 }
 
@@ -166,6 +179,7 @@ static void describe_cell(const grid *g, results_cell *cell, const model_config 
     cell_set_integer(cell, PARAM_CONTEXT, at->context);
     cell_set_integer(cell, PARAM_BATCH, flags_integer(g->given, "batch"));
     cell_set_integer(cell, PARAM_ACCUMULATE, flags_integer(g->given, "accumulate"));
+    ranks_describe(g->ranks.count, &at->variant->parallel, cell);
     cell_set_integer(cell, PARAM_WARMUP, at->warmup);
     cell_set_integer(cell, PARAM_STEPS, flags_integer(g->given, "steps"));
     cell_set_text(cell, PARAM_PASS, step_extent_name(at->extent));
@@ -182,8 +196,8 @@ static dyno_status set_input(executor *e, const char *name, const void *data, in
     return executor_find(e, name).data ? executor_write(e, name, data, bytes) : DYNO_OK;
 }
 
-/* Random tokens, and a learning rate that hardly moves the weights which the cells share. */
-static dyno_status fill_inputs(executor *e, const model_config *config, uint64_t seed) {
+/* Random tokens, of which each rank has its own slice, and a learning rate that hardly moves the weights which the cells share. */
+static dyno_status fill_inputs(executor *e, const model_config *config, uint64_t seed, int rank) {
     static const char *const names[] = {"tokens", "targets"};
     for (int i = 0; i < 2; i++) {
         rng_stream random = rng_stream_init(seed, rng_hash_name(names[i]));
@@ -191,8 +205,9 @@ static dyno_status fill_inputs(executor *e, const model_config *config, uint64_t
         int32_t *ids = executor_place(e, names[i]);
         if (!ids)
             return dyno_fail(DYNO_OUT_OF_MEMORY, "the host has no memory for %s", names[i]);
-        for (int64_t j = 0; j < shape_elements(&at.shape); j++)
-            ids[j] = (int32_t)(rng_bits(random, (uint64_t)j) % (uint64_t)config->vocab);
+        int64_t count = shape_elements(&at.shape), first = rank * count;
+        for (int64_t j = 0; j < count; j++)
+            ids[j] = (int32_t)(rng_bits(random, (uint64_t)(first + j)) % (uint64_t)config->vocab);
         executor_put(e, names[i], ids);
     }
     double rate = 1e-6;
@@ -210,6 +225,10 @@ static dyno_status prepare_cell(bench_model *m, const plan *p, uint64_t seed, in
     *out = NULL;
     *setup_ns = 0;
     held_weights *held = NULL;
+    if (m->has_ranks) {
+        storage_shrink(m->shared, 0);
+        m->has_weights = false;
+    }
     if (m->has_weights)
         RETURN_IF_FAILED(weights_hold(m->shared, m->config, p, &held));
     storage_keep_parameters(m->shared, p);
@@ -222,7 +241,8 @@ static dyno_status prepare_cell(bench_model *m, const plan *p, uint64_t seed, in
     if (status == DYNO_OK && held)
         status = weights_restore(m->shared, held);
     else if (status == DYNO_OK && !m->has_weights)
-        status = weights_init_unless(m->shared, m->config, seed, sweep_should_stop, m->sweep);
+        status = weights_init_unless(m->shared, m->config, seed,
+                                     m->has_ranks ? NULL : sweep_should_stop, m->sweep);
     else if (status == DYNO_OK && !has_copies)
         status = weights_fill_low_copies(m->shared, m->config);
     /* Weights that were held for a cell that could not be set up are drawn anew for the next. */
@@ -235,17 +255,32 @@ static dyno_status prepare_cell(bench_model *m, const plan *p, uint64_t seed, in
     return status;
 }
 
+static bool should_stop(void *context) {
+    grid *g = context;
+    return bench_ranks_should_stop(&g->ranks, &g->sweep);
+}
+
+static void show_progress(void *context, int64_t steps_done) {
+    sweep_show_progress(&((grid *)context)->sweep, steps_done);
+}
+
 static dyno_status time_cell(grid *g, executor *e, const plan *p, int64_t warmup,
                              results_cell *cell, const memory_pool *pool) {
     timing_options options = sweep_timing(&g->sweep);
+    options.context = g;
+    options.should_stop = should_stop;
+    options.on_step = show_progress;
     options.warmup = warmup;
     options.steps = flags_integer(g->given, "steps");
     if (g->is_tracing)
         return timing_break_down(e, p, &options, cell);
-    contention_watch *watch = sweep_watch(&g->sweep);
+    /* Other ranks are no contention: they are what is measured. */
+    contention_watch *watch = g->ranks.count == 1 ? sweep_watch(&g->sweep) : NULL;
     dyno_status status = timing_run(e, p, &options, cell);
     sweep_watched(watch, cell);
     dyno_status recorded = sweep_record_memory(&g->sweep, cell, pool);
+    if (status == DYNO_OK && recorded == DYNO_OK)
+        recorded = bench_ranks_record(&g->ranks, cell);
     return status == DYNO_OK ? recorded : status;
 }
 
@@ -257,10 +292,13 @@ static dyno_status run_cell(grid *g, bench_model *m, const plan *p, int64_t warm
     dyno_status status = prepare_cell(m, p, seed, &setup_ns, &e);
     if (!g->is_tracing)
         cell_set_metric(cell, METRIC_SETUP_NS, "ns", setup_ns);
-    RETURN_IF_FAILED(status);
-    status = fill_inputs(e, m->config, seed);
     if (status == DYNO_OK)
+        status = fill_inputs(e, m->config, seed, g->ranks.rank);
+    status = bench_ranks_agree(&g->ranks, status);
+    if (status == DYNO_OK) {
+        executor_set_communicator(e, g->ranks.communicator);
         status = time_cell(g, e, p, warmup, cell, m->pool);
+    }
     executor_destroy(e);
     return status;
 }
@@ -297,8 +335,10 @@ static dyno_status measure_cell(grid *g, bench_model *m, const point *at) {
     if (status != DYNO_OK)
         return sweep_settle(cell, status);
     memory_account account = memory_account_plan(p);
+    /* Tokens are those of all ranks, everything else is this one's. */
     int64_t sequences = flags_integer(g->given, "batch") * flags_integer(g->given, "accumulate");
-    cell_set_metric(cell, METRIC_TOKENS, "", sequences * at->context);
+    cell_set_metric(cell, METRIC_TOKENS, "", g->ranks.count * sequences * at->context);
+    cell_set_metric(cell, METRIC_PARAMETERS, "", model_parameter_elements(m->config));
     sweep_record_plan(cell, p, &account);
     sweep_record_model_flops(cell, model_flops_of_step(m->config, sequences, at->context),
                              at->extent);
@@ -312,7 +352,7 @@ static dyno_status measure_cell(grid *g, bench_model *m, const point *at) {
 }
 
 static dyno_status measure_model(grid *g, const model_config *config) {
-    bench_model m = {.config = config, .sweep = &g->sweep};
+    bench_model m = {.config = config, .sweep = &g->sweep, .has_ranks = g->ranks.count > 1};
     RETURN_IF_FAILED(memory_pool_create(g->sweep.device, g->sweep.memory_limit, &m.pool));
     m.shared = storage_create(m.pool);
     dyno_status status = DYNO_OK;
@@ -350,7 +390,7 @@ static dyno_status parse_extents(grid *g) {
 
 static dyno_status prepare(grid *g, const experiment_context *context, results *run) {
     static const char *const lists[] = {"model",     "context", "mode", "precision", "attention",
-                                        "recompute", "warmup",  "pass", NULL};
+                                        "recompute", "warmup",  "pass", "parallel",  NULL};
     RETURN_IF_FAILED(grid_check_size(g->given, lists));
     RETURN_IF_FAILED(model_options_resolve(g->given, &g->models, &g->model_count));
     g->contexts = flags_list(g->given, "context", &g->context_count);
@@ -358,7 +398,10 @@ static dyno_status prepare(grid *g, const experiment_context *context, results *
     RETURN_IF_FAILED(parse_extents(g));
     RETURN_IF_FAILED(step_variants_resolve(g->given, &g->variants, &g->variant_count));
     run->planned_cells = g->model_count * point_count(g);
-    return sweep_prepare(&g->sweep, g->given, context, run);
+    RETURN_IF_FAILED(bench_ranks_join(&g->ranks, g->given));
+    RETURN_IF_FAILED(sweep_prepare(&g->sweep, g->given, context, run));
+    dyno_status status = bench_ranks_prepare(&g->ranks, &g->sweep);
+    return status == DYNO_OK ? DYNO_OK : sweep_finish(&g->sweep, status);
 }
 
 static dyno_status run(flags *given, const experiment_context *context, experiment_output *out) {
@@ -370,6 +413,7 @@ static dyno_status run(flags *given, const experiment_context *context, experime
             status = measure_grid(&g);
         status = sweep_finish(&g.sweep, status);
     }
+    bench_ranks_leave(&g.ranks);
     free(g.models);
     free(g.extents);
     free(g.variants);

@@ -7,6 +7,7 @@
 #include "experiments/grid_size.h"
 #include "experiments/model_options.h"
 #include "experiments/plan_advice.h"
+#include "experiments/ranks.h"
 #include "experiments/refusals.h"
 #include "experiments/step_variant.h"
 #include "experiments/sweep.h"
@@ -29,6 +30,10 @@ static const flag_spec FLAGS[] = {
     MODEL_FLAGS,
     BATCH_FLAG,
     ACCUMULATE_FLAG,
+    {"ranks", "N", FLAG_INTEGER, "1",
+     .help = "plans the step of one of so many ranks: its memory, and what it sends", .minimum = 1,
+     .maximum = 1024},
+    PARALLEL_FLAG(FLAG_TEXT_LIST),
     {"context", "LIST", FLAG_INTEGER_LIST, "128", .help = "context lengths in tokens", .minimum = 1,
      .maximum = 1 << 24},
     {"pass", "LIST", FLAG_TEXT_LIST, "step",
@@ -60,6 +65,8 @@ static const flags_example EXAMPLES[] = {
     {"plan --model 2.7B --context 512 --target h100 --mode compiled --precision bf16 --memory "
      "80GiB",
      "a plan for a GPU; none is needed here"},
+    {"plan --ranks 4 --parallel ddp-flat,ddp-bucket:25 --accumulate 2",
+     "one of four ranks that sum their gradients, two ways"},
     {"plan --layers 1 --dump-after autodiff", "the graph of a one-layer model with its gradients"},
 };
 
@@ -98,6 +105,7 @@ static step_options cell_options(const plan_job *job, const model_config *config
                                          .target = &job->target,
                                          .optimizer = step_default_optimizer()}};
     step_variant_apply(variant, &options.pipeline);
+    options.pipeline.parallel.ranks = flags_integer(job->given, "ranks");
     if (job->tuned)
         options.pipeline.kernels.tuning = autotune_kernels(job->tuned);
     return options;
@@ -110,6 +118,7 @@ static results_cell *describe_cell(const plan_job *job, const model_config *conf
     cell_set_integer(cell, PARAM_CONTEXT, context);
     cell_set_integer(cell, PARAM_BATCH, flags_integer(job->given, "batch"));
     cell_set_integer(cell, PARAM_ACCUMULATE, flags_integer(job->given, "accumulate"));
+    ranks_describe(flags_integer(job->given, "ranks"), &variant->parallel, cell);
     cell_set_text(cell, PARAM_PASS, step_extent_name(extent));
     step_variant_describe(variant, cell);
     cell_set_text(cell, PARAM_DEVICE,
@@ -226,8 +235,8 @@ static dyno_status find_target(plan_job *job) {
 
 /* The grid, before anything starts. */
 static dyno_status resolve(plan_job *job) {
-    static const char *const lists[] = {"model",     "context",   "pass",      "mode",
-                                        "precision", "attention", "recompute", NULL};
+    static const char *const lists[] = {"model",     "context",   "pass",     "mode", "precision",
+                                        "attention", "recompute", "parallel", NULL};
     RETURN_IF_FAILED(grid_check_size(job->given, lists));
     RETURN_IF_FAILED(model_options_resolve(job->given, &job->models, &job->model_count));
     RETURN_IF_FAILED(step_variants_resolve(job->given, &job->variants, &job->variant_count));
@@ -257,6 +266,7 @@ static dyno_status run(flags *given, const experiment_context *context, experime
 }
 
 const experiment experiment_plan = {.settings = &VERB,
+                                    .plans_ranks = true,
                                     .out_help =
                                         "keeps it all in DIR/run.json, written after every cell",
                                     .run = run};

@@ -24,6 +24,7 @@
 #define PARAM_CONTEXT "context"
 #define PARAM_BATCH "batch"
 #define PARAM_ACCUMULATE "accumulate"
+#define PARAM_PARALLEL "parallel"
 #define PARAM_WARMUP "warmup"
 #define PARAM_STEPS "steps"
 #define PARAM_PASS "pass"
@@ -65,6 +66,7 @@
 
 /* Metrics of a cell: counts and sizes of its plan, */
 #define METRIC_TOKENS "tokens"
+#define METRIC_BYTES_SENT "bytes_sent"
 #define METRIC_PARAMETERS "parameters"
 #define METRIC_LAUNCHES "launches"
 #define METRIC_FLOPS "flops"
@@ -133,6 +135,9 @@
 #define SERIES_BACKWARD "backward"
 #define SERIES_OPTIMIZER "optimizer"
 #define SERIES_BACKWARD_OPTIMIZER "backward+optimizer"
+/* How long collectives took, and how long launches had to wait for them. */
+#define SERIES_COLLECTIVES "collectives"
+#define SERIES_EXPOSED "exposed_communication"
 /* Followed by a rank's number: what each rank measured. */
 #define SERIES_RANK_PREFIX "rank."
 #define SERIES_WARMUP_RANK_PREFIX "warmup.rank."
@@ -142,6 +147,7 @@
 #define BREAKDOWN_BY_KERNEL "by_kernel"
 #define BREAKDOWN_BY_PHASE "by_phase"
 #define BREAKDOWN_BY_SCOPE "by_scope"
+#define BREAKDOWN_BY_RANK "by_rank"
 #define BREAKDOWN_PEAK_VALUES "peak_values"
 
 #define KEY_CLASS "class"

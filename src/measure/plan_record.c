@@ -127,6 +127,8 @@ void plan_record_cost(const plan *p, results_cell *cell) {
         if (part.launches)
             cell_set_metric_real(cell, name, "FLOP", part.flops);
     }
+    if (all.bytes_sent > 0)
+        cell_set_metric_real(cell, METRIC_BYTES_SENT, "B", all.bytes_sent);
     int64_t casts = 0;
     for (int i = 0; i < p->launch_count; i++)
         casts += plan_launch_times(p, i) * plan_launch_is_cast(&p->launches[i]);

@@ -21,6 +21,10 @@ static step_times without_host(const plan *p, step_times times) {
 static void add_step(results_cell *cell, const plan *p, const step_times *times) {
     char together[64] = "";
     cell_add_sample(cell, SERIES_STEP, "ns", times->total_ns);
+    if (times->communication_ns) {
+        cell_add_sample(cell, SERIES_COLLECTIVES, "ns", times->communication_ns);
+        cell_add_sample(cell, SERIES_EXPOSED, "ns", times->exposed_ns);
+    }
     for (int i = 0; i < PHASE_COUNT; i++) {
         int launches = plan_total_cost(p, (phase)i).launches;
         if (!launches || launches == plan_total_cost(p, PHASE_COUNT).launches)
