@@ -24,6 +24,7 @@
 #include "compiler/passes/rematerialize.h"
 #include "compiler/passes/repeat_sums.h"
 #include "compiler/passes/schedule_groups.h"
+#include "compiler/passes/shard.h"
 #include "compiler/passes/split_sums.h"
 #include "compiler/passes/swap_attention.h"
 #include "compiler/passes/swap_loss_head.h"
@@ -79,7 +80,8 @@ static dyno_status run_attention(compilation *c) {
 static dyno_status run_rope(compilation *c) { return fold_rope(c->g, c->options->target); }
 
 static step_part part_of(const pipeline_options *options) {
-    return (step_part){options->micro_batches, options->parallel.ranks};
+    return (step_part){options->micro_batches, options->parallel.ranks,
+                       parallel_is_sharded(&options->parallel)};
 }
 
 static dyno_status run_autodiff(compilation *c) {
@@ -141,13 +143,21 @@ static dyno_status run_accumulate(compilation *c) {
 }
 
 static dyno_status run_parallel(compilation *c) {
-    bool is_alone = c->options->parallel.ranks == 1;
-    return is_alone ? DYNO_OK : parallel_insert(c->g, &c->options->parallel);
+    const parallel_options *how = &c->options->parallel;
+    if (how->ranks == 1)
+        return DYNO_OK;
+    return parallel_is_sharded(how) ? shard_parameters(c->g, how) : parallel_insert(c->g, how);
+}
+
+static dyno_status run_gather(compilation *c) {
+    return shard_gather_updates(c->g, &c->options->parallel);
 }
 
 static dyno_status run_optimizer(compilation *c) {
     optimizer_options how = c->options->optimizer;
     how.is_of_sums = !is_one_part(c->options);
+    if (parallel_is_sharded(&c->options->parallel))
+        how.ranks = c->options->parallel.ranks;
     how.by_block = how.by_block || c->options->mode == STEP_COMPILED;
     return optimizer_append_adamw(c->g, &how);
 }
@@ -238,6 +248,7 @@ static const struct {
     {"accumulate", EVERY, run_accumulate},            /* gradients summed over micro-batches */
     {"parallel", EVERY, run_parallel},                /* collectives over ranks */
     {"optimizer", UPDATE, run_optimizer},             /* clipping and AdamW */
+    {"gather-updates", UPDATE, run_gather},           /* zero1: what each rank updated, to all */
     {"common-subexpressions", COMPILED, run_common_subexpressions},
     {"dead-code", COMPILED, run_dead_code},
     {"split-sums", FUSED, run_split_sums},   /* column sums in two, the first fused with others */

@@ -355,6 +355,7 @@ static dyno_status measure_model(grid *g, const model_config *config) {
     bench_model m = {.config = config, .sweep = &g->sweep, .has_ranks = g->ranks.count > 1};
     RETURN_IF_FAILED(memory_pool_create(g->sweep.device, g->sweep.memory_limit, &m.pool));
     m.shared = storage_create(m.pool);
+    storage_set_communicator(m.shared, g->ranks.communicator);
     dyno_status status = DYNO_OK;
     for (int64_t i = 0; i < point_count(g) && status == DYNO_OK; i++) {
         point at = point_at(g, i);

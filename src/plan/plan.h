@@ -98,6 +98,10 @@ typedef struct plan_parameter {
     const char *name; /* as the model calls it */
     int value, low_copy, gradient, first_moment, second_moment;
     bool is_split; /* the value is the 16 bits that the low copy lacks, not the whole weight */
+    /* A parameter that lies in a list of which each rank has a part, and of which value and low copy
+     * are this rank's: `offset` elements into the list, whose parts have `part` each. 0: it is there
+     * as a whole. */
+    int64_t part, offset;
 } plan_parameter;
 
 typedef struct plan {

@@ -36,6 +36,7 @@ struct storage {
     known_parameter *known;
     int known_count, known_capacity;
     arena *names; /* of parameters and their leaves */
+    communicator *ranks;
 };
 
 /* Entries outlive the plan that added them; this one stands in when they are released. */
@@ -122,6 +123,8 @@ static void add_parameters(storage *s, const plan *p) {
             there = &s->known[s->known_count++];
             *there = (known_parameter){.name = arena_copy_string(s->names, from->name)};
         }
+        there->leaves.part = from->part;
+        there->leaves.offset = from->offset;
         const char **leaf = from->is_split ? &there->leaves.rest : &there->leaves.whole;
         if (!*leaf)
             *leaf = arena_copy_string(s->names, p->names[from->value].name);
@@ -214,7 +217,9 @@ stored_parameter storage_find_parameter(const storage *s, const char *name) {
     stored_parameter leaves = known ? known->leaves : (stored_parameter){0};
     return (stored_parameter){.whole = if_there(s, leaves.whole),
                               .low_copy = if_there(s, leaves.low_copy),
-                              .rest = if_there(s, leaves.rest)};
+                              .rest = if_there(s, leaves.rest),
+                              .part = leaves.part,
+                              .offset = leaves.offset};
 }
 
 static dyno_status check_access(const storage *s, const char *name, int64_t bytes, void **address) {
@@ -244,5 +249,23 @@ dyno_status storage_write(storage *s, const char *name, const void *from, int64_
     d->functions->write(d, address, from, bytes);
     return DYNO_OK;
 }
+
+dyno_status storage_write_part(storage *s, const char *name, int64_t offset, const void *from,
+                               int64_t bytes) {
+    tensor found = storage_find_tensor(s, name);
+    if (!found.data)
+        return dyno_fail(DYNO_NOT_FOUND, "there is no '%s' in storage", name);
+    if (offset < 0 || bytes < 0 || bytes > tensor_bytes(&found) - offset)
+        return dyno_fail(DYNO_INVALID,
+                         "'%s' is %lld bytes in storage: %lld from %lld on are not inside", name,
+                         (long long)tensor_bytes(&found), (long long)bytes, (long long)offset);
+    device *d = memory_pool_device(s->pool);
+    if (bytes)
+        d->functions->write(d, (char *)found.data + offset, from, bytes);
+    return DYNO_OK;
+}
+
+void storage_set_communicator(storage *s, communicator *c) { s->ranks = c; }
+communicator *storage_communicator(const storage *s) { return s->ranks; }
 
 device *storage_device(const storage *s) { return memory_pool_device(s->pool); }

@@ -97,6 +97,7 @@ void trainer_destroy(trainer *t) {
 
 void trainer_set_communicator(trainer *t, communicator *c) {
     t->ranks = c;
+    storage_set_communicator(t->shared, c);
     executor_set_communicator(t->e, c);
 }
 

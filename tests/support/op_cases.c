@@ -441,7 +441,7 @@ static void build_reduced(const op_case *c, op_instance *in, draw *d) {
 
 static void build_reduced_part(const op_case *c, op_instance *in, draw *d) {
     shape s = SHAPE(1 + (int64_t)draw_below(d, 100));
-    build_reduce_scatter(in->g, add_leaf(in, DTYPE_F32, s, c->fill[0]), &ALONE);
+    build_reduce_scatter(in->g, add_leaf(in, DTYPE_F32, s, c->fill[0]), NULL, 0, &ALONE);
 }
 
 static void build_gathered(const op_case *c, op_instance *in, draw *d) {

@@ -76,8 +76,8 @@ static outcome train(const way *how, int ranks, communicator *c) {
     trainer *t;
     outcome out;
     RANK_OK(trainer_create(device_cpu(), &options, MEMORY_LIMIT, &t));
-    RANK_OK(weights_init(trainer_storage(t), &tiny, 1));
     trainer_set_communicator(t, c);
+    RANK_OK(weights_init(trainer_storage(t), &tiny, 1));
     int64_t rows = CONTEXT * options.pipeline.micro_batches;
     int64_t first = c ? rows * communicator_rank(c) : 0;
     int32_t *ids = memory_allocate((size_t)rows + 1, sizeof *ids);
@@ -109,7 +109,8 @@ static void expect_same(const way *how, int ranks, const outcome *alone, const o
     exit(3);
 }
 
-static const char *const MODES[] = {"ddp-naive", "ddp-flat", "ddp-overlap", "ddp-bucket:0.001"};
+static const char *const MODES[] = {"ddp-naive",        "ddp-flat", "ddp-overlap",
+                                    "ddp-bucket:0.001", "zero1",    "fsdp"};
 enum { MODE_COUNT = sizeof MODES / sizeof *MODES };
 
 static int compare_ways(world *w, void *context) {

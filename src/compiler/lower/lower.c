@@ -256,8 +256,54 @@ static dyno_status lower_node(lowering *l, const node *n) {
 /* The place of the value in plan.names. */
 static int index_of(const value *v, const int *name_of) { return v ? name_of[v->id] : -1; }
 
+/* The name of a parameter that lies in the whole list `leaf`; -1 where there is none. */
+static int name_inside(lowering *l, const value *leaf, const char *name, const graph_shard *at) {
+    if (!leaf)
+        return -1;
+    plan_operand place = l->placed[leaf->id];
+    place.offset += at->offset * dtype_bytes(leaf->type);
+    place.layout = tensor_contiguous(NULL, leaf->type, &at->shape);
+    plan_add_name(l->p, name, &place);
+    return l->p->name_count - 1;
+}
+
+/* The model's parameters where lists of several of them are the graph's. */
+static void record_shards(lowering *l, const int *name_of) {
+    plan *p = l->p;
+    p->parameter_count = l->g->shard_count;
+    p->parameters = arena_allocate(p->memory, (size_t)p->parameter_count, sizeof *p->parameters);
+    for (int i = 0; i < p->parameter_count; i++) {
+        const graph_shard *at = &l->g->shards[i];
+        const graph_parameter *list = at->list;
+        const char *low =
+            arena_format(p->memory, "%s%s", parameter_part_prefix(PARAMETER_LOW_COPY), at->name);
+        const char *name =
+            list->is_split
+                ? arena_format(p->memory, "%s%s", parameter_part_prefix(PARAMETER_REST), at->name)
+                : at->name;
+        bool is_whole = list->whole != NULL;
+        p->parameters[i] = (plan_parameter){
+            .name = arena_copy_string(p->memory, at->name),
+            .value =
+                is_whole ? name_inside(l, list->whole, name, at) : index_of(list->value, name_of),
+            .low_copy = is_whole ? name_inside(l, list->whole_low, low, at)
+                                 : index_of(list->low_copy, name_of),
+            .gradient = -1,
+            .first_moment = -1,
+            .second_moment = -1,
+            .is_split = list->is_split,
+            .part = is_whole ? 0 : shape_elements(&list->value->shape),
+            .offset = is_whole ? 0 : at->offset,
+        };
+    }
+}
+
 static void record_parameters(lowering *l, const int *name_of) {
     plan *p = l->p;
+    if (l->g->shard_count) {
+        record_shards(l, name_of);
+        return;
+    }
     size_t count = (size_t)l->g->parameter_count;
     p->parameter_count = l->g->parameter_count;
     p->parameters = arena_allocate(p->memory, count, sizeof *p->parameters);

@@ -92,7 +92,7 @@ dyno_status accumulate_gradients(graph *g, const step_part *part) {
     if (part->micro_batches > 1)
         divide_inputs(g, part->micro_batches, &made);
     for (int i = 0; i < g->parameter_count; i++)
-        if (g->parameters[i]->gradient)
+        if (g->parameters[i]->gradient && !part->is_sharded)
             sum_gradient(g, g->parameters[i], &made);
     sum_loss(g, loss, part, &made);
     insertions_apply(g, &made);

@@ -9,6 +9,7 @@
 typedef struct step_part {
     int64_t micro_batches; /* of this rank */
     int64_t ranks;
+    bool is_sharded; /* gradients are left to shard.h; only the loss is summed here */
 } step_part;
 
 /* 1 over the number of micro-batches of all ranks: what a micro-batch's mean contributes to the mean

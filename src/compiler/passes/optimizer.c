@@ -22,6 +22,7 @@
 #include "ops/adamw_many/adamw_many.h"
 #include "ops/add/add.h"
 #include "ops/add_scalar/add_scalar.h"
+#include "ops/all_gather/all_gather.h"
 #include "ops/fill/fill.h"
 #include "ops/global_norm/global_norm.h"
 #include "ops/op_list.h"
@@ -48,15 +49,26 @@ static bool can_be_void(const optimizer_options *options, const value *loss_scal
     return loss_scale || options->on_nonfinite != NONFINITE_IGNORE;
 }
 
+/* Over all ranks, where each has its part. */
+static value *exact_norm(graph *g, const optimizer_options *options, value *const *gradients) {
+    value *squares = build_squares(g, gradients, g->parameter_count);
+    if (options->ranks > 1) {
+        phase before = g->current_phase;
+        g->current_phase = PHASE_COMMUNICATION;
+        squares = build_all_gather(g, squares, &(collective_place){.ranks = options->ranks});
+        g->current_phase = before;
+    }
+    return build_root_of_squares(g, squares);
+}
+
 /* What clips the gradients' norm and undoes the scaling of the loss. Where the step can be void it
  * is NaN unless the norm is finite. */
 static value *norm_factor(graph *g, const optimizer_options *options, value *loss_scale) {
     value **gradients = memory_allocate((size_t)g->parameter_count, sizeof *gradients);
     for (int i = 0; i < g->parameter_count; i++)
         gradients[i] = g->parameters[i]->gradient;
-    value *norm = options->is_of_sums
-                      ? build_root_of_squares(g, build_squares(g, gradients, g->parameter_count))
-                      : build_global_norm(g, gradients, g->parameter_count);
+    value *norm = options->is_of_sums ? exact_norm(g, options, gradients)
+                                      : build_global_norm(g, gradients, g->parameter_count);
     free(gradients);
     if (!can_be_void(options, loss_scale))
         return build_clip_coefficient(g, norm, options->clip_norm);

@@ -33,6 +33,7 @@ typedef struct optimizer_options {
      * behind the last micro-batch, and their norm is taken from exact sums (ops/squares/squares.h), so
      * that it has the same bits however they are divided among ranks. */
     bool is_of_sums;
+    int64_t ranks; /* among which gradients are divided; 0: each has all of them */
 } optimizer_options;
 
 /* Whether the step takes the global norm of all gradients. */

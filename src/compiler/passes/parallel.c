@@ -18,8 +18,13 @@
 
 /* ---- names ---- */
 
-static const char *const NAMES[PARALLEL_MODE_COUNT] = {"ddp-naive", "ddp-flat", "ddp-overlap",
-                                                       "ddp-bucket"};
+static const char *const NAMES[PARALLEL_MODE_COUNT] = {"ddp-naive",  "ddp-flat", "ddp-overlap",
+                                                       "ddp-bucket", "zero1",    "fsdp"};
+
+bool parallel_is_sharded(const parallel_options *options) {
+    return options->ranks > 1 &&
+           (options->mode == PARALLEL_ZERO1 || options->mode == PARALLEL_FSDP);
+}
 
 static dyno_status parse_bucket(const char *name, const char *number, parallel_options *out) {
     enum { MOST_MB = 1000000 };

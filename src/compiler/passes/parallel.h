@@ -10,10 +10,12 @@ typedef enum parallel_mode {
     PARALLEL_DDP_FLAT,    /* one for all */
     PARALLEL_DDP_OVERLAP, /* one for each, as soon as its gradient is there, beside the backward */
     PARALLEL_DDP_BUCKET,  /* one for so many bytes of gradients, beside the backward */
+    PARALLEL_ZERO1,       /* each rank updates its part of every weight (shard.h) */
+    PARALLEL_FSDP,        /* and has no more than that part of weights and gradients */
     PARALLEL_MODE_COUNT
 } parallel_mode;
 
-#define PARALLEL_CHOICES "ddp-naive|ddp-flat|ddp-overlap|ddp-bucket:MB"
+#define PARALLEL_CHOICES "ddp-naive|ddp-flat|ddp-overlap|ddp-bucket:MB|zero1|fsdp"
 
 #define PARALLEL_USUAL "ddp-bucket:25"
 enum { PARALLEL_BUCKET_MB = 25 };
@@ -32,7 +34,10 @@ typedef struct parallel_text {
 } parallel_text;
 parallel_text parallel_format(const parallel_options *options);
 
-/* Inserts the collectives of options->mode. The gradients are sums (accumulate.h) and become those over
+/* Whether ranks have different parts of the weights or of what updates them. */
+bool parallel_is_sharded(const parallel_options *options);
+
+/* Inserts the all-reduces of a data parallel mode. The gradients are sums (accumulate.h) and become those over
  * all ranks; so does the output "loss". With several micro-batches only the last one's are sent. */
 NODISCARD dyno_status parallel_insert(graph *g, const parallel_options *options);
 

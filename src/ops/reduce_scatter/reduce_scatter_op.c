@@ -1,6 +1,8 @@
 #include "ops/reduce_scatter/reduce_scatter.h"
 
-#include <string.h>
+#include <stdlib.h>
+
+#include "base/memory.h"
 
 static dyno_status infer(const node *n, value_type *outputs) {
     int64_t ranks;
@@ -19,6 +21,8 @@ static dyno_status infer(const node *n, value_type *outputs) {
 static op_cost cost(const node *n) {
     int64_t ranks = attribute_integer(&n->attributes, "ranks");
     op_cost cost = op_cost_streaming(n, (double)(ranks - 1));
+    cost.bytes_read =
+        (double)shape_elements(&n->inputs[0]->shape) * dtype_bytes(n->inputs[0]->type);
     cost.bytes_sent = collective_bytes_sent(COLLECTIVE_REDUCE_SCATTER, cost.bytes_read, ranks);
     return cost;
 }
@@ -47,15 +51,22 @@ const op op_reduce_scatter = {
     .name = "reduce_scatter",
     .summary = "sums over all ranks, of which each gets its part",
     .class = OP_CLASS_COMMUNICATION,
-    .input_count = 1,
+    .input_count = OP_ANY_COUNT,
     .output_count = 1,
     .infer = infer,
     .cost = cost,
     .reference = reference,
     .kernels = (const kernel *const[]){&reduce_scatter_ranks, &reduce_scatter_cuda, NULL}};
 
-value *build_reduce_scatter(graph *g, value *whole, const collective_place *place) {
+value *build_reduce_scatter(graph *g, value *whole, value *const *written, int count,
+                            const collective_place *place) {
     attribute items[COLLECTIVE_ATTRIBUTES];
-    return graph_add_node(g, &op_reduce_scatter, &whole, 1, items,
-                          collective_attributes(place, items));
+    value **inputs = memory_allocate((size_t)count + 1, sizeof *inputs);
+    inputs[0] = whole;
+    for (int i = 0; i < count; i++)
+        inputs[i + 1] = written[i];
+    value *part = graph_add_node(g, &op_reduce_scatter, inputs, count + 1, items,
+                                 collective_attributes(place, items));
+    free(inputs);
+    return part;
 }
