@@ -223,7 +223,7 @@ typedef struct dyno_trainer_options {
      * another, and the step is that of their mean. A step then takes accumulate x batch sequences. */
     int64_t accumulate;
     /* How the ranks of this job (dyno_rank) take steps together: "ddp-naive", "ddp-flat",
-     * "ddp-overlap", "ddp-bucket:MB" (docs/parallel.md). NULL: this process trains by itself.
+     * "ddp-overlap", "ddp-bucket:MB", "zero1", "fsdp" (docs/parallel.md). NULL: this process trains by itself.
      * Otherwise every rank makes a trainer with the same options, gives it its own part of the data
      * and takes the same steps; the loss and the weights are those of one process that accumulates
      * ranks x accumulate micro-batches, of which rank r computes the r-th accumulate ones. */
@@ -268,7 +268,7 @@ dyno_status dyno_trainer_write(dyno_trainer *t, const char *name, const float *f
 /* Writes the weights, in f32, as a Hugging Face directory. What was loaded beside them is carried
  * over: config.json as it was but for the type of the weights, generation_config.json, and the files
  * of the tokenizer and its chat template. A model that is there is replaced, be it the one that was
- * loaded. */
+ * loaded. Of several ranks all call it, and rank 0 writes; likewise they all read and check weights. */
 dyno_status dyno_trainer_save(const dyno_trainer *t, const char *directory);
 dyno_status dyno_trainer_save_as(const dyno_trainer *t, const char *directory,
                                  const dyno_save_options *options);

@@ -110,6 +110,10 @@ static dyno_status join_ranks(const dyno_trainer_options *o, step_options *optio
                          "logits of %d ranks: each has only its own; keep them "
                          "with one rank, or only the loss",
                          world_count(t->world));
+    if (parallel_is_sharded(&options->pipeline.parallel) && options->pipeline.keep_gradients)
+        return dyno_fail(DYNO_UNSUPPORTED,
+                         "gradients with %s: no rank has all of them; keep them with a ddp mode",
+                         parallel_format(&options->pipeline.parallel).text);
     return compare_ranks(o, options, t);
 }
 
@@ -322,8 +326,14 @@ dyno_status dyno_trainer_save_as(const dyno_trainer *t, const char *directory,
         RETURN_IF_FAILED(trainer_check_weights(t->inner));
     hf_write_options how = {
         .companions = t->companions, .is_new = !known.replaces, .note = known.note};
-    return status_conclude(
-        weights_save_as(trainer_storage(t->inner), &t->model->config, directory, &how));
+    storage *s = trainer_storage(t->inner);
+    if (t->world)
+        world_set_phase(t->world, "saving the model");
+    bool is_writer = !t->ranks || communicator_rank(t->ranks) == 0;
+    dyno_status status = is_writer
+                             ? weights_save_as(s, &t->model->config, directory, &how)
+                             : weights_offer(s, &t->model->config);
+    return status_conclude(world_conclude(t->world, status));
 }
 
 dyno_status dyno_trainer_save(const dyno_trainer *t, const char *directory) {

@@ -205,7 +205,7 @@ dyno_status step_write_results(step_job *job) {
         RETURN_IF_FAILED(dyno_tensor_file_append(job->file, job->losses, job->done));
     if (job->dump.weights)
         RETURN_IF_FAILED(append_parameters(job, ""));
-    if (directory && job->rank == 0)
+    if (directory)
         RETURN_IF_FAILED(dyno_trainer_save_as(job->trainer, directory, &how));
     return job->file ? commit(job) : DYNO_OK;
 }

@@ -52,9 +52,10 @@
 #define PARALLEL_FLAG(kind)                                                                        \
     {                                                                                              \
         "parallel", kind == FLAG_TEXT ? "MODE" : "LIST", kind, PARALLEL_USUAL,                     \
-            .help = "how ranks sum gradients: ddp-naive (an all-reduce for each parameter behind " \
+            .help = "how ranks work together: ddp-naive (an all-reduce for each parameter behind " \
                     "the backward), ddp-flat (one), ddp-overlap (each beside the backward), "      \
-                    "ddp-bucket:MB (in buckets beside the backward)"                               \
+                    "ddp-bucket:MB (in buckets beside the backward); zero1 shards the "            \
+                    "optimizer's state, fsdp weights and gradients as well"                        \
     }
 #define TIMEOUT_FLAG                                                                               \
     {                                                                                              \
