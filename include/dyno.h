@@ -229,6 +229,8 @@ typedef struct dyno_trainer_options {
      * ranks x accumulate micro-batches, of which rank r computes the r-th accumulate ones. */
     const char *parallel;
     double timeout_s; /* how long a rank that does nothing is waited for; 0: 30 */
+    const char
+        *reduce; /* the type in which ranks send gradients: "fp32", "bf16", "fp16"; NULL: "fp32" */
 } dyno_trainer_options;
 
 /* Freshly drawn weights, or those of a Hugging Face directory. */

@@ -162,12 +162,14 @@ static void release_settings(parsed_settings *p) {
     free((flag_spec *)p->verb.flags);
 }
 
-static dyno_status parse_settings(const dyno_experiment_options *options, parsed_settings *out) {
+/* `function` is the public one, for messages. */
+static dyno_status parse_settings(const char *function, const dyno_experiment_options *options,
+                                  parsed_settings *out) {
     *out = (parsed_settings){0};
     RETURN_IF_FAILED(
         options_take("dyno_experiment_options", options, &out->options, sizeof out->options));
     const char *name = out->options.name;
-    RETURN_IF_NULL(name);
+    RETURN_IF_FAILED(status_check_pointers(function, "name", (const void *const[]){name}, 1));
     RETURN_IF_FAILED(find(name, &out->experiment));
     out->verb = complete_table(out->experiment);
     return parse(&out->verb, &out->options, &out->given);
@@ -178,7 +180,7 @@ dyno_status dyno_experiment_run(const dyno_experiment_options *options, dyno_res
     *out = NULL;
     RETURN_IF_NULL(options);
     parsed_settings settings;
-    dyno_status status = parse_settings(options, &settings);
+    dyno_status status = parse_settings(__func__, options, &settings);
     if (status == DYNO_OK)
         status = run(settings.experiment, settings.given, &settings.options, out);
     release_settings(&settings);
@@ -192,7 +194,7 @@ dyno_status dyno_experiment_ranks(const dyno_experiment_options *options, int *r
     *timeout_s = 0;
     RETURN_IF_NULL(options);
     parsed_settings settings;
-    dyno_status status = parse_settings(options, &settings);
+    dyno_status status = parse_settings(__func__, options, &settings);
     if (status == DYNO_OK) {
         bool are_planned = settings.experiment->plans_ranks;
         *ranks = are_planned ? 1 : ranks_wanted(&settings.verb, settings.given);

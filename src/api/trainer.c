@@ -102,6 +102,8 @@ static dyno_status compare_ranks(const dyno_trainer_options *o, const step_optio
 static dyno_status join_ranks(const dyno_trainer_options *o, step_options *options,
                               dyno_trainer *t) {
     RETURN_IF_FAILED(parallel_parse(o->parallel, &options->pipeline.parallel));
+    if (o->reduce)
+        RETURN_IF_FAILED(parallel_parse_reduce(o->reduce, &options->pipeline.parallel));
     RETURN_IF_FAILED(world_open(&(world_options){.timeout_s = o->timeout_s}, &t->world));
     options->pipeline.parallel.ranks = world_count(t->world);
     options->pipeline.parallel.rank = world_rank(t->world);
@@ -330,9 +332,8 @@ dyno_status dyno_trainer_save_as(const dyno_trainer *t, const char *directory,
     if (t->world)
         world_set_phase(t->world, "saving the model");
     bool is_writer = !t->ranks || communicator_rank(t->ranks) == 0;
-    dyno_status status = is_writer
-                             ? weights_save_as(s, &t->model->config, directory, &how)
-                             : weights_offer(s, &t->model->config);
+    dyno_status status = is_writer ? weights_save_as(s, &t->model->config, directory, &how)
+                                   : weights_offer(s, &t->model->config);
     return status_conclude(world_conclude(t->world, status));
 }
 

@@ -34,11 +34,6 @@ int cli_run(const flags_verb *verb, int argc, char **argv, dyno_status (*run)(fl
  * returned. */
 void cli_print(char *out);
 
-/* Starts this program again as so many ranks of a job, each with these arguments (the verb first), and
- * waits for them. */
-NODISCARD dyno_status cli_start_ranks(int ranks, double timeout_s, int argc,
-                                      const char *const *argv, int *exit_code);
-
 /* Bold where stdout is a terminal and the user has not set NO_COLOR; as wide as the terminal, unless
  * `is_wide`. */
 dyno_render_options cli_render_options(const char *format, bool is_wide);

@@ -62,19 +62,6 @@ int cli_run(const flags_verb *verb, int argc, char **argv, dyno_status (*run)(fl
     return status == DYNO_OK ? 0 : cli_report_failure(status);
 }
 
-dyno_status cli_start_ranks(int ranks, double timeout_s, int argc, const char *const *argv,
-                            int *exit_code) {
-    const char **arguments = memory_allocate((size_t)argc + 2, sizeof *arguments);
-    arguments[0] = "dyno";
-    for (int i = 0; i < argc; i++)
-        arguments[1 + i] = argv[i];
-    dyno_ranks_options how = {
-        .size = sizeof how, .ranks = ranks, .arguments = arguments, .timeout_s = timeout_s};
-    dyno_status status = dyno_ranks_start(&how, exit_code);
-    free(arguments);
-    return status;
-}
-
 void cli_print(char *out) {
     if (out)
         fputs(out, stdout);

@@ -10,6 +10,7 @@
 #include "cli/cli.h"
 #include "cli/interrupt.h"
 #include "cli/progress.h"
+#include "cli/ranks.h"
 #include "cli/terminal.h"
 
 typedef struct experiment_job {
@@ -62,18 +63,12 @@ static dyno_status show(const dyno_results *found, dyno_status status) {
     return shown;
 }
 
-/* Starts the ranks that the arguments ask for, unless this is one of them, and waits for them. False
- * when there is nothing to start; what is wrong with the arguments is then found by running it. */
+/* Starts the ranks that the arguments ask for. What is wrong with the arguments is found by running it. */
 static bool start_ranks(const dyno_experiment_options *options, int argc, char **argv, int *code) {
-    int rank, count, wanted;
+    int wanted;
     double timeout_s;
-    if (dyno_rank(&rank, &count) != DYNO_OK || count > 1 ||
-        dyno_experiment_ranks(options, &wanted, &timeout_s) != DYNO_OK || wanted < 2)
-        return false;
-    dyno_status status = cli_start_ranks(wanted, timeout_s, argc, (const char *const *)argv, code);
-    if (status != DYNO_OK)
-        *code = cli_report_failure(status);
-    return true;
+    return dyno_experiment_ranks(options, &wanted, &timeout_s) == DYNO_OK &&
+           cli_start_ranks(wanted, timeout_s, argc, argv, code);
 }
 
 static int run(int argc, char **argv, bool is_long) {
@@ -87,12 +82,12 @@ static int run(int argc, char **argv, bool is_long) {
                                        .on_note = print_note,
                                        .should_stop = should_stop};
     dyno_results *found;
-    int rank, count, code;
+    int code;
     if (flags_ask_for_help(argc, argv))
         return print_help(argv[0]);
     if (start_ranks(&options, argc, argv, &code))
         return code;
-    bool is_quiet = dyno_rank(&rank, &count) == DYNO_OK && rank > 0; /* rank 0 speaks for all */
+    bool is_quiet = cli_rank_is_quiet();
     if (is_quiet) {
         options.on_progress = NULL;
         options.on_note = NULL;

@@ -10,6 +10,7 @@
 #include "cli/cli.h"
 #include "cli/interrupt.h"
 #include "cli/progress.h"
+#include "cli/ranks.h"
 #include "cli/step_job.h"
 #include "experiments/shared_flags.h"
 
@@ -26,6 +27,7 @@ static const flag_spec FLAGS[] = {
     ACCUMULATE_FLAG,
     RANKS_FLAG,
     PARALLEL_FLAG(FLAG_TEXT),
+    REDUCE_FLAG,
     TIMEOUT_FLAG,
     SEQUENCE_FLAG,
     {"steps", NULL, FLAG_INTEGER, "1", .help = "training steps", .minimum = 1, .maximum = 1000000},
@@ -161,6 +163,7 @@ static dyno_status load_model(step_job *job) {
                                     .batch = job->batch,
                                     .accumulate = flags_integer(given, "accumulate"),
                                     .parallel = flags_text(given, "parallel"),
+                                    .reduce = flags_text(given, "reduce"),
                                     .timeout_s = flags_real(given, "timeout"),
                                     .context = job->context,
                                     .device = flags_text(given, "device"),
@@ -309,11 +312,10 @@ static dyno_status run_or_start(flags *given) {
     if (count > 1 && flags_is_set(given, "ranks") && wanted != count)
         return dyno_fail(DYNO_INVALID, "--ranks is %lld and %d ranks were started; leave it out",
                          (long long)wanted, count);
-    if (count > 1 || wanted == 1)
-        return run(given);
-    const char *const *arguments = flags_arguments(given, &argument_count);
-    return cli_start_ranks((int)wanted, flags_real(given, "timeout"), argument_count, arguments,
-                           &exit_code_of_ranks);
+    char **arguments = (char **)flags_arguments(given, &argument_count);
+    bool is_done = cli_start_ranks((int)wanted, flags_real(given, "timeout"), argument_count,
+                                   arguments, &exit_code_of_ranks);
+    return is_done ? DYNO_OK : run(given);
 }
 
 int cli_step(int argc, char **argv) {

@@ -24,6 +24,7 @@ static const flag_spec FLAGS[] = {
     ACCUMULATE_FLAG,
     RANKS_FLAG,
     PARALLEL_FLAG(FLAG_TEXT_LIST),
+    REDUCE_FLAG,
     TIMEOUT_FLAG,
     {"context", "LIST", FLAG_INTEGER_LIST, "128", .help = "context lengths in tokens", .minimum = 1,
      .maximum = 1 << 24},
@@ -131,6 +132,8 @@ static dyno_status make_plan(const grid *g, const model_config *config, const po
                                          .kernels.tuning = autotune_kernels(g->sweep.tuned),
                                          .optimizer = step_default_optimizer()}};
     step_variant_apply(&variant, &options.pipeline);
+    RETURN_IF_FAILED(
+        parallel_parse_reduce(flags_text(g->given, "reduce"), &options.pipeline.parallel));
     options.pipeline.parallel.ranks = g->ranks.count;
     options.pipeline.parallel.rank = g->ranks.rank;
     return step_plan_create(&options, out);
@@ -180,6 +183,7 @@ static void describe_cell(const grid *g, results_cell *cell, const model_config 
     cell_set_integer(cell, PARAM_BATCH, flags_integer(g->given, "batch"));
     cell_set_integer(cell, PARAM_ACCUMULATE, flags_integer(g->given, "accumulate"));
     ranks_describe(g->ranks.count, &at->variant->parallel, cell);
+    cell_set_text(cell, PARAM_REDUCE, flags_text(g->given, "reduce"));
     cell_set_integer(cell, PARAM_WARMUP, at->warmup);
     cell_set_integer(cell, PARAM_STEPS, flags_integer(g->given, "steps"));
     cell_set_text(cell, PARAM_PASS, step_extent_name(at->extent));

@@ -34,6 +34,7 @@ static const flag_spec FLAGS[] = {
      .help = "plans the step of one of so many ranks: its memory, and what it sends", .minimum = 1,
      .maximum = 1024},
     PARALLEL_FLAG(FLAG_TEXT_LIST),
+    REDUCE_FLAG,
     {"context", "LIST", FLAG_INTEGER_LIST, "128", .help = "context lengths in tokens", .minimum = 1,
      .maximum = 1 << 24},
     {"pass", "LIST", FLAG_TEXT_LIST, "step",
@@ -88,6 +89,7 @@ typedef struct plan_job {
     step_variant *variants;
     int variant_count;
     target target;
+    dtype reduce_type;
     autotune *tuned; /* of the CPU, which is here; NULL: nothing is known of the device */
     experiment_output *out;
     int64_t begin_ns; /* of planning */
@@ -106,6 +108,7 @@ static step_options cell_options(const plan_job *job, const model_config *config
                                          .optimizer = step_default_optimizer()}};
     step_variant_apply(variant, &options.pipeline);
     options.pipeline.parallel.ranks = flags_integer(job->given, "ranks");
+    options.pipeline.parallel.reduce_type = job->reduce_type;
     if (job->tuned)
         options.pipeline.kernels.tuning = autotune_kernels(job->tuned);
     return options;
@@ -119,6 +122,7 @@ static results_cell *describe_cell(const plan_job *job, const model_config *conf
     cell_set_integer(cell, PARAM_BATCH, flags_integer(job->given, "batch"));
     cell_set_integer(cell, PARAM_ACCUMULATE, flags_integer(job->given, "accumulate"));
     ranks_describe(flags_integer(job->given, "ranks"), &variant->parallel, cell);
+    cell_set_text(cell, PARAM_REDUCE, flags_text(job->given, "reduce"));
     cell_set_text(cell, PARAM_PASS, step_extent_name(extent));
     step_variant_describe(variant, cell);
     cell_set_text(cell, PARAM_DEVICE,
@@ -240,6 +244,9 @@ static dyno_status resolve(plan_job *job) {
     RETURN_IF_FAILED(grid_check_size(job->given, lists));
     RETURN_IF_FAILED(model_options_resolve(job->given, &job->models, &job->model_count));
     RETURN_IF_FAILED(step_variants_resolve(job->given, &job->variants, &job->variant_count));
+    parallel_options reduce;
+    RETURN_IF_FAILED(parallel_parse_reduce(flags_text(job->given, "reduce"), &reduce));
+    job->reduce_type = reduce.reduce_type;
     job->out->run->planned_cells = (int64_t)job->model_count * job->variant_count *
                                    flags_list_length(job->given, "context") *
                                    flags_list_length(job->given, "pass");

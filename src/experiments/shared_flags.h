@@ -64,6 +64,13 @@
             .real_minimum = 0.1, .real_maximum = 1e6                                               \
     }
 
+#define REDUCE_FLAG                                                                                \
+    {                                                                                              \
+        "reduce", "TYPE", FLAG_CHOICE, "fp32",                                                     \
+            .help = "the type in which ranks send gradients; sums are taken in fp32",              \
+            .choices = REDUCE_CHOICES                                                              \
+    }
+
 /* Of verbs that print tables. */
 #define WIDE_FLAG                                                                                  \
     {                                                                                              \

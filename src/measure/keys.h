@@ -25,6 +25,7 @@
 #define PARAM_BATCH "batch"
 #define PARAM_ACCUMULATE "accumulate"
 #define PARAM_PARALLEL "parallel"
+#define PARAM_REDUCE "reduce"
 #define PARAM_WARMUP "warmup"
 #define PARAM_STEPS "steps"
 #define PARAM_PASS "pass"

@@ -156,9 +156,11 @@ static void add_table(const results *run, bool is_full, report_document *out) {
     view_list parameters = {0};
     text title = {0};
     text_append(&title, "collectives");
-    view_choose_parameters(run, is_full, always, never, &parameters, &title);
-    bool has_speedup =
-        view_parameter_varies(run, PARAM_TRANSPORT) || view_parameter_varies(run, PARAM_OPERANDS);
+    bool has_cells = run->cell_count > 0;
+    if (has_cells)
+        view_choose_parameters(run, is_full, always, never, &parameters, &title);
+    bool has_speedup = has_cells && (view_parameter_varies(run, PARAM_TRANSPORT) ||
+                                     view_parameter_varies(run, PARAM_OPERANDS));
     report_table *table = table_create(text_string(&title));
     add_columns(run, &parameters, has_speedup, table);
     for (int64_t i = 0; i < run->cell_count; i++)
@@ -245,10 +247,8 @@ static void add_growth(const results *run, const char *along, const char *other,
 }
 
 void view_allreduce(const results *run, bool is_full, report_document *out) {
-    if (run->cell_count > 0) {
-        add_table(run, is_full, out);
-        add_growth(run, PARAM_BYTES, PARAM_RANKS, out);
-        add_growth(run, PARAM_RANKS, PARAM_BYTES, out);
-    }
+    add_table(run, is_full, out);
+    add_growth(run, PARAM_BYTES, PARAM_RANKS, out);
+    add_growth(run, PARAM_RANKS, PARAM_BYTES, out);
     view_add_interruption(run, out);
 }

@@ -135,6 +135,15 @@ def shrink_attention(words):
         put(words, "--head-dim", "16")
 
 
+def shrink_allreduce(words):
+    """Kilobytes in place of gigabytes, and few ranks."""
+    given = value_of(words, "--bytes") or "1MB"
+    put(words, "--bytes", re.sub(r"\d+[kMG]i?B", lambda size: f"{4 * len(size.group())}kB", given))
+    put(words, "--ranks", re.sub(r"\d+", lambda number: str(min(3, int(number.group()))),
+                                 value_of(words, "--ranks") or "2"))
+    put(words, "--reps", "1")
+
+
 def shrink_plan(words):
     """Any size answers at once, but not with sanitizers."""
     if (value_of(words, "--device") or "").startswith("cuda"):  # a plan for a GPU needs none
@@ -151,8 +160,8 @@ def shrink_step(words):
         put(words, "--steps", "2")
 
 
-SHRINK = {"bench": shrink_bench, "attention": shrink_attention, "plan": shrink_plan,
-          "step": shrink_step, "init": put_tiny_model}
+SHRINK = {"bench": shrink_bench, "attention": shrink_attention, "allreduce": shrink_allreduce,
+          "plan": shrink_plan, "step": shrink_step, "init": put_tiny_model}
 # Verbs that a sentence may name without what they cannot run without.
 REQUIRED = {"step": ["--load", "llama", "--tokens", "text.bin", "--out", "out.safetensors"],
             "init": ["--out", "out"], "show": ["DIR"]}

@@ -12,7 +12,7 @@ from cases import ROOT, run_all
 from documented_commands import PAGES, Command, commands_of, commands_of_help
 
 DYNO = os.path.join(os.environ["DYNO_BUILD"], "dyno")
-VERBS = ("doctor", "list", "plan", "bench", "attention", "precision", "init", "step", "show")
+VERBS = ("doctor", "list", "plan", "bench", "attention", "allreduce", "precision", "init", "step", "show")
 TINY = "--layers 1 --d-model 16 --d-ff 32 --heads 2 --vocab 64".split()
 TOKENS = 2048
 
@@ -33,7 +33,7 @@ class Sandbox:
         os.makedirs(self.inputs)
         self.prepare(["init", *TINY, "--out", "llama"])
         self.prepare(["bench", *TINY, "--context", "4", "--steps", "1", "--out", "runs/grid"])
-        for copy in ("runs/small", "runs/attention", "results/small"):
+        for copy in ("runs/small", "runs/attention", "runs/allreduce", "results/small"):
             shutil.copytree(self.path("runs/grid"), self.path(copy))
         numbers = random.Random(0)
         with open(self.path("text.bin"), "wb") as file:

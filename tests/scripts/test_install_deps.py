@@ -44,7 +44,7 @@ def install(group, absent="", root=True, with_apt="exit 0", with_sudo=None):
 
 
 def nothing_is_said_or_done_when_all_is_there():
-    for group in ("build", "test", "sanitize", "dev"):
+    for group in ("build", "mpi", "test", "sanitize", "dev"):
         result, calls = install(group)
         assert (result.returncode, result.stdout, result.stderr) == (0, "", ""), result
         assert calls == [], calls
@@ -60,8 +60,10 @@ def missing_package_is_named_with_its_reason_and_installed():
 
 
 def each_group_asks_only_for_what_it_takes():
-    absent = "cmake libcmocka-dev clang-format"
-    for group, packages in (("build", "cmake"), ("test", "cmake libcmocka-dev"), ("dev", absent)):
+    absent = "cmake libopenmpi-dev libcmocka-dev clang-format"
+    for group, packages in (("build", "cmake"), ("mpi", "cmake libopenmpi-dev"),
+                            ("test", "cmake libcmocka-dev"),
+                            ("dev", "cmake libcmocka-dev clang-format")):
         result, calls = install(group, absent=absent)
         assert result.returncode == 0 and calls[1].endswith(f"recommends {packages}"), calls
 

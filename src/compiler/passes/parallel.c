@@ -10,11 +10,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/choice.h"
 #include "base/memory.h"
 #include "compiler/passes/insertions.h"
 #include "graph/graph_parameter.h"
 #include "graph/op.h"
 #include "ops/all_reduce/all_reduce.h"
+#include "ops/cast/cast.h"
+#include "ops/concat/concat.h"
+#include "ops/reshape/reshape.h"
+#include "ops/slice/slice.h"
 
 /* ---- names ---- */
 
@@ -68,6 +73,20 @@ parallel_text parallel_format(const parallel_options *options) {
     else
         snprintf(out.text, sizeof out.text, "%s", NAMES[options->mode]);
     return out;
+}
+
+dyno_status parallel_parse_reduce(const char *name, parallel_options *out) {
+    static const char *const names[] = {"fp32", "bf16", "fp16"};
+    static const dtype types[] = {DTYPE_F32, DTYPE_BF16, DTYPE_F16};
+    int index;
+    RETURN_IF_FAILED(
+        choice_parse("type of what is reduced", names, 3, REDUCE_CHOICES, name, &index));
+    out->reduce_type = types[index];
+    return DYNO_OK;
+}
+
+bool parallel_reduces_low(const parallel_options *options) {
+    return options->reduce_type == DTYPE_BF16 || options->reduce_type == DTYPE_F16;
 }
 
 /* ---- buckets ---- */
@@ -127,6 +146,34 @@ static void take_over(graph *g, const reduced *from, value *to) {
     to->is_output = is_output;
 }
 
+/* In a low type: the members as one list of that type, which is summed behind `behind`, and read back in
+ * f32 at the end. */
+static void add_low_bucket(graph *g, const parallel_options *options, const reduced *members,
+                           int count, const node *behind, insertions *made) {
+    value **pieces = memory_allocate((size_t)count, sizeof *pieces);
+    int64_t offset = 0;
+    g->current_phase = behind->phase;
+    for (int i = 0; i < count; i++) {
+        shape list = SHAPE(shape_elements(&members[i].sum->shape));
+        value *low = build_cast(g, members[i].sum, options->reduce_type);
+        pieces[i] = build_reshape(g, low, &list);
+    }
+    value *whole = count > 1 ? build_concat(g, pieces, count, 0) : pieces[0];
+    collective_place place = {
+        .ranks = options->ranks, .is_overlapped = is_overlapped(options), .is_once = true};
+    g->current_phase = PHASE_COMMUNICATION;
+    value *sums = build_all_reduce(g, &whole, 1, &place);
+    insertions_note(g, made, behind);
+    g->current_phase = PHASE_OPTIMIZER;
+    for (int i = 0; i < count && g->status == DYNO_OK; i++) {
+        value *low = build_slice(g, sums, offset, &members[i].sum->shape);
+        offset += shape_elements(&members[i].sum->shape);
+        take_over(g, &members[i], build_cast(g, low, DTYPE_F32));
+    }
+    insertions_note(g, made, g->nodes[made->first - 1]);
+    free(pieces);
+}
+
 static void add_bucket(graph *g, const parallel_options *options, reduced *members, int count,
                        int number) {
     qsort(members, (size_t)count, sizeof *members, by_leaf);
@@ -160,22 +207,37 @@ static int collect(const graph *g, reduced *all) {
     return count;
 }
 
+/* Members that are ready one after the other, behind the last of them or behind the backward. */
+static void insert_bucket(graph *g, const parallel_options *options, reduced *members, int count,
+                          int number, insertions *made) {
+    int latest = made->first - 1;
+    if (is_overlapped(options))
+        latest = 0;
+    for (int i = 0; i < count && is_overlapped(options); i++)
+        latest = members[i].ready > latest ? members[i].ready : latest;
+    const node *behind = g->nodes[latest];
+    g->current_scope = graph_intern_scope(g, "communication", 0);
+    if (parallel_reduces_low(options) && members[0].parameter) {
+        add_low_bucket(g, options, members, count, behind, made);
+        return;
+    }
+    g->current_phase = PHASE_COMMUNICATION;
+    add_bucket(g, options, members, count, number);
+    insertions_note(g, made, behind);
+}
+
 dyno_status parallel_insert(graph *g, const parallel_options *options) {
     insertions made = insertions_begin(g);
     reduced *all = memory_allocate((size_t)g->parameter_count + 1, sizeof *all);
     int count = collect(g, all), number = 0;
-    const node *end = g->nodes[g->node_count - 1];
-    g->current_phase = PHASE_COMMUNICATION;
-    g->current_scope = graph_intern_scope(g, "communication", 0);
+    bool joins_loss = !parallel_reduces_low(options); /* the loss is not rounded */
     for (int i = 0; i < count; number++) {
-        int length = bucket_length(options, all + i, count - i), latest = -1;
-        if (length == count - i - 1) /* the loss is not left alone */
-            length++;
-        for (int j = i; j < i + length; j++)
-            latest = all[j].ready > latest ? all[j].ready : latest;
-        const node *behind = is_overlapped(options) ? g->nodes[latest] : end;
-        add_bucket(g, options, all + i, length, number);
-        insertions_note(g, &made, behind);
+        int left = count - i, length = bucket_length(options, all + i, left);
+        if (length == left - 1 && joins_loss)
+            length = left;
+        if (length == left && left > 1 && !joins_loss)
+            length = left - 1;
+        insert_bucket(g, options, all + i, length, number, &made);
         i += length;
     }
     free(all);

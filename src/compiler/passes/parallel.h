@@ -24,16 +24,23 @@ typedef struct parallel_options {
     parallel_mode mode;
     int64_t bucket_bytes; /* PARALLEL_DDP_BUCKET */
     int64_t ranks, rank;
+    /* The type in which gradients are sent: bf16, f16, else f32. Sums over ranks are taken in f32 and
+     * rounded once; sums over micro-batches, and the loss, are always f32. */
+    dtype reduce_type;
 } parallel_options;
 
 /* "ddp-bucket:25", the number in millions of bytes; a bucket without one has PARALLEL_BUCKET_MB. Sets
  * mode and bucket_bytes. */
 NODISCARD dyno_status parallel_parse(const char *name, parallel_options *out);
+#define REDUCE_CHOICES "fp32|bf16|fp16"
+NODISCARD dyno_status parallel_parse_reduce(const char *name, parallel_options *out);
 typedef struct parallel_text {
     char text[48];
 } parallel_text;
 parallel_text parallel_format(const parallel_options *options);
 
+/* Whether gradients are sent in a low type. */
+bool parallel_reduces_low(const parallel_options *options);
 /* Whether ranks have different parts of the weights or of what updates them. */
 bool parallel_is_sharded(const parallel_options *options);
 

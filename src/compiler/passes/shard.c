@@ -86,9 +86,9 @@ static value *flatten(graph *g, value *v) {
     return build_reshape(g, v, &s);
 }
 
-static value *add_zeros(graph *g, int64_t length) {
+static value *add_zeros(graph *g, dtype type, int64_t length) {
     shape s = SHAPE(length);
-    return build_broadcast_scalar(g, build_fill(g, DTYPE_F32, 0), &s);
+    return build_broadcast_scalar(g, build_fill(g, type, 0), &s);
 }
 
 /* ---- lists ---- */
@@ -367,6 +367,25 @@ static value *take_gradient(sharding *s, shard_list *list, int member) {
     return gradient;
 }
 
+/* The sums of a list in the low type that is sent. They are read through what was written last, so that
+ * the order of nodes follows from the graph. */
+static value *build_flat_sums(sharding *s, const shard_list *list, value *sum,
+                              value *const *written, phase when) {
+    graph *g = s->g;
+    int64_t rest = list->part * s->options->ranks - list->length;
+    value **pieces = memory_allocate((size_t)list->count + 1, sizeof *pieces);
+    int count = 0;
+    g->current_phase = when;
+    for (int i = 0; i < list->count; i++)
+        pieces[count++] = flatten(g, build_cast(g, written[i], s->options->reduce_type));
+    if (rest > 0) /* zeros, as they are in the sum */
+        pieces[count++] =
+            build_cast(g, slice_list(g, sum, list->length, rest), s->options->reduce_type);
+    value *all = count > 1 ? build_concat(g, pieces, count, 0) : pieces[0];
+    free(pieces);
+    return all;
+}
+
 /* The sums of all members, each made in its place of a list on every rank. */
 static value *sum_in_whole(sharding *s, shard_list *list) {
     graph *g = s->g;
@@ -384,9 +403,21 @@ static value *sum_in_whole(sharding *s, shard_list *list) {
     collective_place how = {.ranks = s->options->ranks, .is_overlapped = true, .is_once = true};
     g->current_phase = PHASE_COMMUNICATION;
     g->current_scope = graph_intern_scope(g, "communication", 0);
-    value *part = build_reduce_scatter(g, sum, written, list->count, &how);
-    insertions_note(g, &s->made, g->nodes[list->ready]);
+    const node *behind = g->nodes[list->ready];
+    if (!parallel_reduces_low(s->options)) {
+        value *part = build_reduce_scatter(g, sum, written, list->count, &how);
+        insertions_note(g, &s->made, behind);
+        free(written);
+        return part;
+    }
+    value *all = build_flat_sums(s, list, sum, written, behind->phase);
+    g->current_phase = PHASE_COMMUNICATION;
+    value *low = build_reduce_scatter(g, all, NULL, 0, &how);
+    insertions_note(g, &s->made, behind);
     free(written);
+    g->current_phase = PHASE_OPTIMIZER;
+    value *part = build_cast(g, low, DTYPE_F32);
+    insertions_note(g, &s->made, g->nodes[s->old_nodes - 1]);
     return part;
 }
 
@@ -395,20 +426,21 @@ static value *scatter_gradients(sharding *s, shard_list *list) {
     graph *g = s->g;
     int64_t rest = list->part * s->options->ranks - list->length;
     value **pieces = memory_allocate((size_t)list->count + 1, sizeof *pieces);
+    dtype sent = parallel_reduces_low(s->options) ? s->options->reduce_type : DTYPE_F32;
     int count = 0;
     for (int i = 0; i < list->count; i++) {
         const node *behind = list->members[i]->gradient->producer;
         value *gradient = take_gradient(s, list, i);
         gradient->role = ROLE_ACTIVATION; /* it may be made inside the list */
-        if (gradient->type != DTYPE_F32)
-            gradient = build_cast(g, gradient, DTYPE_F32);
+        if (gradient->type != sent)
+            gradient = build_cast(g, gradient, sent);
         pieces[count++] = flatten(g, gradient);
         insertions_note(g, &s->made, behind);
     }
     g->current_phase = g->nodes[list->ready]->phase;
     g->current_scope = graph_intern_scope(g, "communication", 0);
     if (rest > 0)
-        pieces[count++] = add_zeros(g, rest);
+        pieces[count++] = add_zeros(g, sent, rest);
     value *whole = count > 1 ? build_concat(g, pieces, count, 0) : pieces[0];
     collective_place how = {.ranks = s->options->ranks, .is_overlapped = true};
     g->current_phase = PHASE_COMMUNICATION;
