@@ -12,6 +12,7 @@
 #include "experiments/step_variant.h"
 #include "experiments/sweep.h"
 #include "measure/keys.h"
+#include "measure/memory_stages.h"
 #include "model/parameters.h"
 #include "train/loss_scale.h"
 #include "train/split_weights.h"
@@ -79,7 +80,8 @@ typedef struct grid {
     /* All cells are timed before the first is traced: a GPU whose work was recorded once (CUPTI) is
      * slower from then on, by 3 % of a small step on an H200. */
     bool is_tracing;
-    int64_t next_cell; /* to be traced */
+    bool is_recording; /* of several ranks, cells are run once more with their memory recorded */
+    int64_t next_cell; /* to be traced or recorded */
 } grid;
 
 /* A model's cell. */
@@ -112,8 +114,9 @@ typedef struct bench_model {
     memory_pool *pool;
     storage *shared;
     bool has_weights;
-    bool
-        has_ranks; /* weights are drawn for each cell: ways to be parallel lay them out differently */
+    bool is_recording;
+    /* Weights are drawn for each cell: ways to be parallel lay them out differently. */
+    bool has_ranks;
 } bench_model;
 
 static dyno_status make_plan(const grid *g, const model_config *config, const point *at,
@@ -237,6 +240,8 @@ static dyno_status prepare_cell(bench_model *m, const plan *p, uint64_t seed, in
         RETURN_IF_FAILED(weights_hold(m->shared, m->config, p, &held));
     storage_keep_parameters(m->shared, p);
     memory_pool_trim(m->pool);
+    if (m->is_recording)
+        memory_pool_start_recording(m->pool);
     timing_reset_peak_rss();
     bool has_copies = weights_have_copies(m->shared, p);
     int64_t begin = clock_now_ns();
@@ -276,6 +281,8 @@ static dyno_status time_cell(grid *g, executor *e, const plan *p, int64_t warmup
     options.on_step = show_progress;
     options.warmup = warmup;
     options.steps = flags_integer(g->given, "steps");
+    if (g->is_recording)
+        return memory_stages_record(e, p, pool, cell);
     if (g->is_tracing)
         return timing_break_down(e, p, &options, cell);
     /* Other ranks are no contention: they are what is measured. */
@@ -294,7 +301,7 @@ static dyno_status run_cell(grid *g, bench_model *m, const plan *p, int64_t warm
     int64_t setup_ns;
     executor *e;
     dyno_status status = prepare_cell(m, p, seed, &setup_ns, &e);
-    if (!g->is_tracing)
+    if (!g->is_tracing && !g->is_recording)
         cell_set_metric(cell, METRIC_SETUP_NS, "ns", setup_ns);
     if (status == DYNO_OK)
         status = fill_inputs(e, m->config, seed, g->ranks.rank);
@@ -308,7 +315,7 @@ static dyno_status run_cell(grid *g, bench_model *m, const plan *p, int64_t warm
 }
 
 /* A cell that was timed, once more. */
-static dyno_status trace_cell(grid *g, bench_model *m, const point *at) {
+static dyno_status repeat_cell(grid *g, bench_model *m, const point *at) {
     results_cell *cell = g->sweep.run->cells[g->next_cell++];
     if (cell->status != RESULTS_OK)
         return DYNO_OK;
@@ -356,14 +363,18 @@ static dyno_status measure_cell(grid *g, bench_model *m, const point *at) {
 }
 
 static dyno_status measure_model(grid *g, const model_config *config) {
-    bench_model m = {.config = config, .sweep = &g->sweep, .has_ranks = g->ranks.count > 1};
+    bench_model m = {.config = config,
+                     .sweep = &g->sweep,
+                     .is_recording = g->is_recording,
+                     .has_ranks = g->ranks.count > 1};
     RETURN_IF_FAILED(memory_pool_create(g->sweep.device, g->sweep.memory_limit, &m.pool));
     m.shared = storage_create(m.pool);
     storage_set_communicator(m.shared, g->ranks.communicator);
     dyno_status status = DYNO_OK;
     for (int64_t i = 0; i < point_count(g) && status == DYNO_OK; i++) {
         point at = point_at(g, i);
-        status = g->is_tracing ? trace_cell(g, &m, &at) : measure_cell(g, &m, &at);
+        status =
+            g->is_tracing || g->is_recording ? repeat_cell(g, &m, &at) : measure_cell(g, &m, &at);
         if (status == DYNO_OK)
             experiment_keep_cell(g->sweep.context);
     }
@@ -378,6 +389,11 @@ static dyno_status measure_grid(grid *g) {
     dyno_status status = DYNO_OK;
     for (int m = 0; m < g->model_count && status == DYNO_OK; m++)
         status = measure_model(g, &g->models[m]);
+    g->is_recording = true;
+    for (int m = 0; g->ranks.count > 1 && m < g->model_count && status == DYNO_OK; m++)
+        status = measure_model(g, &g->models[m]);
+    g->is_recording = false;
+    g->next_cell = 0;
     g->is_tracing = true;
     for (int m = 0; flags_switch(g->given, "breakdown") && m < g->model_count; m++)
         if (status == DYNO_OK)

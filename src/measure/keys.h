@@ -149,8 +149,11 @@
 #define BREAKDOWN_BY_PHASE "by_phase"
 #define BREAKDOWN_BY_SCOPE "by_scope"
 #define BREAKDOWN_BY_RANK "by_rank"
+#define BREAKDOWN_MEMORY_STAGES "memory_stages"
 #define BREAKDOWN_PEAK_VALUES "peak_values"
 
+#define KEY_STAGE "stage"
+#define KEY_KIND "kind"
 #define KEY_CLASS "class"
 #define KEY_KERNEL "kernel"
 #define KEY_PHASE "phase"
@@ -159,6 +162,8 @@
 #define KEY_ROLE "role"
 #define KEY_FORMULA "formula"
 
+#define COLUMN_PREDICTED "predicted"
+#define COLUMN_MEASURED "measured"
 #define COLUMN_TIME "time"
 #define COLUMN_COUNT "count"
 #define COLUMN_FLOPS "flops"

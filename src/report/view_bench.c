@@ -274,7 +274,19 @@ static double median_of(const results_cell *cell, const char *series_name) {
                   : (double)NAN;
 }
 
-/* What a ring sends from each rank to sum P gradients in fp32: 2(n-1)/n x 4P. */
+/* What a ring sends from each rank, with gradients and weights of so many bytes: an all-reduce of all
+ * gradients, or a reduce-scatter of them and an all-gather of the weights, which fsdp does twice. */
+static double formula_bytes(const results_cell *cell, double n) {
+    static const char *const low[] = {"bf16", "fp16", NULL};
+    bool is_fsdp = strcmp(view_text(cell, PARAM_PARALLEL), "fsdp") == 0;
+    bool is_zero1 = strcmp(view_text(cell, PARAM_PARALLEL), "zero1") == 0;
+    bool is_compiled = strcmp(view_text(cell, PARAM_MODE), "compiled") == 0;
+    double sent = view_is_one_of(view_text(cell, PARAM_REDUCE), low) ? 2 : 4;
+    double read = is_compiled && view_is_one_of(view_text(cell, PARAM_MATH), low) ? 2 : 4;
+    double gathered = is_fsdp ? 2 * read : is_zero1 ? 4 : sent;
+    return (n - 1) / n * (sent + gathered) * view_metric(cell, METRIC_PARAMETERS);
+}
+
 static void fill_communication(const results_cell *cell, double *numbers) {
     double n = rank_count(cell), busy = median_of(cell, SERIES_COLLECTIVES);
     if (n <= 1)
@@ -284,7 +296,7 @@ static void fill_communication(const results_cell *cell, double *numbers) {
     if (busy > 0)
         numbers[OVERLAP_PERCENT] = 100 * fmax(0, 1 - numbers[EXPOSED_MS] / busy);
     numbers[SENT_MB] = view_metric(cell, METRIC_BYTES_SENT) / 1e6;
-    numbers[SENT_FORMULA_MB] = 2 * (n - 1) / n * 4 * view_metric(cell, METRIC_PARAMETERS) / 1e6;
+    numbers[SENT_FORMULA_MB] = formula_bytes(cell, n) / 1e6;
 }
 
 /* What the plan knows, of cells that did not run as well. */
@@ -366,7 +378,8 @@ static void note_comparisons(const bench_view *view) {
             "ranks, other numbers those of rank 0. communication: time in collectives; "
             "exposed: of that, what launches had to wait for; overlap: 1 - exposed / "
             "communication. sent: bytes each rank sends in a ring, from the plan; formula: "
-            "2(n-1)/n x 4 bytes of every parameter");
+            "(n-1)/n x (gradients scattered + what is gathered), which is the gradients "
+            "again for ddp, the weights for zero1, the weights twice for fsdp");
     if (view->has_casts)
         table_add_note(view->table, "casts: launches that only change the type of numbers, in "
                                     "traced steps; casts fused into other kernels are not in it");
@@ -418,6 +431,7 @@ report_table *view_create_bench_table(const results *run, bool is_full) {
 
 void view_bench(const results *run, bool is_full, report_document *out) {
     document_add_table(out, view_create_bench_table(run, is_full));
+    view_memory_stages(run, out);
     view_add_interruption(run, out);
     view_add_cells(run, is_full, out);
 }

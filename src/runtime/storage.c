@@ -114,6 +114,12 @@ static known_parameter *find_known(const storage *s, const char *name) {
     return NULL;
 }
 
+/* As the plan added last has it: ways to be parallel keep a parameter in different leaves. */
+static void keep_name(storage *s, const char **leaf, const char *name) {
+    if (!*leaf || strcmp(*leaf, name) != 0)
+        *leaf = arena_copy_string(s->names, name);
+}
+
 static void add_parameters(storage *s, const plan *p) {
     for (int i = 0; i < p->parameter_count; i++) {
         const plan_parameter *from = &p->parameters[i];
@@ -126,10 +132,9 @@ static void add_parameters(storage *s, const plan *p) {
         there->leaves.part = from->part;
         there->leaves.offset = from->offset;
         const char **leaf = from->is_split ? &there->leaves.rest : &there->leaves.whole;
-        if (!*leaf)
-            *leaf = arena_copy_string(s->names, p->names[from->value].name);
-        if (from->low_copy >= 0 && !there->leaves.low_copy)
-            there->leaves.low_copy = arena_copy_string(s->names, p->names[from->low_copy].name);
+        keep_name(s, leaf, p->names[from->value].name);
+        if (from->low_copy >= 0)
+            keep_name(s, &there->leaves.low_copy, p->names[from->low_copy].name);
     }
 }
 
