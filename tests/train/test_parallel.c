@@ -8,12 +8,14 @@
 
 #include <cmocka.h>
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
 #include "base/threads.h"
 #include "model/parameters.h"
+#include "plan/memory_account.h"
 #include "support/ranks.h"
 #include "support/small_model.h"
 #include "train/split_weights.h"
@@ -40,6 +42,7 @@ typedef struct way {
     double clip_norm;
     int64_t micro_batches; /* of each rank */
     recompute_options recompute;
+    const char *reduce; /* NULL: fp32 */
 } way;
 
 typedef struct outcome {
@@ -60,7 +63,7 @@ static float *read_weights(trainer *t) {
 }
 
 /* `c` NULL: one process takes all micro-batches of `ranks`. */
-static outcome train(const way *how, int ranks, communicator *c) {
+static step_options options_of(const way *how, int ranks, communicator *c) {
     step_options options = small_model_step(&tiny, 1, CONTEXT, STEP_FULL);
     options.keep_logits = options.pipeline.keep_gradients = false;
     options.pipeline.mode = how->mode;
@@ -72,7 +75,14 @@ static outcome train(const way *how, int ranks, communicator *c) {
         RANK_OK(parallel_parse(how->parallel, &options.pipeline.parallel));
         options.pipeline.parallel.ranks = ranks;
         options.pipeline.parallel.rank = communicator_rank(c);
+        if (how->reduce)
+            RANK_OK(parallel_parse_reduce(how->reduce, &options.pipeline.parallel));
     }
+    return options;
+}
+
+static outcome train(const way *how, int ranks, communicator *c) {
+    step_options options = options_of(how, ranks, c);
     trainer *t;
     outcome out;
     RANK_OK(trainer_create(device_cpu(), &options, MEMORY_LIMIT, &t));
@@ -145,9 +155,137 @@ static void ranks_give_the_bits_of_accumulation(void **state) {
         ranks_expect_ok(counts[i], compare_ways, NULL);
 }
 
+/* With sizes that divide nothing, twelve ranks have parts of a few elements and some only padding. */
+static int train_on_many(world *w, void *context) {
+    (void)context;
+    communicator_options options = {.kind = COMMUNICATOR_SHARED};
+    communicator *c;
+    threads_set_count(1);
+    RANK_OK(communicator_create(w, &options, &c));
+    way how = {.mode = STEP_EAGER, .clip_norm = 0.2, .micro_batches = 1};
+    outcome alone = train(&how, communicator_count(c), NULL);
+    how.parallel = "fsdp";
+    outcome together = train(&how, communicator_count(c), c);
+    expect_same(&how, communicator_count(c), &alone, &together);
+    free(alone.weights);
+    free(together.weights);
+    communicator_destroy(c);
+    return 0;
+}
+
+static void twelve_ranks_share_two_cores(void **state) {
+    (void)state;
+    ranks_expect_ok(12, train_on_many, NULL);
+}
+
+static double largest_difference(const outcome *a, const outcome *b) {
+    double most = 0;
+    for (size_t i = 0; i < weight_bytes() / sizeof(float); i++)
+        most = fmax(most, fabs((double)a->weights[i] - (double)b->weights[i]));
+    return most;
+}
+
+/* Sums over ranks of sums over micro-batches: the same numbers in another order. */
+static int accumulate_on_ranks(world *w, void *context) {
+    (void)context;
+    communicator_options options = {.kind = COMMUNICATOR_SHARED};
+    communicator *c;
+    threads_set_count(1);
+    RANK_OK(communicator_create(w, &options, &c));
+    for (int m = 0; m < MODE_COUNT; m++)
+        for (int i = 0; i < 4; i++) {
+            way how = {.parallel = MODES[m],
+                       .mode = i & 1 ? STEP_COMPILED : STEP_EAGER,
+                       .recompute = {.mode = i & 2 ? RECOMPUTE_EVERY : RECOMPUTE_NONE, .every = 1},
+                       .clip_norm = 0.2,
+                       .micro_batches = 3};
+            outcome alone = train(&how, communicator_count(c), NULL);
+            outcome together = train(&how, communicator_count(c), c);
+            RANK_CHECK(largest_difference(&alone, &together) < 1e-4);
+            free(alone.weights);
+            free(together.weights);
+        }
+    communicator_destroy(c);
+    return 0;
+}
+
+static void ranks_accumulate_and_recompute(void **state) {
+    (void)state;
+    ranks_expect_ok(2, accumulate_on_ranks, NULL);
+}
+
+static int reduce_in_bf16(world *w, void *context) {
+    (void)context;
+    communicator_options options = {.kind = COMMUNICATOR_SHARED};
+    communicator *c;
+    threads_set_count(1);
+    RANK_OK(communicator_create(w, &options, &c));
+    for (int m = 0; m < MODE_COUNT; m++)
+        for (int i = 0; i < 2; i++) {
+            way how = {.parallel = MODES[m],
+                       .mode = i ? STEP_COMPILED : STEP_EAGER,
+                       .micro_batches = 1,
+                       .reduce = "bf16"};
+            outcome alone = train(&how, communicator_count(c), NULL);
+            outcome together = train(&how, communicator_count(c), c);
+            double off = largest_difference(&alone, &together);
+            RANK_CHECK(off > 0 && off < 0.05); /* rounded, and not more */
+            free(alone.weights);
+            free(together.weights);
+        }
+    communicator_destroy(c);
+    return 0;
+}
+
+static void gradients_are_sent_in_bf16_where_asked(void **state) {
+    (void)state;
+    ranks_expect_ok(3, reduce_in_bf16, NULL);
+}
+
+/* What a rank's pool takes is what its plan said, to the byte. */
+static int measure_memory(world *w, void *context) {
+    (void)context;
+    communicator_options options = {.kind = COMMUNICATOR_SHARED};
+    communicator *c;
+    threads_set_count(1);
+    RANK_OK(communicator_create(w, &options, &c));
+    int64_t peak[MODE_COUNT];
+    for (int m = 0; m < MODE_COUNT; m++) {
+        way how = {.parallel = MODES[m], .mode = STEP_COMPILED, .micro_batches = 1};
+        step_options step = options_of(&how, communicator_count(c), c);
+        plan *p;
+        memory_pool *pool;
+        executor *e;
+        RANK_OK(step_plan_create(&step, &p));
+        RANK_OK(memory_pool_create(device_cpu(), MEMORY_LIMIT, &pool));
+        storage *s = storage_create(pool);
+        RANK_OK(executor_create(p, pool, s, &e));
+        executor_set_communicator(e, c);
+        RANK_OK(executor_run(e, NULL, NULL));
+        peak[m] = memory_pool_peak_taken_bytes(pool);
+        RANK_CHECK(peak[m] == memory_account_plan(p).peak_bytes);
+        executor_destroy(e);
+        storage_destroy(s);
+        memory_pool_destroy(pool);
+        plan_destroy(p);
+    }
+    RANK_CHECK(peak[MODE_COUNT - 2] < peak[0] && peak[MODE_COUNT - 1] < peak[MODE_COUNT - 2]);
+    communicator_destroy(c);
+    return 0;
+}
+
+static void memory_of_a_rank_is_as_predicted(void **state) {
+    (void)state;
+    ranks_expect_ok(4, measure_memory, NULL);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ranks_give_the_bits_of_accumulation),
+        cmocka_unit_test(twelve_ranks_share_two_cores),
+        cmocka_unit_test(ranks_accumulate_and_recompute),
+        cmocka_unit_test(gradients_are_sent_in_bf16_where_asked),
+        cmocka_unit_test(memory_of_a_rank_is_as_predicted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
