@@ -132,12 +132,12 @@ static dyno_status open_trainer(const dyno_trainer_options *o, dyno_trainer *t) 
     options.pipeline.target = &t->d->target;
     t->rows = options.batch * options.context * options.pipeline.micro_batches;
     int64_t memory = o->memory_bytes ? o->memory_bytes : t->d->functions->available_bytes(t->d);
-    dyno_status status = trainer_create(t->d, &options, memory, &t->inner);
-    if (!t->world || world_count(t->world) == 1)
-        return status;
-    RETURN_IF_FAILED(world_agree(t->world, status));
+    bool has_ranks = t->world && world_count(t->world) > 1;
+    if (!has_ranks)
+        return trainer_create(t->d, &options, memory, &t->inner);
     RETURN_IF_FAILED(ranks_create_communicator(t->world, t->d, &t->ranks));
-    trainer_set_communicator(t->inner, t->ranks);
+    dyno_status status = trainer_create_on(t->ranks, t->d, &options, memory, &t->inner);
+    RETURN_IF_FAILED(world_agree(t->world, status));
     world_set_phase(t->world, "loading the model");
     return DYNO_OK;
 }

@@ -10,6 +10,7 @@ typedef struct entry {
     char *name;
     plan_buffer what; /* name and scope belong to a plan that may be gone: not used */
     block *memory;
+    void *shared; /* memory that ranks share, in place of `memory`, whose pages stay untouched */
 } entry;
 
 /* A value inside an entry of another name: a member of a family. */
@@ -57,6 +58,8 @@ static void release_entry(storage *s, int index) {
             s->parts[i] = s->parts[--s->part_count];
         }
     memory_pool_release(s->pool, &no_plan, &e->what, -1, e->memory);
+    if (e->shared)
+        communicator_memory_destroy(s->ranks, e->shared);
     free(e->name);
     *e = s->entries[--s->count];
 }
@@ -78,6 +81,18 @@ static entry *find_entry(const storage *s, const char *name) {
         if (strcmp(s->entries[i].name, name) == 0)
             return &s->entries[i];
     return NULL;
+}
+
+static void *address_of(const storage *s, const entry *e) {
+    return e->shared ? e->shared : memory_pool_address(s->pool, e->memory);
+}
+
+/* Of the entry that has this block. */
+static char *address_of_block(const storage *s, const block *memory) {
+    for (int i = 0; i < s->count; i++)
+        if (s->entries[i].memory == memory)
+            return address_of(s, &s->entries[i]);
+    return memory_pool_address(s->pool, memory);
 }
 
 static part *find_part(const storage *s, const char *name) {
@@ -138,6 +153,17 @@ static void add_parameters(storage *s, const plan *p) {
     }
 }
 
+/* Sums of gradients lie where other ranks of the host can read them, so that collectives copy nothing.
+ * Every rank comes here with the same entries in the same order. Where there is no such memory they stay
+ * in the pool, which is right as well; a rank that is gone shows in the first collective. */
+static void share_with_ranks(storage *s, entry *e) {
+    bool is_shared = s->ranks && e->what.role == ROLE_GRADIENT && e->what.bytes > 0 &&
+                     device_is_host(memory_pool_device(s->pool)) &&
+                     communicator_kind_of(s->ranks) != COMMUNICATOR_NCCL;
+    if (is_shared && communicator_memory_create(s->ranks, e->what.bytes, &e->shared) != DYNO_OK)
+        e->shared = NULL;
+}
+
 dyno_status storage_add_plan(storage *s, const plan *p) {
     int before = s->count;
     dyno_status status = DYNO_OK;
@@ -164,8 +190,10 @@ dyno_status storage_add_plan(storage *s, const plan *p) {
         *e = (entry){.name = memory_copy_string(b->name), .what = *b, .memory = memory};
         e->what.name = e->name;
         e->what.scope = 0;
+        share_with_ranks(s, e);
         device *d = memory_pool_device(s->pool);
-        d->functions->clear(d, memory_pool_address(s->pool, memory), b->bytes);
+        if (!e->shared)
+            d->functions->clear(d, memory_pool_address(s->pool, memory), b->bytes);
         status = stop_check("making room for weights");
     }
     if (status != DYNO_OK) {
@@ -202,13 +230,10 @@ void storage_keep_parameters(storage *s, const plan *p) {
 tensor storage_find_tensor(const storage *s, const char *name) {
     const part *inside = find_part(s, name);
     if (inside)
-        return tensor_contiguous((char *)memory_pool_address(s->pool, inside->memory) +
-                                     inside->offset,
-                                 inside->type, &inside->shape);
+        return tensor_contiguous(address_of_block(s, inside->memory) + inside->offset, inside->type,
+                                 &inside->shape);
     const entry *e = find_entry(s, name);
-    return e ? tensor_contiguous(memory_pool_address(s->pool, e->memory), e->what.type,
-                                 &e->what.shape)
-             : (tensor){0};
+    return e ? tensor_contiguous(address_of(s, e), e->what.type, &e->what.shape) : (tensor){0};
 }
 
 void *storage_find(const storage *s, const char *name) { return storage_find_tensor(s, name).data; }

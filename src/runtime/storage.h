@@ -53,7 +53,9 @@ NODISCARD dyno_status storage_write(storage *s, const char *name, const void *fr
 NODISCARD dyno_status storage_write_part(storage *s, const char *name, int64_t offset,
                                          const void *from, int64_t bytes);
 
-/* The ranks that have the parts of such parameters; borrowed. NULL: none are known. */
+/* The ranks that have the parts of such parameters; borrowed, until the storage is destroyed. Set before
+ * plans are added: sums of gradients then lie in memory that the ranks of a host share, and every rank
+ * adds the same plans. NULL: none are known. */
 void storage_set_communicator(storage *s, communicator *c);
 communicator *storage_communicator(const storage *s);
 

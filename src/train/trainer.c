@@ -58,14 +58,22 @@ static dyno_status take_memory(trainer *t, int64_t memory_limit) {
             units_bytes(account.reserved_bytes).text, units_bytes(memory_limit).text);
     RETURN_IF_FAILED(memory_pool_create(t->d, memory_limit, &t->pool));
     t->shared = storage_create(t->pool);
-    return executor_create(t->p, t->pool, t->shared, &t->e);
+    storage_set_communicator(t->shared, t->ranks);
+    RETURN_IF_FAILED(executor_create(t->p, t->pool, t->shared, &t->e));
+    executor_set_communicator(t->e, t->ranks);
+    return DYNO_OK;
 }
 
 dyno_status trainer_create(device *d, const step_options *options, int64_t memory_limit,
                            trainer **out) {
+    return trainer_create_on(NULL, d, options, memory_limit, out);
+}
+
+dyno_status trainer_create_on(communicator *c, device *d, const step_options *options,
+                              int64_t memory_limit, trainer **out) {
     *out = NULL;
     trainer *t = memory_allocate(1, sizeof *t);
-    *t = (trainer){.d = d, .options = *options, .scale = loss_scale_create()};
+    *t = (trainer){.d = d, .ranks = c, .options = *options, .scale = loss_scale_create()};
     dyno_status status = make_plan(t, options, &t->p);
     if (status == DYNO_OK)
         status = take_memory(t, memory_limit);
@@ -93,12 +101,6 @@ void trainer_destroy(trainer *t) {
     free(t->given);
     free(t->running);
     free(t);
-}
-
-void trainer_set_communicator(trainer *t, communicator *c) {
-    t->ranks = c;
-    storage_set_communicator(t->shared, c);
-    executor_set_communicator(t->e, c);
 }
 
 storage *trainer_storage(trainer *t) { return t->shared; }

@@ -15,11 +15,11 @@ typedef struct trainer trainer;
  * `memory_limit`. On failure *out is NULL. */
 NODISCARD dyno_status trainer_create(device *d, const step_options *options, int64_t memory_limit,
                                      trainer **out);
-void trainer_destroy(trainer *t);
-
-/* The ranks that options.pipeline.parallel is for; borrowed, before the first step. All ranks take the
+/* The same on the ranks that options.pipeline.parallel is for; borrowed. All of them call it, and take the
  * same steps, each on its own data; loss and weights are then the same on all. */
-void trainer_set_communicator(trainer *t, communicator *c);
+NODISCARD dyno_status trainer_create_on(communicator *c, device *d, const step_options *options,
+                                        int64_t memory_limit, trainer **out);
+void trainer_destroy(trainer *t);
 
 storage *trainer_storage(trainer *t);
 const plan *trainer_plan(const trainer *t);

@@ -85,8 +85,7 @@ static outcome train(const way *how, int ranks, communicator *c) {
     step_options options = options_of(how, ranks, c);
     trainer *t;
     outcome out;
-    RANK_OK(trainer_create(device_cpu(), &options, MEMORY_LIMIT, &t));
-    trainer_set_communicator(t, c);
+    RANK_OK(trainer_create_on(c, device_cpu(), &options, MEMORY_LIMIT, &t));
     RANK_OK(weights_init(trainer_storage(t), &tiny, 1));
     int64_t rows = CONTEXT * options.pipeline.micro_batches;
     int64_t first = c ? rows * communicator_rank(c) : 0;
@@ -259,6 +258,7 @@ static int measure_memory(world *w, void *context) {
         RANK_OK(step_plan_create(&step, &p));
         RANK_OK(memory_pool_create(device_cpu(), MEMORY_LIMIT, &pool));
         storage *s = storage_create(pool);
+        storage_set_communicator(s, c);
         RANK_OK(executor_create(p, pool, s, &e));
         executor_set_communicator(e, c);
         RANK_OK(executor_run(e, NULL, NULL));
