@@ -144,6 +144,13 @@ def what_is_wrong_is_said_once_with_exit_code_2():
         result = run("allreduce " + arguments)
         assert result.returncode == 2 and part in result.stderr, (arguments, result)
         assert len(without_sanitizer(result.stderr)) == 1 and not result.stdout, result
+    for arguments, part in (("bench --ranks 3 --model nope", "no preset is called"),
+                            ("bench --ranks 3 --parallel both", "both"),
+                            ("step --ranks 3 --load /nowhere --tokens /nowhere --out x.safetensors", "/nowhere"),
+                            ("bench --ranks 2 --parallel ddp-bucket:0", "ddp-bucket")):
+        result = run(arguments)
+        assert result.returncode in (1, 2) and part in result.stderr, (arguments, result)
+        assert len(without_sanitizer(result.stderr)) == 1 and not result.stdout, result
 
 
 def transports_that_are_not_there_say_why():
