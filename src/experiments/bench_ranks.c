@@ -49,6 +49,11 @@ void bench_ranks_leave(bench_ranks *r) {
     r->asks_nobody = false;
 }
 
+void bench_ranks_set_phase(const bench_ranks *r, const char *doing) {
+    if (r->count > 1)
+        world_set_phase(r->world, doing);
+}
+
 bool bench_ranks_should_stop(const bench_ranks *r, sweep *s) {
     char mine = r->rank == 0 && sweep_should_stop(s);
     if (r->count == 1)

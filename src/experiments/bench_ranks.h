@@ -23,6 +23,8 @@ NODISCARD dyno_status bench_ranks_join(bench_ranks *r, const flags *given);
 NODISCARD dyno_status bench_ranks_prepare(bench_ranks *r, sweep *s);
 void bench_ranks_leave(bench_ranks *r);
 
+/* What this rank does from now on, for the message of another that waits for it. */
+void bench_ranks_set_phase(const bench_ranks *r, const char *doing);
 /* Whether rank 0 was asked to stop. Every rank asks before every step, so that all end with the same
  * one. */
 bool bench_ranks_should_stop(const bench_ranks *r, sweep *s);

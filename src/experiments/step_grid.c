@@ -88,6 +88,7 @@ static double steps_of_warmups(const step_grid *g) {
  * else the first is planned. */
 static dyno_status plan_cells(step_grid *g) {
     double seconds = 0, steps = steps_of_warmups(g);
+    bench_ranks_set_phase(&g->ranks, "planning");
     refusals refused = {0};
     for (int m = 0; m < g->model_count; m++)
         for (int64_t i = 0; i < point_count(g); i++) {
@@ -211,6 +212,7 @@ static dyno_status run_cell(step_grid *g, grid_model *m, const plan *p, int64_t 
     uint64_t seed = (uint64_t)flags_integer(g->given, "seed");
     int64_t setup_ns;
     executor *e;
+    bench_ranks_set_phase(&g->ranks, "setting up a cell");
     dyno_status status = prepare_cell(m, p, seed, &setup_ns, &e);
     if (!g->is_revisiting)
         cell_set_metric(cell, METRIC_SETUP_NS, "ns", setup_ns);
@@ -218,6 +220,7 @@ static dyno_status run_cell(step_grid *g, grid_model *m, const plan *p, int64_t 
         status = step_inputs_fill(e, m->config, seed, g->ranks.rank);
     status = bench_ranks_agree(&g->ranks, status);
     if (status == DYNO_OK) {
+        bench_ranks_set_phase(&g->ranks, "a step");
         executor_set_communicator(e, g->ranks.communicator);
         status = m->visit(g, &(step_cell){e, p, m->pool, warmup, cell});
     }
@@ -328,6 +331,7 @@ static dyno_status visit_all(step_grid *g, step_cell_function *first, step_cell_
 }
 
 dyno_status step_grid_run(step_grid *g, step_cell_function *first, step_cell_function *second) {
+    bench_ranks_set_phase(&g->ranks, "measuring the machine");
     dyno_status status = sweep_start(&g->sweep);
     if (status == DYNO_OK)
         status = visit_all(g, first, second);
