@@ -342,6 +342,30 @@ dyno_status dyno_results_render(const dyno_results *r, const dyno_render_options
  * not replaced by less, nor one of another experiment: DYNO_INVALID. */
 dyno_status dyno_results_write(const dyno_results *r, const char *directory);
 
+/* ---- comparing ---- */
+
+/* Cell by cell, whether B is slower than A, takes more memory or does not run any more. */
+typedef struct dyno_comparison dyno_comparison;
+
+typedef struct dyno_compare_options {
+    size_t size;
+    double threshold;  /* what differs by less is the same; 0: 0.02, negative: nothing is */
+    double confidence; /* of all intervals together; 0: 0.95 */
+    /* How much two runs of one program differ, for sides of fewer than 5 rounds, which do not tell; 0:
+     * 0.02, negative: not at all. */
+    double between_runs;
+} dyno_compare_options;
+
+/* Each side is a run.json, its directory, or a directory whose subdirectories have one each: rounds of
+ * the same cells. `options` may be NULL. */
+dyno_status dyno_compare(const char *a, const char *b, const dyno_compare_options *options,
+                         dyno_comparison **out);
+void dyno_comparison_destroy(dyno_comparison *c);
+/* Rows that are slower, take more memory, or ran in A and do not in B. */
+int64_t dyno_comparison_regressions(const dyno_comparison *c);
+dyno_status dyno_comparison_render(const dyno_comparison *c, const dyno_render_options *options,
+                                   char **out);
+
 #ifdef __cplusplus
 }
 #endif

@@ -382,6 +382,36 @@ static void null_is_named_by_experiments(void **state) {
     dyno_results_destroy(results);
 }
 
+static void null_is_named_by_comparisons(void **state) {
+    (void)state;
+    scratch made = scratch_create();
+    const char *const settings[] = {"layers=1", "device=cpu"};
+    dyno_experiment_options experiment = {
+        .size = sizeof experiment, .name = "plan", SETTINGS(settings)};
+    dyno_results *results;
+    dyno_comparison *found, *other;
+    char *out;
+    OK(dyno_experiment_run(&experiment, &results));
+    OK(dyno_results_write(results, made.path));
+    OK(dyno_compare(made.path, made.path, NULL, &found));
+    assert_int_equal(dyno_comparison_regressions(found), 0);
+    assert_int_equal(dyno_comparison_regressions(NULL), 0);
+    NAMED(dyno_compare, a, NULL, "x", NULL, &other);
+    NAMED(dyno_compare, b, "x", NULL, NULL, &other);
+    NAMED(dyno_compare, out, "x", "x", NULL, NULL);
+    NAMED(dyno_comparison_render, c, NULL, NULL, &out);
+    NAMED(dyno_comparison_render, out, found, NULL, NULL);
+    dyno_compare_options bad = {.size = sizeof bad, .threshold = 1.5};
+    FAILS(DYNO_INVALID, "threshold is 1.5", dyno_compare(made.path, made.path, &bad, &other));
+    bad = (dyno_compare_options){.size = sizeof bad, .confidence = 0.2};
+    FAILS(DYNO_INVALID, "confidence is 0.2", dyno_compare(made.path, made.path, &bad, &other));
+    assert_null(other);
+    dyno_comparison_destroy(found);
+    dyno_comparison_destroy(NULL);
+    dyno_results_destroy(results);
+    scratch_remove(&made);
+}
+
 static void null_is_nothing_to_functions_that_cannot_fail(void **state) {
     (void)state;
     assert_null(dyno_model_name(NULL));
@@ -513,6 +543,7 @@ int main(void) {
         cmocka_unit_test(null_is_named_by_trainers),
         cmocka_unit_test(null_is_named_by_files),
         cmocka_unit_test(null_is_named_by_experiments),
+        cmocka_unit_test(null_is_named_by_comparisons),
         cmocka_unit_test(null_is_nothing_to_functions_that_cannot_fail),
         cmocka_unit_test(the_library_refuses_what_the_command_line_refuses),
         cmocka_unit_test(a_success_leaves_no_message),

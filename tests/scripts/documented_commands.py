@@ -155,13 +155,15 @@ SHRINK = {"bench": shrink_bench, "attention": shrink_attention, "plan": shrink_p
           "step": shrink_step, "init": put_tiny_model}
 # Verbs that a sentence may name without what they cannot run without.
 REQUIRED = {"step": ["--load", "llama", "--tokens", "text.bin", "--out", "out.safetensors"],
-            "init": ["--out", "out"], "show": ["DIR"]}
+            "init": ["--out", "out"], "show": ["DIR"], "compare": ["DIR", "DIR"]}
 
 
 def shrink(words, is_quoted):
     verb, rest = words[0], words[1:]
     if "--help" in rest:
         return words
+    if verb == "compare" and is_quoted and "--run" in rest:
+        rest = []  # a sentence leaves the commands out
     if is_quoted and verb in REQUIRED and not set(REQUIRED[verb]) & set(rest):
         rest = rest if verb == "show" and rest else rest + REQUIRED[verb]
     if verb in SHRINK:
