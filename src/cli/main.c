@@ -19,6 +19,8 @@ static const cli_verb VERBS[] = {
     {"doctor", "what this machine has, can do at best, and lacks", cli_experiment},
     {"list", "models, ops and kernels that dyno knows", cli_list},
     {"plan", "memory, FLOPs and launches of a step, without running it", cli_long_experiment},
+    {"memory", "where every byte of a step goes, launch by launch, without running it",
+     cli_long_experiment},
     {"bench", "time forward, backward and whole training steps over a sweep", cli_long_experiment},
     {"attention", "time attention alone, forward and backward, over lengths and head sizes",
      cli_long_experiment},

@@ -4,14 +4,13 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "base/rng.h"
 #include "experiments/grid_size.h"
 #include "experiments/model_options.h"
 #include "experiments/refusals.h"
+#include "experiments/step_inputs.h"
 #include "experiments/step_variant.h"
 #include "experiments/sweep.h"
 #include "measure/keys.h"
-#include "train/loss_scale.h"
 #include "train/split_weights.h"
 #include "train/step_plan.h"
 #include "train/weights.h"
@@ -174,32 +173,6 @@ static void describe_cell(const grid *g, results_cell *cell, const model_config 
     cell_set_integer(cell, PARAM_SEED, flags_integer(g->given, "seed"));
 }
 
-/* Nothing where the plan has no such input: a forward has no learning rate. */
-static dyno_status set_input(executor *e, const char *name, const void *data, int64_t bytes) {
-    return executor_find(e, name).data ? executor_write(e, name, data, bytes) : DYNO_OK;
-}
-
-/* Random tokens, and a learning rate that hardly moves the weights which the cells share. */
-static dyno_status fill_inputs(executor *e, const model_config *config, uint64_t seed) {
-    static const char *const names[] = {"tokens", "targets"};
-    for (int i = 0; i < 2; i++) {
-        rng_stream random = rng_stream_init(seed, rng_hash_name(names[i]));
-        tensor at = executor_find(e, names[i]);
-        int32_t *ids = executor_place(e, names[i]);
-        if (!ids)
-            return dyno_fail(DYNO_OUT_OF_MEMORY, "the host has no memory for %s", names[i]);
-        for (int64_t j = 0; j < shape_elements(&at.shape); j++)
-            ids[j] = (int32_t)(rng_bits(random, (uint64_t)j) % (uint64_t)config->vocab);
-        executor_put(e, names[i], ids);
-    }
-    double rate = 1e-6;
-    int64_t step = 1;
-    float scale = LOSS_SCALE_START;
-    RETURN_IF_FAILED(set_input(e, "learning_rate", &rate, sizeof rate));
-    RETURN_IF_FAILED(set_input(e, "step", &step, sizeof step));
-    return set_input(e, "loss_scale", &scale, sizeof scale);
-}
-
 /* Weights are drawn once per model. All else that the cell before left goes back first, so that
  * each cell's memory is its own. */
 static dyno_status prepare_cell(bench_model *m, const plan *p, uint64_t seed, int64_t *setup_ns,
@@ -255,7 +228,7 @@ static dyno_status run_cell(grid *g, bench_model *m, const plan *p, int64_t warm
     if (!g->is_tracing)
         cell_set_metric(cell, METRIC_SETUP_NS, "ns", setup_ns);
     RETURN_IF_FAILED(status);
-    status = fill_inputs(e, m->config, seed);
+    status = step_inputs_fill(e, m->config, seed);
     if (status == DYNO_OK)
         status = time_cell(g, e, p, warmup, cell, m->pool);
     executor_destroy(e);

@@ -8,9 +8,13 @@
 #include "base/stop.h"
 #include "measure/record.h"
 
-static const experiment *const EXPERIMENTS[] = {&experiment_doctor,    &experiment_plan,
-                                                &experiment_bench,     &experiment_attention,
-                                                &experiment_precision, NULL};
+static const experiment *const EXPERIMENTS[] = {&experiment_doctor,
+                                                &experiment_plan,
+                                                &experiment_memory,
+                                                &experiment_bench,
+                                                &experiment_attention,
+                                                &experiment_precision,
+                                                NULL};
 enum { EXPERIMENT_COUNT = sizeof EXPERIMENTS / sizeof *EXPERIMENTS - 1 };
 
 const experiment *experiment_at(int index) {

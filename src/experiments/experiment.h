@@ -43,7 +43,7 @@ typedef struct experiment {
     dyno_status (*run)(flags *given, const experiment_context *context, experiment_output *out);
 } experiment;
 
-extern const experiment experiment_bench, experiment_attention, experiment_plan,
+extern const experiment experiment_bench, experiment_attention, experiment_plan, experiment_memory,
     experiment_precision, experiment_doctor;
 
 /* NULL behind the last, and when there is none of that name. */

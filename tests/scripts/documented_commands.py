@@ -145,6 +145,15 @@ def shrink_plan(words):
         put(words, "--layers", str(1 + max([1] + [int(number) for number in segments])))
 
 
+def shrink_memory(words):
+    """Nothing runs without --measure."""
+    if "--measure" in words:
+        shrink_bench(words)
+        drop(words, "--steps")
+    else:
+        shrink_plan(words)
+
+
 def shrink_step(words):
     run_on_cpu(words)
     if int(value_of(words, "--steps") or 1) > 2:
@@ -152,7 +161,7 @@ def shrink_step(words):
 
 
 SHRINK = {"bench": shrink_bench, "attention": shrink_attention, "plan": shrink_plan,
-          "step": shrink_step, "init": put_tiny_model}
+          "memory": shrink_memory,          "step": shrink_step, "init": put_tiny_model}
 # Verbs that a sentence may name without what they cannot run without.
 REQUIRED = {"step": ["--load", "llama", "--tokens", "text.bin", "--out", "out.safetensors"],
             "init": ["--out", "out"], "show": ["DIR"], "compare": ["DIR", "DIR"]}
