@@ -80,7 +80,7 @@ typedef struct dyno_render_options {
     int64_t columns;
 } dyno_render_options;
 
-/* A table of "presets", "ops", "kernels" or "targets", or of all where `what` is NULL. `options`
+/* A table of "presets", "ops", "kernels", "targets" or "suites", or of all where `what` is NULL. `options`
  * may be NULL. */
 dyno_status dyno_list(const char *what, const dyno_render_options *options, char **out);
 
@@ -330,7 +330,8 @@ dyno_status dyno_experiment_help(const char *name, char **out);
 /* The same for a terminal of so many columns; 0: for a file. */
 dyno_status dyno_experiment_help_wrapped(const char *name, int columns, char **out);
 
-/* A run.json, or the one in a directory. */
+/* A run.json, or the one in a directory; of a directory without one those of its subdirectories, if they
+ * are of one experiment, as one: the parts of a suite's experiment. */
 dyno_status dyno_results_read(const char *path, dyno_results **out);
 void dyno_results_destroy(dyno_results *r);
 /* The text of run.json (docs/run-json.md). */
@@ -365,6 +366,41 @@ void dyno_comparison_destroy(dyno_comparison *c);
 int64_t dyno_comparison_regressions(const dyno_comparison *c);
 dyno_status dyno_comparison_render(const dyno_comparison *c, const dyno_render_options *options,
                                    char **out);
+
+/* ---- suites: a study of many experiments ---- */
+
+/* What "auto", "cpu", "cuda" or "cuda:N" stands for here: "cpu" or "cuda". */
+dyno_status dyno_device_kind(const char *device_name, const char **out);
+
+/* The parts of a study in the order in which they are to be run, and what became of each. The library
+ * knows what is to be run and keeps the record; whoever calls it runs the parts. */
+typedef struct dyno_suite dyno_suite;
+
+typedef struct dyno_suite_part {
+    size_t size;            /* set by the caller */
+    const char *experiment; /* of the suite's file */
+    const char *verb;       /* dyno_experiment_run's name */
+    const char *const *arguments;
+    int argument_count;
+    const char *directory; /* where its record goes, below that of the study */
+    const char *status;    /* "PENDING", "OK", "SKIP", "FAILED" */
+    bool takes_out; /* whether it has the setting "out"; else its results are to be written */
+    int priority;   /* parts of the same are equally important */
+} dyno_suite_part;
+
+/* A suite by its name (dyno_list "suites") or a file, for a device. Where DIRECTORY/suite.json is there,
+ * parts that are finished are OK; a part that this dyno has no verb for, or that wants another device, is
+ * SKIP. Nothing is written yet. */
+dyno_status dyno_suite_open(const char *name, const char *device_name, const char *directory,
+                            dyno_suite **out);
+void dyno_suite_close(dyno_suite *s);
+int dyno_suite_part_count(const dyno_suite *s);
+dyno_status dyno_suite_part_at(const dyno_suite *s, int index, dyno_suite_part *out);
+/* Keeps what became of a part, also on the disk: "OK", "SKIP" or "FAILED", and why. */
+dyno_status dyno_suite_settle(dyno_suite *s, int index, const char *status, const char *reason,
+                              double seconds);
+/* A table with a row for each part. `options` may be NULL. */
+dyno_status dyno_suite_render(const dyno_suite *s, const dyno_render_options *options, char **out);
 
 #ifdef __cplusplus
 }

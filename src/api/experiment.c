@@ -12,6 +12,7 @@
 #include "experiments/shared_flags.h"
 #include "measure/record.h"
 #include "measure/results_json.h"
+#include "report/run_set.h"
 
 struct dyno_results {
     experiment_output output;
@@ -164,12 +165,27 @@ dyno_status dyno_experiment_run(const dyno_experiment_options *options, dyno_res
     return status_conclude(status);
 }
 
+/* A record, or the parts of one. */
+static dyno_status read_run(const char *path, results **out) {
+    run_set parts;
+    dyno_status status = results_read(path, out);
+    if (status != DYNO_NOT_FOUND)
+        return status;
+    char *message = memory_copy_string(dyno_error_message());
+    status = run_set_read(path, &parts);
+    status = status == DYNO_OK ? run_set_merge(&parts, path, out)
+                               : dyno_fail(DYNO_NOT_FOUND, "%s", message);
+    run_set_release(&parts);
+    free(message);
+    return status;
+}
+
 dyno_status dyno_results_read(const char *path, dyno_results **out) {
     RETURN_IF_NULL(out);
     *out = NULL;
     RETURN_IF_NULL(path);
     results *read;
-    RETURN_IF_FAILED(results_read(path, &read));
+    RETURN_IF_FAILED(read_run(path, &read));
     *out = memory_allocate(1, sizeof **out);
     (*out)->output.run = read;
     return status_conclude(DYNO_OK);

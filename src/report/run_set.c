@@ -101,3 +101,64 @@ void run_set_release(run_set *set) {
     free(set->names);
     *set = (run_set){0};
 }
+
+static void copy_map(const results_map *from, results_map *to, arena *strings) {
+    for (int i = 0; i < from->count; i++)
+        results_map_set(to, strings, from->entries[i].key, from->entries[i].value);
+}
+
+static void copy_cell(results *to, const results_cell *from) {
+    results_cell *cell = results_add_cell(to);
+    copy_map(&from->parameters, &cell->parameters, to->strings);
+    cell_set_status(cell, from->status, from->reason);
+    for (int i = 0; i < from->metric_count; i++) {
+        const results_metric *m = &from->metrics[i];
+        if (m->value.kind == RESULTS_INTEGER)
+            cell_set_metric(cell, m->name, m->unit, m->value.integer);
+        else
+            cell_set_metric_real(cell, m->name, m->unit, results_number(&m->value));
+    }
+    for (int i = 0; i < from->series_count; i++) {
+        const results_series *s = from->series[i];
+        results_series *copy = cell_series(cell, s->name, s->unit);
+        for (int64_t j = 0; j < s->count; j++)
+            if (s->kind == RESULTS_INTEGER)
+                series_add(copy, s->integers[j]);
+            else
+                series_add_real(copy, s->reals[j]);
+    }
+    for (int i = 0; i < from->breakdown_count; i++) {
+        const results_breakdown *b = from->breakdowns[i];
+        results_breakdown *copy =
+            cell_add_breakdown(cell, b->name, b->keys, b->key_count, b->columns, b->column_count);
+        for (int64_t j = 0; j < b->row_count; j++)
+            breakdown_add_row(copy, b->rows[j].keys, b->rows[j].values);
+    }
+}
+
+dyno_status run_set_merge(const run_set *set, const char *path, results **out) {
+    const results *first = set->runs[0];
+    *out = NULL;
+    for (int i = 1; i < set->count; i++)
+        if (strcmp(set->runs[i]->verb, first->verb) != 0)
+            return dyno_fail(
+                DYNO_INVALID,
+                "'%s' holds runs of several verbs ('%s' is of `dyno %s`, '%s' of `dyno "
+                "%s`); name one of its directories, or make a page of all: dyno report",
+                path, text_quote(set->names[0]).text, text_quote(first->verb).text,
+                text_quote(set->names[i]).text, text_quote(set->runs[i]->verb).text);
+    results *run = results_create(first->verb, first->argc, first->argv);
+    run->started = arena_copy_string(run->strings, first->started);
+    run->is_complete = true;
+    copy_map(&first->environment, &run->environment, run->strings);
+    for (int i = 0; i < set->count; i++) {
+        const results *part = set->runs[i];
+        run->is_complete = run->is_complete && part->is_complete;
+        run->planned_cells +=
+            part->planned_cells > part->cell_count ? part->planned_cells : part->cell_count;
+        for (int64_t j = 0; j < part->cell_count; j++)
+            copy_cell(run, part->cells[j]);
+    }
+    *out = run;
+    return DYNO_OK;
+}

@@ -412,6 +412,42 @@ static void null_is_named_by_comparisons(void **state) {
     scratch_remove(&made);
 }
 
+static void null_is_named_by_suites(void **state) {
+    (void)state;
+    scratch made = scratch_create();
+    dyno_suite *suite, *other;
+    dyno_suite_part part = {.size = sizeof part};
+    const char *kind;
+    char *out;
+    OK(dyno_device_kind("cpu", &kind));
+    assert_string_equal(kind, "cpu");
+    OK(dyno_suite_open("quick", "cpu", made.path, &suite));
+    NAMED(dyno_device_kind, device_name, NULL, &kind);
+    NAMED(dyno_device_kind, out, "cpu", NULL);
+    NAMED(dyno_suite_open, name, NULL, "cpu", "x", &other);
+    NAMED(dyno_suite_open, device_name, "quick", NULL, "x", &other);
+    NAMED(dyno_suite_open, directory, "quick", "cpu", NULL, &other);
+    NAMED(dyno_suite_open, out, "quick", "cpu", "x", NULL);
+    NAMED(dyno_suite_part_at, s, NULL, 0, &part);
+    NAMED(dyno_suite_part_at, out, suite, 0, NULL);
+    NAMED(dyno_suite_settle, s, NULL, 0, "OK", "", 1);
+    NAMED(dyno_suite_settle, status, suite, 0, NULL, "", 1);
+    NAMED(dyno_suite_settle, reason, suite, 0, "OK", NULL, 1);
+    NAMED(dyno_suite_render, s, NULL, NULL, &out);
+    NAMED(dyno_suite_render, out, suite, NULL, NULL);
+    FAILS(DYNO_INVALID, "no part 99", dyno_suite_part_at(suite, 99, &part));
+    FAILS(DYNO_INVALID, "MAYBE", dyno_suite_settle(suite, 0, "MAYBE", "", 1));
+    OK(dyno_suite_part_at(suite, 0, &part));
+    assert_string_equal(part.verb, "bench");
+    assert_true(part.takes_out);
+    assert_true(dyno_suite_part_count(suite) > 3);
+    assert_int_equal(dyno_suite_part_count(NULL), 0);
+    assert_null(other);
+    dyno_suite_close(suite);
+    dyno_suite_close(NULL);
+    scratch_remove(&made);
+}
+
 static void null_is_nothing_to_functions_that_cannot_fail(void **state) {
     (void)state;
     assert_null(dyno_model_name(NULL));
@@ -544,6 +580,7 @@ int main(void) {
         cmocka_unit_test(null_is_named_by_files),
         cmocka_unit_test(null_is_named_by_experiments),
         cmocka_unit_test(null_is_named_by_comparisons),
+        cmocka_unit_test(null_is_named_by_suites),
         cmocka_unit_test(null_is_nothing_to_functions_that_cannot_fail),
         cmocka_unit_test(the_library_refuses_what_the_command_line_refuses),
         cmocka_unit_test(a_success_leaves_no_message),

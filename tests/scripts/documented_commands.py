@@ -24,7 +24,7 @@ QUOTED = re.compile(r"`([^`]+)`")
 COMMAND = re.compile(r"(?:build/)?dyno +(?!\w+:)\S")  # "dyno bench: ..." is what a verb says
 
 # What stands for something that the reader fills in.
-PLACEHOLDERS = {"VERB": "plan", "$n": "2", "...": None, "[presets|ops|kernels]": None}
+PLACEHOLDERS = {"VERB": "plan", "$n": "2", "...": None, "[presets|ops|kernels|targets|suites]": None}
 
 
 class Command:
@@ -164,7 +164,8 @@ SHRINK = {"bench": shrink_bench, "attention": shrink_attention, "plan": shrink_p
           "memory": shrink_memory,          "step": shrink_step, "init": put_tiny_model}
 # Verbs that a sentence may name without what they cannot run without.
 REQUIRED = {"step": ["--load", "llama", "--tokens", "text.bin", "--out", "out.safetensors"],
-            "init": ["--out", "out"], "show": ["DIR"], "compare": ["DIR", "DIR"]}
+            "init": ["--out", "out"], "show": ["DIR"], "compare": ["DIR", "DIR"],
+            "suite": ["quick", "--out", "study", "--dry-run"]}
 
 
 def shrink(words, is_quoted):
@@ -175,6 +176,8 @@ def shrink(words, is_quoted):
         rest = []  # a sentence leaves the commands out
     if is_quoted and verb in REQUIRED and not set(REQUIRED[verb]) & set(rest):
         rest = rest if verb == "show" and rest else rest + REQUIRED[verb]
+    if verb == "suite" and "--dry-run" not in rest:  # it takes as long as its budget
+        rest = [word.replace("./mine.json", "quick") for word in rest] + ["--dry-run"]
     if verb in SHRINK:
         SHRINK[verb](rest)
     return [verb] + rest
