@@ -402,6 +402,12 @@ dyno_status dyno_suite_settle(dyno_suite *s, int index, const char *status, cons
 /* A table with a row for each part. `options` may be NULL. */
 dyno_status dyno_suite_render(const dyno_suite *s, const dyno_render_options *options, char **out);
 
+/* ---- reports ---- */
+
+/* Everything in a run.json, in its directory, or in a directory of several (a suite's), as one text: "html"
+ * (a page that needs nothing else), "md" or "tex" (booktabs and pgfplots). */
+dyno_status dyno_report(const char *path, const char *format, char **out);
+
 #ifdef __cplusplus
 }
 #endif

@@ -173,8 +173,10 @@ static dyno_status read_run(const char *path, results **out) {
         return status;
     char *message = memory_copy_string(dyno_error_message());
     status = run_set_read(path, &parts);
-    status = status == DYNO_OK ? run_set_merge(&parts, path, out)
-                               : dyno_fail(DYNO_NOT_FOUND, "%s", message);
+    if (status == DYNO_OK)
+        status = run_set_merge(&parts, path, out);
+    else if (status == DYNO_NOT_FOUND)
+        status = dyno_fail(DYNO_NOT_FOUND, "%s", message);
     run_set_release(&parts);
     free(message);
     return status;

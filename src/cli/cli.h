@@ -23,6 +23,7 @@ int cli_step(int argc, char **argv);
 int cli_show(int argc, char **argv);
 int cli_compare(int argc, char **argv);
 int cli_suite(int argc, char **argv);
+int cli_report(int argc, char **argv);
 
 /* Prints "dyno VERB: message" to stderr, the message being this thread's last failure, and
  * returns the exit code that belongs to `status`. */

@@ -29,6 +29,7 @@ static const cli_verb VERBS[] = {
     {"step", "run training steps of a Hugging Face model and write what they compute", cli_step},
     {"show", "print what a run recorded", cli_show},
     {"suite", "run a whole study, in parts, within a budget of time", cli_suite},
+    {"report", "one page of everything that was measured: tables, plots, findings", cli_report},
     {"compare", "whether two runs differ: faster, slower, the same, undecided", cli_compare},
 };
 enum { VERB_COUNT = sizeof VERBS / sizeof *VERBS };

@@ -57,7 +57,23 @@ static dyno_status list_subdirectories(const char *path, char ***names, int *cou
     return DYNO_OK;
 }
 
+/* What stands directly in it is not all of it. */
+static dyno_status check_is_no_study(const char *path) {
+    text record = {0};
+    text_format(&record, "%s/suite.json", path);
+    bool is_study = file_exists(text_string(&record));
+    text_release(&record);
+    if (!is_study)
+        return DYNO_OK;
+    return dyno_fail(
+        DYNO_INVALID,
+        "'%s' is a study of several verbs; name the directory of one of its experiments, "
+        "or make a page of all: dyno report",
+        path);
+}
+
 static dyno_status read_directory(const char *path, run_set *out) {
+    RETURN_IF_FAILED(check_is_no_study(path));
     char **names = NULL;
     int count = 0;
     dyno_status status = add_from(out, path, "");

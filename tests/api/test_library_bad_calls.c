@@ -448,6 +448,17 @@ static void null_is_named_by_suites(void **state) {
     scratch_remove(&made);
 }
 
+static void null_is_named_by_reports(void **state) {
+    (void)state;
+    char *out;
+    NAMED(dyno_report, path, NULL, "html", &out);
+    NAMED(dyno_report, format, "x", NULL, &out);
+    NAMED(dyno_report, out, "x", "html", NULL);
+    FAILS(DYNO_INVALID, "html, md and tex", dyno_report("x", "doc", &out));
+    FAILS(DYNO_NOT_FOUND, "nothing-here", dyno_report("nothing-here", "html", &out));
+    assert_null(out);
+}
+
 static void null_is_nothing_to_functions_that_cannot_fail(void **state) {
     (void)state;
     assert_null(dyno_model_name(NULL));
@@ -581,6 +592,7 @@ int main(void) {
         cmocka_unit_test(null_is_named_by_experiments),
         cmocka_unit_test(null_is_named_by_comparisons),
         cmocka_unit_test(null_is_named_by_suites),
+        cmocka_unit_test(null_is_named_by_reports),
         cmocka_unit_test(null_is_nothing_to_functions_that_cannot_fail),
         cmocka_unit_test(the_library_refuses_what_the_command_line_refuses),
         cmocka_unit_test(a_success_leaves_no_message),

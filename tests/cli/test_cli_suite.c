@@ -51,7 +51,7 @@ static void parts_are_run_and_every_skip_has_its_reason(void **state) {
     assert_true(file_exists(scratch_join(&made, "study/steps/part-01/run.json").text));
     assert_true(file_exists(scratch_join(&made, "study/steps/part-02/run.json").text));
     assert_true(file_exists(scratch_join(&made, "study/sums/run.json").text));
-    dyno_expect(0, "3 of 5 parts are done, 2 skipped",
+    dyno_expect(0, "3 of 5 parts are done, 1 skipped, 0 failed, 1 to be run",
                 "suite %s/mine.json --device cpu --out %s/study --dry-run", in, in);
     /* Parts of an experiment are one run. */
     dyno_expect(0, "     8", "show %s/study/steps", in);

@@ -17,7 +17,7 @@
     "{\"format\": \"dyno-suite\", \"version\": 1, \"name\": \"mine\", \"experiments\": "           \
     "[" experiments "]}"
 
-static dyno_status read_text(const scratch *made, const char *text, const char *device,
+static dyno_status read_text(const scratch *made, const char *content, const char *device,
                              suite **out) {
     scratch_write(made, "suite-under-test.json", content, strlen(content));
     return suite_read(scratch_join(made, "suite-under-test.json").text, device, out);
@@ -78,7 +78,7 @@ static void finished_parts_are_found_again_and_changed_ones_are_not(void **state
     (void)state;
     scratch made = scratch_create();
     suite *s;
-    const char *text =
+    const char *content =
         SUITE("{\"name\": \"one\", \"verb\": \"bench\", \"flags\": {\"context\": [1, 2]}},"
               "{\"name\": \"two\", \"verb\": \"bench\"}");
     assert_int_equal(read_text(&made, content, "cpu", &s), DYNO_OK);

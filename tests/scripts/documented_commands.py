@@ -164,7 +164,7 @@ SHRINK = {"bench": shrink_bench, "attention": shrink_attention, "plan": shrink_p
           "memory": shrink_memory,          "step": shrink_step, "init": put_tiny_model}
 # Verbs that a sentence may name without what they cannot run without.
 REQUIRED = {"step": ["--load", "llama", "--tokens", "text.bin", "--out", "out.safetensors"],
-            "init": ["--out", "out"], "show": ["DIR"], "compare": ["DIR", "DIR"],
+            "init": ["--out", "out"], "show": ["DIR"], "compare": ["DIR", "DIR"], "report": ["DIR"],
             "suite": ["quick", "--out", "study", "--dry-run"]}
 
 
@@ -175,9 +175,11 @@ def shrink(words, is_quoted):
     if verb == "compare" and is_quoted and "--run" in rest:
         rest = []  # a sentence leaves the commands out
     if is_quoted and verb in REQUIRED and not set(REQUIRED[verb]) & set(rest):
-        rest = rest if verb == "show" and rest else rest + REQUIRED[verb]
+        rest = rest if verb in ("show", "report") and rest else rest + REQUIRED[verb]
     if verb == "suite" and "--dry-run" not in rest:  # it takes as long as its budget
         rest = [word.replace("./mine.json", "quick") for word in rest] + ["--dry-run"]
+    if verb == "report" and any(word.endswith(".pdf") for word in rest):  # takes Chromium
+        rest = [word.replace(".pdf", ".html") for word in rest]
     if verb in SHRINK:
         SHRINK[verb](rest)
     return [verb] + rest
