@@ -330,10 +330,17 @@ dyno_status dyno_experiment_help(const char *name, char **out);
 /* The same for a terminal of so many columns; 0: for a file. */
 dyno_status dyno_experiment_help_wrapped(const char *name, int columns, char **out);
 
+/* The same as a manual page (roff), and as a line for each setting, for a shell's completion: its name, its
+ * choices separated by '|', 1 if it takes a value and else 0, and what it is, separated by tabs. */
+dyno_status dyno_experiment_man(const char *name, char **out);
+dyno_status dyno_experiment_flags(const char *name, char **out);
+
 /* A run.json, or the one in a directory; of a directory without one those of its subdirectories, if they
  * are of one experiment, as one: the parts of a suite's experiment. */
 dyno_status dyno_results_read(const char *path, dyno_results **out);
 void dyno_results_destroy(dyno_results *r);
+/* Whether the run came to its end; false also while it goes on. */
+bool dyno_results_is_complete(const dyno_results *r);
 /* The text of run.json (docs/run-json.md). */
 dyno_status dyno_results_json(const dyno_results *r, char **out);
 /* What the command line prints. `options` may be NULL. */

@@ -85,6 +85,37 @@ dyno_status dyno_experiment_help_wrapped(const char *name, int columns, char **o
     return status_conclude(DYNO_OK);
 }
 
+/* What of its table `append` makes. */
+static dyno_status describe(const char *name, void (*append)(const flags_verb *verb, text *out),
+                            char **out) {
+    const experiment *e;
+    RETURN_IF_FAILED(find(name, &e));
+    flags_verb verb = complete_table(e);
+    text made = {0};
+    append(&verb, &made);
+    free((flag_spec *)verb.flags);
+    *out = options_take_text(&made);
+    return status_conclude(DYNO_OK);
+}
+
+static void append_man(const flags_verb *verb, text *out) {
+    flags_append_man(verb, dyno_version(), out);
+}
+
+dyno_status dyno_experiment_man(const char *name, char **out) {
+    RETURN_IF_NULL(out);
+    *out = NULL;
+    RETURN_IF_NULL(name);
+    return describe(name, append_man, out);
+}
+
+dyno_status dyno_experiment_flags(const char *name, char **out) {
+    RETURN_IF_NULL(out);
+    *out = NULL;
+    RETURN_IF_NULL(name);
+    return describe(name, flags_append_list, out);
+}
+
 static dyno_status check_list(const char *what, const char *const *list, int count) {
     if (count < 0 || (count && !list))
         return dyno_fail(DYNO_INVALID, "dyno_experiment_options: there are %d %s at %p", count,
@@ -199,6 +230,8 @@ void dyno_results_destroy(dyno_results *r) {
     experiment_output_release(&r->output);
     free(r);
 }
+
+bool dyno_results_is_complete(const dyno_results *r) { return r && r->output.run->is_complete; }
 
 dyno_status dyno_results_json(const dyno_results *r, char **out) {
     RETURN_IF_NULL(out);

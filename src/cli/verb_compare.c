@@ -33,7 +33,7 @@ static const flags_example EXAMPLES[] = {
      "two commands in turns: the machine is the same for both"},
 };
 
-static const flags_verb VERB = {
+const flags_verb cli_compare_table = {
     .name = "compare",
     .positional = "A B",
     .least_positionals = 2,
@@ -122,7 +122,7 @@ static dyno_status run(flags *given) {
 }
 
 int cli_compare(int argc, char **argv) {
-    int code = cli_run(&VERB, argc, argv, run);
+    int code = cli_run(&cli_compare_table, argc, argv, run);
     if (code == 0 && regressions > 0) {
         fprintf(stderr, "dyno compare: %lld row%s got worse; exit code 1\n", (long long)regressions,
                 regressions == 1 ? "" : "s");

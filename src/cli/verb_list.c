@@ -14,7 +14,7 @@ static const flags_example EXAMPLES[] = {
     {"list kernels --format csv", "every kernel, the op it computes and its place in line"},
 };
 
-static const flags_verb VERB = {
+const flags_verb cli_list_table = {
     .name = "list",
     .positional = "[presets|ops|kernels|targets|suites]",
     .most_positionals = 1,
@@ -36,4 +36,4 @@ static dyno_status run(flags *given) {
     return DYNO_OK;
 }
 
-int cli_list(int argc, char **argv) { return cli_run(&VERB, argc, argv, run); }
+int cli_list(int argc, char **argv) { return cli_run(&cli_list_table, argc, argv, run); }

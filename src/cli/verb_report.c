@@ -24,7 +24,7 @@ static const flags_example EXAMPLES[] = {
     {"report runs/grid --out study.tex", "for a paper: booktabs and pgfplots"},
 };
 
-static const flags_verb VERB = {
+const flags_verb cli_report_table = {
     .name = "report",
     .positional = "DIR",
     .least_positionals = 1,
@@ -149,7 +149,7 @@ int cli_report(int argc, char **argv) {
     static char out[] = "--out";
     for (int i = 0; i < argc; i++)
         words[i] = i && strcmp(argv[i], "-o") == 0 ? out : argv[i];
-    int code = cli_run(&VERB, argc, words, run);
+    int code = cli_run(&cli_report_table, argc, words, run);
     free(words);
     return code;
 }

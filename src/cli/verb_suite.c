@@ -34,7 +34,7 @@ static const flags_example EXAMPLES[] = {
     {"suite systems --dry-run --out runs/study", "what would be run, in which order"},
 };
 
-static const flags_verb VERB = {
+const flags_verb cli_suite_table = {
     .name = "suite",
     .positional = "NAME|FILE",
     .least_positionals = 1,
@@ -269,4 +269,4 @@ static dyno_status run(flags *given) {
     return status;
 }
 
-int cli_suite(int argc, char **argv) { return cli_run(&VERB, argc, argv, run); }
+int cli_suite(int argc, char **argv) { return cli_run(&cli_suite_table, argc, argv, run); }

@@ -369,6 +369,12 @@ static void null_is_named_by_experiments(void **state) {
     NAMED(dyno_experiment_help, out, "bench", NULL);
     NAMED(dyno_experiment_help_wrapped, name, NULL, 80, &out);
     NAMED(dyno_experiment_help_wrapped, out, "bench", 80, NULL);
+    NAMED(dyno_experiment_man, name, NULL, &out);
+    NAMED(dyno_experiment_man, out, "bench", NULL);
+    NAMED(dyno_experiment_flags, name, NULL, &out);
+    NAMED(dyno_experiment_flags, out, "bench", NULL);
+    assert_true(dyno_results_is_complete(results));
+    assert_false(dyno_results_is_complete(NULL));
     NAMED(dyno_results_read, path, NULL, &other);
     NAMED(dyno_results_read, out, "x", NULL);
     NAMED(dyno_results_json, r, NULL, &out);

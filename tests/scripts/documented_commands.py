@@ -164,7 +164,7 @@ SHRINK = {"bench": shrink_bench, "attention": shrink_attention, "plan": shrink_p
           "memory": shrink_memory,          "step": shrink_step, "init": put_tiny_model}
 # Verbs that a sentence may name without what they cannot run without.
 REQUIRED = {"step": ["--load", "llama", "--tokens", "text.bin", "--out", "out.safetensors"],
-            "init": ["--out", "out"], "show": ["DIR"], "compare": ["DIR", "DIR"], "report": ["DIR"],
+            "init": ["--out", "out"], "show": ["DIR"], "compare": ["DIR", "DIR"], "report": ["DIR"], "man": ["bench"], "completion": ["bash"],
             "suite": ["quick", "--out", "study", "--dry-run"]}
 
 

@@ -13,7 +13,7 @@ from documented_commands import PAGES, Command, commands_of, commands_of_help
 
 DYNO = os.path.join(os.environ["DYNO_BUILD"], "dyno")
 VERBS = ("doctor", "list", "plan", "bench", "attention", "precision", "init", "step", "show",
-         "memory", "compare", "suite", "report")
+         "memory", "compare", "suite", "report", "completion", "man")
 TINY = "--layers 1 --d-model 16 --d-ff 32 --heads 2 --vocab 64".split()
 TOKENS = 2048
 
