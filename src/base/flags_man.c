@@ -41,9 +41,10 @@ static void append_flag(const flag_spec *spec, text *out) {
 }
 
 void flags_append_man(const flags_verb *verb, const char *version, text *out) {
-    text_format(
-        out, ".TH DYNO-%s 1 \"\" \"dyno %s\" \"dyno\"\n.SH NAME\ndyno\\-%s\n.SH SYNOPSIS\n.B dyno ",
-        verb->name, version, verb->name);
+    text_format(out,
+                ".TH DYNO-%s 1 \"\" \"dyno %s\" \"dyno\"\n.ad l\n.nh\n.SH NAME\ndyno\\-%s\n.SH "
+                "SYNOPSIS\n.B dyno ",
+                verb->name, version, verb->name);
     append_roff(out, verb->name);
     if (verb->positional) {
         text_append(out, verb->least_positionals ? " " : " [");
