@@ -41,7 +41,8 @@ typedef enum dyno_status {
     DYNO_OUT_OF_MEMORY, /* needs more memory than there is */
     DYNO_INTERRUPTED,   /* the user asked to stop; what was done so far is kept */
     DYNO_DEVICE_FAILED, /* a GPU or its driver failed; what lies in its memory may be lost */
-    DYNO_NOT_FINITE     /* a loss, gradient or weight is NaN or infinite */
+    DYNO_NOT_FINITE,    /* a loss, gradient or weight is NaN or infinite */
+    DYNO_RANK_FAILED    /* another rank died, is stopped or failed; the message names it */
 } dyno_status;
 
 /* "device failed", for a message. */
@@ -294,6 +295,29 @@ dyno_status dyno_tensor_file_append(dyno_tensor_file *file, const float *from, i
 dyno_status dyno_tensor_file_commit(dyno_tensor_file *file);
 void dyno_tensor_file_abandon(dyno_tensor_file *file);
 
+/* ---- ranks: processes that work together (docs/ranks.md) ---- */
+
+typedef struct dyno_ranks_options {
+    size_t size;
+    int ranks;                    /* 1 to 1024 */
+    const char *program;          /* a path; NULL: this program */
+    const char *const *arguments; /* its argv, NULL behind the last */
+    double timeout_s;             /* for ranks to end once one has failed; 0: 30 */
+} dyno_ranks_options;
+
+/* Starts as many copies of a program on this host, each of which is one rank of a job, and waits until
+ * all have ended. *exit_code is 0 when all ended so, else that of the first failure. A rank that fails
+ * ends the others. DYNO_RANK_FAILED names the rank, its host and what it was doing, where no rank has
+ * reported that itself. SIGINT, SIGTERM and SIGHUP that this process gets meanwhile are passed on to
+ * rank 0. On failure *exit_code is not 0. */
+dyno_status dyno_ranks_start(const dyno_ranks_options *options, int *exit_code);
+/* Which rank of how many this process is, as dyno_ranks_start, mpirun or srun have told it; 0 of 1 for
+ * any other. */
+dyno_status dyno_rank(int *rank, int *count);
+/* Of the ranks of a host that end with the same failure one is to report it: true for the first that
+ * asks, and for a process that is alone. */
+bool dyno_rank_reports(void);
+
 /* ---- experiments ---- */
 
 /* What an experiment found out: the record of every sample that run.json holds. */
@@ -301,7 +325,7 @@ typedef struct dyno_results dyno_results;
 
 typedef struct dyno_experiment_options {
     size_t size;
-    const char *name; /* "bench", "attention", "plan", "precision", "doctor" */
+    const char *name; /* "bench", "attention", "allreduce", "plan", "precision", "doctor" */
     /* Each "name=value", or "name" for a switch: "context=128,512", "breakdown". With "out=DIR" the
      * record is also kept in DIR/run.json, after every cell and marked incomplete until the end. A
      * record that is there is not replaced by less (docs/run-json.md) unless "force" is among the
@@ -325,6 +349,10 @@ typedef struct dyno_experiment_options {
 /* *out is what was found out, also when it was stopped (DYNO_INTERRUPTED), failed after some cells or
  * could not be written; NULL when there is nothing. */
 dyno_status dyno_experiment_run(const dyno_experiment_options *options, dyno_results **out);
+/* How many ranks the experiment wants (the setting "ranks"), and how long they wait for each other. More
+ * than one are to be started before it is run: dyno_ranks_start. */
+dyno_status dyno_experiment_ranks(const dyno_experiment_options *options, int *ranks,
+                                  double *timeout_s);
 /* What it does and its settings with defaults and limits: `dyno NAME --help`. */
 dyno_status dyno_experiment_help(const char *name, char **out);
 /* The same for a terminal of so many columns; 0: for a file. */

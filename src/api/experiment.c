@@ -9,6 +9,8 @@
 
 #include "api/options.h"
 #include "base/memory.h"
+#include "distributed/world.h"
+#include "experiments/ranks.h"
 #include "experiments/shared_flags.h"
 #include "measure/record.h"
 #include "measure/results_json.h"
@@ -160,14 +162,17 @@ static dyno_status run(const experiment *e, flags *given, const dyno_experiment_
                                .on_progress = o->on_progress,
                                .on_note = o->on_note,
                                .should_stop = o->should_stop};
+    world_place place;
+    RETURN_IF_FAILED(world_find_place(&place));
     if (e->out_help) {
-        told.directory = flags_text(given, "out");
+        told.directory = place.rank == 0 ? flags_text(given, "out") : NULL; /* one rank writes */
         told.replaces_anything = flags_switch(given, "force");
     }
     experiment_output output;
     table_format format;
     RETURN_IF_FAILED(table_format_parse(flags_text(given, "format"), &format));
     dyno_status status = experiment_run(e, given, &told, &output);
+    status = world_conclude(world_current(), status);
     if (output.run) {
         *out = memory_allocate(1, sizeof **out);
         **out = (dyno_results){
@@ -176,23 +181,57 @@ static dyno_status run(const experiment *e, flags *given, const dyno_experiment_
     return status;
 }
 
+/* Finds the experiment and parses the settings with its whole table; both are released together. */
+typedef struct parsed_settings {
+    dyno_experiment_options options;
+    const experiment *experiment;
+    flags_verb verb;
+    flags *given;
+} parsed_settings;
+
+static void release_settings(parsed_settings *p) {
+    flags_destroy(p->given);
+    free((flag_spec *)p->verb.flags);
+}
+
+/* `function` is the public one, for messages. */
+static dyno_status parse_settings(const char *function, const dyno_experiment_options *options,
+                                  parsed_settings *out) {
+    *out = (parsed_settings){0};
+    RETURN_IF_FAILED(
+        options_take("dyno_experiment_options", options, &out->options, sizeof out->options));
+    const char *name = out->options.name;
+    RETURN_IF_FAILED(status_check_pointers(function, "name", (const void *const[]){name}, 1));
+    RETURN_IF_FAILED(find(name, &out->experiment));
+    out->verb = complete_table(out->experiment);
+    return parse(&out->verb, &out->options, &out->given);
+}
+
 dyno_status dyno_experiment_run(const dyno_experiment_options *options, dyno_results **out) {
     RETURN_IF_NULL(out);
     *out = NULL;
     RETURN_IF_NULL(options);
-    dyno_experiment_options known = {0};
-    const experiment *e;
-    RETURN_IF_FAILED(options_take("dyno_experiment_options", options, &known, sizeof known));
-    const char *name = known.name;
-    RETURN_IF_NULL(name);
-    RETURN_IF_FAILED(find(name, &e));
-    flags_verb verb = complete_table(e);
-    flags *given = NULL;
-    dyno_status status = parse(&verb, &known, &given);
+    parsed_settings settings;
+    dyno_status status = parse_settings(__func__, options, &settings);
     if (status == DYNO_OK)
-        status = run(e, given, &known, out);
-    flags_destroy(given);
-    free((flag_spec *)verb.flags);
+        status = run(settings.experiment, settings.given, &settings.options, out);
+    release_settings(&settings);
+    return status_conclude(status);
+}
+
+dyno_status dyno_experiment_ranks(const dyno_experiment_options *options, int *ranks,
+                                  double *timeout_s) {
+    RETURN_IF_NULL(ranks, timeout_s);
+    *ranks = 0;
+    *timeout_s = 0;
+    RETURN_IF_NULL(options);
+    parsed_settings settings;
+    dyno_status status = parse_settings(__func__, options, &settings);
+    if (status == DYNO_OK) {
+        *ranks = ranks_wanted(&settings.verb, settings.given);
+        *timeout_s = ranks_timeout_s(&settings.verb, settings.given);
+    }
+    release_settings(&settings);
     return status_conclude(status);
 }
 

@@ -30,6 +30,7 @@ const char *dyno_status_name(dyno_status status) {
         [DYNO_INTERRUPTED] = "interrupted",
         [DYNO_DEVICE_FAILED] = "device failed",
         [DYNO_NOT_FINITE] = "not finite",
+        [DYNO_RANK_FAILED] = "rank failed",
     };
     bool is_known = (size_t)status < sizeof names / sizeof *names;
     return is_known ? names[status] : "unknown status";

@@ -69,6 +69,7 @@ typedef struct pool {
 
 static pool the_pool = {.owner = PTHREAD_MUTEX_INITIALIZER};
 static int chosen_count;
+static int sharing_processes = 1;
 /* A job within a job runs on its thread alone. */
 static _Thread_local bool is_inside;
 
@@ -89,12 +90,22 @@ void threads_set_count(int count) {
     available_count = 0;
 }
 
+void threads_share_cores(int processes) {
+    sharing_processes = processes > 1 ? processes : 1;
+    available_count = 0;
+}
+
+static int own_part(void) {
+    int part = threads_available() / sharing_processes;
+    return part > 0 ? part : 1;
+}
+
 int threads_count(void) {
     if (chosen_count > 0)
         return chosen_count;
     int count = available_count;
     if (count == 0)
-        available_count = count = threads_available();
+        available_count = count = own_part();
     return count;
 }
 
@@ -111,6 +122,8 @@ static void wake(_Atomic uint32_t *word, int count) {
 static void relax(void) {
 #if defined(__x86_64__)
     __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("isb" ::: "memory"); /* `yield` does nothing on most cores */
 #endif
 }
 

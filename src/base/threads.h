@@ -17,6 +17,9 @@ void threads_set_count(int count);
 int threads_count(void);
 /* DYNO_INVALID where the system does not allow so many at once, with how many it allows. */
 NODISCARD dyno_status threads_check(int count);
+/* This process is one of so many on this machine that share the cores evenly: its part is from now on
+ * what a count of 0 means. */
+void threads_share_cores(int processes);
 /* Cores this process may run on. */
 int threads_available(void);
 

@@ -18,7 +18,9 @@
 static const char *current_verb;
 
 int cli_report_failure(dyno_status status) {
-    if (current_verb)
+    if (!dyno_rank_reports()) {
+        /* Another rank says it. */
+    } else if (current_verb)
         fprintf(stderr, "dyno %s: %s\n", current_verb, dyno_error_message());
     else
         fprintf(stderr, "dyno: %s\n", dyno_error_message());

@@ -10,6 +10,7 @@
 #include "cli/cli.h"
 #include "cli/interrupt.h"
 #include "cli/progress.h"
+#include "cli/ranks.h"
 #include "cli/terminal.h"
 
 typedef struct experiment_job {
@@ -62,6 +63,14 @@ static dyno_status show(const dyno_results *found, dyno_status status) {
     return shown;
 }
 
+/* Starts the ranks that the arguments ask for. What is wrong with the arguments is found by running it. */
+static bool start_ranks(const dyno_experiment_options *options, int argc, char **argv, int *code) {
+    int wanted;
+    double timeout_s;
+    return dyno_experiment_ranks(options, &wanted, &timeout_s) == DYNO_OK &&
+           cli_start_ranks(wanted, timeout_s, argc, argv, code);
+}
+
 static int run(int argc, char **argv, bool is_long) {
     experiment_job job = {.name = argv[0]};
     dyno_experiment_options options = {.size = sizeof options,
@@ -73,13 +82,22 @@ static int run(int argc, char **argv, bool is_long) {
                                        .on_note = print_note,
                                        .should_stop = should_stop};
     dyno_results *found;
+    int code;
     if (flags_ask_for_help(argc, argv))
         return print_help(argv[0]);
-    if (is_long)
+    if (start_ranks(&options, argc, argv, &code))
+        return code;
+    bool is_quiet = cli_rank_is_quiet();
+    if (is_quiet) {
+        options.on_progress = NULL;
+        options.on_note = NULL;
+        options.should_stop = NULL; /* rank 0 tells when to stop */
+    } else if (is_long) {
         interrupt_install();
+    }
     dyno_status status = dyno_experiment_run(&options, &found);
     progress_destroy(job.line);
-    if (found)
+    if (found && !is_quiet)
         status = show(found, status);
     dyno_results_destroy(found);
     return status == DYNO_OK ? 0 : cli_report_failure(status);

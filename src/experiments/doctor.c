@@ -9,6 +9,7 @@
 #include "base/system_memory.h"
 #include "base/threads.h"
 #include "base/units.h"
+#include "distributed/mpi_module.h"
 #include "experiments/experiment.h"
 #include "measure/contention.h"
 #include "measure/environment.h"
@@ -35,7 +36,8 @@ static const flags_verb VERB = {
     .summary =
         "Shows the CPU and memory, which instruction sets can be used and why not, the "
         "peaks that every \"% of peak\" is measured against, each GPU with what it measures, "
-        "and the optional libraries: where each was found, or what is off without it. "
+        "the optional libraries: where each was found, or what is off without it, and how ranks "
+        "can exchange tensors. "
         "Takes a few seconds, most of them measuring; run it on an idle machine.",
     FLAGS_TABLE(FLAGS),
     FLAGS_EXAMPLES(EXAMPLES),
@@ -78,25 +80,30 @@ static void add_governor(results *run) {
 static void add_cpu(results *run) {
     environment_cpu cpu = environment_read_cpu();
     char note[128];
-    add_text(run, "cpu", "model", cpu.model, "");
+    add_text(run, "cpu", "model", cpu.info.model, "");
+    add_text(run, "cpu", "architecture", isa_this_architecture(), "");
     snprintf(note, sizeof note, "to this process; the machine has %d, with %d hardware threads",
-             cpu.physical_cores, cpu.logical_cores);
+             cpu.info.physical_cores, cpu.logical_cores);
     add_integer(run, "cpu", "cores available", cpu.available_cores, note);
-    if (cpu.l2_bytes) {
-        add_real(run, "cpu", "L1 data KiB", (double)cpu.l1_data_bytes / 0x1p10,
+    if (cpu.info.l2_bytes) {
+        add_real(run, "cpu", "L1 data KiB", (double)cpu.info.l1_data_bytes / 0x1p10,
                  "each, as there can be several of a cache");
-        add_real(run, "cpu", "L2 KiB", (double)cpu.l2_bytes / 0x1p10, "each");
-        add_real(run, "cpu", "L3 MiB", (double)cpu.l3_bytes / 0x1p20, "each");
+        add_real(run, "cpu", "L2 KiB", (double)cpu.info.l2_bytes / 0x1p10, "each");
+        add_real(run, "cpu", "L3 MiB", (double)cpu.info.l3_bytes / 0x1p20, "each");
     }
     add_governor(run);
     for (isa which = 0; which < ISA_COUNT; which++) {
+        if (!isa_is_of_this_architecture(which))
+            continue;
         isa_answer answer = isa_check(which);
         add_text(run, "instructions", isa_name(which), answer.is_usable ? "usable" : "no",
                  answer.why_not);
     }
-    const char *level = level_name(target_this_cpu());
-    add_text(run, "instructions", "kernels", level ? level : "one level",
+    const target *here = target_this_cpu();
+    add_text(run, "instructions", "kernels", level_name(here),
              "what the CPU's kernels are compiled for; --target takes less");
+    add_text(run, "instructions", "generated kernels", level_of_generated(here),
+             "what those of compiled mode are compiled for (-march)");
 }
 
 static void add_memory(results *run) {
@@ -249,6 +256,25 @@ static bool add_compiler(results *run) {
     return compiler.is_found;
 }
 
+/* How ranks can exchange tensors. */
+static void add_transports(results *run, int gpus) {
+    const mpi_module *mpi;
+    add_text(run, "ranks", "shared", "yes", "ranks of one host: --ranks N, nothing else is needed");
+    if (mpi_module_load(&mpi) == DYNO_OK)
+        add_text(run, "ranks", "mpi", mpi->library(), "between hosts: mpirun -np N dyno ...");
+    else
+        add_text(run, "ranks", "mpi", "no", dyno_error_message());
+    optional_answer nccl = optional_find(OPTIONAL_NCCL);
+    bool has_nccl = nccl.is_found && gpus > 0;
+    add_text(run, "ranks", "nccl",
+             !has_nccl         ? "no"
+             : nccl.version[0] ? nccl.version
+                               : "yes",
+             has_nccl        ? "between GPUs: --transport nccl"
+             : nccl.is_found ? "there is NCCL, and no GPU that works"
+                             : nccl.detail);
+}
+
 /* The answer to "is this machine ready?", for those who read one line. */
 static void set_verdict(results *run, bool has_compiler, int gpus) {
     char where[64] = "; not on a GPU, see \"gpu\" and \"optional\"";
@@ -275,7 +301,9 @@ static dyno_status run(flags *given, const experiment_context *context, experime
         optional_answer answer = optional_find(part);
         add_optional(out->run, optional_name(part), optional_without(part), &answer);
     }
-    set_verdict(out->run, add_compiler(out->run), gpus);
+    bool has_compiler = add_compiler(out->run);
+    add_transports(out->run, gpus);
+    set_verdict(out->run, has_compiler, gpus);
     return DYNO_OK;
 }
 

@@ -6,15 +6,13 @@
 
 #include "base/printable.h"
 #include "base/stop.h"
+#include "distributed/world.h"
 #include "measure/record.h"
 
-static const experiment *const EXPERIMENTS[] = {&experiment_doctor,
-                                                &experiment_plan,
-                                                &experiment_memory,
-                                                &experiment_bench,
-                                                &experiment_attention,
-                                                &experiment_precision,
-                                                NULL};
+static const experiment *const EXPERIMENTS[] = {
+    &experiment_doctor,    &experiment_plan,      &experiment_memory,
+    &experiment_bench,     &experiment_attention, &experiment_allreduce,
+    &experiment_precision, &experiment_profile,   NULL};
 enum { EXPERIMENT_COUNT = sizeof EXPERIMENTS / sizeof *EXPERIMENTS - 1 };
 
 const experiment *experiment_at(int index) {
@@ -40,8 +38,15 @@ static bool has_something(const results *run, dyno_status status) {
            (status != DYNO_INVALID && results_finished_cells(run) > 0);
 }
 
+/* For other ranks, if there are any: what this one is doing. */
+static void set_phase(const char *phase) {
+    if (world_current())
+        world_set_phase(world_current(), phase);
+}
+
 static dyno_status end_record(const experiment_context *context, dyno_status status) {
     record *r = context->record;
+    set_phase("writing results");
     dyno_status written = record_end(r);
     if (written != DYNO_OK)
         return written;
@@ -85,6 +90,7 @@ dyno_status experiment_start(const experiment_context *context) {
 
 static void keep(const experiment_context *context) {
     bool was_failing = record_is_failing(context->record);
+    set_phase("writing results");
     if (record_keep(context->record) != DYNO_OK && !was_failing)
         experiment_note(context, "%s; the run goes on and tries again after each cell",
                         dyno_error_message());

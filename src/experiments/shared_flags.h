@@ -32,6 +32,14 @@
                                             .minimum = 0, .maximum = 4096                          \
     }
 
+/* Of verbs that run on several ranks. */
+#define TIMEOUT_FLAG                                                                               \
+    {                                                                                              \
+        "timeout", "S", FLAG_REAL, "30",                                                           \
+            .help = "seconds after which a rank that does nothing is given up, and all ranks end", \
+            .real_minimum = 0.1, .real_maximum = 1e6                                               \
+    }
+
 /* Of verbs that print tables. */
 #define WIDE_FLAG                                                                                  \
     {                                                                                              \

@@ -90,6 +90,13 @@ static void read_mpi(void *symbol, char *out) {
         snprintf(out, VERSION_BYTES, "%.*s", (int)strcspn(answer, ",\n"), answer);
 }
 
+/* SQLite and zlib. */
+static void read_text(void *symbol, char *out) {
+    typedef const char *get_version(void);
+    AS_FUNCTION(get_version *, get, symbol);
+    snprintf(out, VERSION_BYTES, "%s", get());
+}
+
 static const struct {
     const char *name, *without;
     const char *library[MOST_NAMES]; /* newest first */
@@ -128,17 +135,29 @@ static const struct {
                         read_cupti,
                         "extras/CUPTI/lib64"},
     [OPTIONAL_NCCL] = {"NCCL",
-                       "nothing is off: dyno takes one GPU so far",
+                       "ranks cannot exchange what is on GPUs",
                        {"libnccl.so.2"},
                        "ncclGetVersion",
                        read_nccl,
-                       NULL},
+                       "lib64"},
     [OPTIONAL_MPI] = {"Open MPI",
-                      "nothing is off: dyno is one process so far",
+                      "ranks are of one host",
                       {"libmpi.so.40"},
                       "MPI_Get_library_version",
                       read_mpi,
                       NULL},
+    [OPTIONAL_SQLITE] = {"SQLite",
+                         "exports of Nsight Systems cannot be read (profile --from)",
+                         {"libsqlite3.so.0"},
+                         "sqlite3_libversion",
+                         read_text,
+                         NULL},
+    [OPTIONAL_ZLIB] = {"zlib",
+                       "compressed traces must be unpacked first (profile --from)",
+                       {"libz.so.1"},
+                       "zlibVersion",
+                       read_text,
+                       NULL},
 };
 
 const char *optional_name(optional_part part) { return PARTS[part].name; }

@@ -16,11 +16,13 @@ dyno_status cuda_library_open(const char *stem, int major, void **handle) {
     char name[64], path[1024];
     snprintf(name, sizeof name, "lib%s.so.%d", stem, major);
     *handle = dlopen(name, RTLD_LAZY | RTLD_LOCAL);
-    static const char *const FOLDERS[] = {"lib64", "extras/CUPTI/lib64"};
-    for (int i = 0; i < 4 && !*handle; i++) {
-        if (!root(i / 2))
+    static const char *const FOLDERS[] = {"lib64", "extras/CUPTI/lib64", "lib"};
+    enum { FOLDER_COUNT = sizeof FOLDERS / sizeof *FOLDERS };
+    for (int i = 0; i < 2 * FOLDER_COUNT && !*handle; i++) {
+        const char *from = root(i / FOLDER_COUNT);
+        if (!from)
             continue;
-        int length = snprintf(path, sizeof path, "%s/%s/%s", root(i / 2), FOLDERS[i % 2], name);
+        int length = snprintf(path, sizeof path, "%s/%s/%s", from, FOLDERS[i % FOLDER_COUNT], name);
         if (length > 0 && (size_t)length < sizeof path && access(path, R_OK) == 0)
             *handle = dlopen(path, RTLD_LAZY | RTLD_LOCAL);
     }

@@ -7,7 +7,7 @@
 
 #include "base/status.h"
 
-/* Opens lib<stem>.so.<major> where the loader finds it, else in lib64 or extras/CUPTI/lib64 of
+/* Opens lib<stem>.so.<major> where the loader finds it, else in lib64, extras/CUPTI/lib64 or lib of
  * $CUDA_HOME, else of /usr/local/cuda. It stays open. */
 NODISCARD dyno_status cuda_library_open(const char *stem, int major, void **handle);
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "distributed/world.h"
 #include "runtime/cuda/module.h"
 
 static bool parse_ordinal(const char *digits, int *ordinal) {
@@ -36,6 +37,17 @@ static dyno_status open_cuda(int ordinal, device **out) {
     return module->open(ordinal, out);
 }
 
+/* The GPU of a rank that names none: GPUs are dealt out to the ranks of a host. */
+static int dealt_ordinal(void) {
+    world_place place;
+    const cuda_module *module;
+    int gpus = 0;
+    if (world_find_place(&place) != DYNO_OK || place.host_rank <= 0 ||
+        cuda_module_load(&module) != DYNO_OK || module->count(&gpus) != DYNO_OK || gpus < 1)
+        return 0;
+    return place.host_rank % gpus;
+}
+
 /* The device that a name asks for; "auto" reads the environment. */
 typedef struct request {
     target_kind kind;
@@ -49,6 +61,8 @@ static dyno_status resolve(const char *name, request *out) {
     name = is_open ? chosen : name;
     dyno_status status = device_parse(name, &out->kind, &out->ordinal);
     out->is_auto = strcmp(name, "auto") == 0;
+    if (status == DYNO_OK && (out->is_auto || strcmp(name, "cuda") == 0))
+        out->ordinal = dealt_ordinal();
     return status != DYNO_OK && is_open ? dyno_fail_within(status, "DYNO_DEVICE") : status;
 }
 
@@ -58,7 +72,7 @@ dyno_status device_open(const char *name, device **out) {
     RETURN_IF_FAILED(resolve(name, &asked));
     if (asked.kind == TARGET_CUDA)
         return open_cuda(asked.ordinal, out);
-    if (asked.is_auto && open_cuda(0, out) == DYNO_OK)
+    if (asked.is_auto && open_cuda(asked.ordinal, out) == DYNO_OK)
         return DYNO_OK;
     *out = device_cpu();
     return DYNO_OK;

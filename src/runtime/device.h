@@ -7,12 +7,26 @@
 #define RUNTIME_DEVICE_H
 
 #include "base/status.h"
+#include "distributed/communicator.h"
 #include "ops/kernel.h"
 #include "plan/plan.h"
-#include "profile/activity.h"
+#include "profile/launch_log.h"
 
 typedef struct device device;
 typedef struct program program; /* a plan prepared for a device */
+
+/* For device_functions.nccl_join. */
+typedef struct nccl_id {
+    char bytes[128];
+} nccl_id;
+typedef struct nccl_join {
+    nccl_id id;
+    int rank, count;
+    double timeout_s;
+    /* Asked while the host waits: fails when a rank has failed. */
+    dyno_status (*check)(void *context);
+    void *context;
+} nccl_join;
 
 typedef struct device_functions {
     void (*close)(device *d);
@@ -56,11 +70,21 @@ typedef struct device_functions {
     /* After finish: nanoseconds between the events of two slots. */
     int64_t (*elapsed_ns)(device *d, int from, int to);
     /* Between begin and end, the device records when it ran each launch of the program, in steps
-     * that run as usual; a step that is replayed is captured anew in between. Both return
+     * that run as usual; a step that is replayed is captured anew in between. Times are by the
+     * host's clock (base/clock.h), as far as the device's can be converted to it. Both return
      * DYNO_UNSUPPORTED where it cannot; NULL where no device of the kind can. finish comes before
      * the end. */
     dyno_status (*observe_begin)(program *r);
-    dyno_status (*observe_end)(program *r, activity *out);
+    dyno_status (*observe_end)(program *r, launch_log *out);
+    /* Nested ranges of what the host does, for profilers of others; NULL where none watches. */
+    void (*push_range)(device *d, const char *name);
+    void (*pop_range)(device *d);
+
+    /* ---- several ranks ---- */
+    /* Of a GPU; NULL elsewhere. Rank 0 makes an id, which all others are told; then all ranks join,
+     * each with its own GPU. DYNO_UNSUPPORTED where NCCL cannot be loaded. */
+    dyno_status (*nccl_id)(device *d, nccl_id *out);
+    dyno_status (*nccl_join)(device *d, const nccl_join *how, communicator **out);
 } device_functions;
 
 /* Implementations embed it as their first member. */
@@ -95,6 +119,12 @@ device *device_cpu(void);
 /* The CPU with no more than the instruction sets of the target, which is a CPU; DYNO_UNSUPPORTED
  * where this machine has less than that. On failure *out is NULL. */
 NODISCARD dyno_status device_create_cpu(const target *chip, device **out);
+
+/* communicator_create for every kind: those of NCCL are of a GPU, the others need no device and take
+ * NULL. */
+NODISCARD dyno_status device_create_communicator(device *d, struct world *w,
+                                                 const communicator_options *options,
+                                                 communicator **out);
 
 /* Whether the host may read and write tensors where they lie. */
 bool device_is_host(const device *d);

@@ -54,6 +54,37 @@ static size_t widest_line(const char *shown) {
     return widest;
 }
 
+static bool stop_at_once(void *caller) {
+    (void)caller;
+    return true;
+}
+
+static void trace_of_another_program_is_profiled(void **state) {
+    (void)state;
+    const char *settings[] = {"from=" DYNO_TEST_DIR "/traces/nsys.sqlite", "by=phase"};
+    dyno_render_options how = {.size = sizeof how, .format = "csv"};
+    dyno_experiment_options o = {
+        .size = sizeof o, .name = "profile", .settings = settings, .setting_count = 2};
+    dyno_results *found;
+    char *out;
+    OK(dyno_experiment_run(&o, &found));
+    OK(dyno_results_render(found, &how, &out));
+    assert_ptr_equal(strstr(out, "phase,count,time ms,%"), out);
+    assert_non_null(strstr(out, "\nbackward,10,0.223,"));
+    dyno_text_free(out);
+    dyno_results_destroy(found);
+    o.should_stop = stop_at_once;
+    FAILS(DYNO_INTERRUPTED, "interrupted", dyno_experiment_run(&o, &found));
+    OK(dyno_results_json(found, &out));
+    assert_non_null(strstr(out, "\"INCOMPLETE\""));
+    dyno_text_free(out);
+    dyno_results_destroy(found);
+    settings[0] = "from=" DYNO_TEST_DIR "/CMakeLists.txt";
+    o.should_stop = NULL;
+    FAILS(DYNO_UNSUPPORTED, "is neither an .sqlite export", dyno_experiment_run(&o, &found));
+    assert_null(found);
+}
+
 static void tables_and_help_fit_a_terminal(void **state) {
     (void)state;
     dyno_render_options how = {.size = sizeof how, .columns = 80};
@@ -674,10 +705,61 @@ static void experiments_take_a_users_arguments(void **state) {
     assert_null(shown);
 }
 
+/* ---- ranks ---- */
+
+static void ranks_are_started_and_waited_for(void **state) {
+    (void)state;
+    /* Each rank is a shell that knows its number. */
+    static const char *const all_well[] = {"sh", "-c", "test $DYNO_RANKS = 3", NULL};
+    static const char *const one_fails[] = {"sh", "-c", "exit $((7 * (DYNO_RANK == 1)))", NULL};
+    static const char *const one_dies[] = {"sh", "-c", "[ $DYNO_RANK != 2 ] || kill -9 $$", NULL};
+    dyno_ranks_options o = {
+        .size = sizeof o, .ranks = 3, .program = "/bin/sh", .arguments = all_well, .timeout_s = 5};
+    int code, rank, count;
+    OK(dyno_ranks_start(&o, &code));
+    assert_int_equal(code, 0);
+    o.arguments = one_fails;
+    FAILS(DYNO_RANK_FAILED, "ended with exit code 7", dyno_ranks_start(&o, &code));
+    assert_int_equal(code, 7);
+    o.arguments = one_dies;
+    FAILS(DYNO_RANK_FAILED, "rank 2", dyno_ranks_start(&o, &code));
+    assert_int_equal(code, 1);
+    o.program = "/nowhere/program";
+    FAILS(DYNO_IO, "starting rank 0 of 3: No such file", dyno_ranks_start(&o, &code));
+    assert_int_equal(code, 1);
+    o.ranks = 0;
+    FAILS(DYNO_INVALID, "there must be 1 to 1024", dyno_ranks_start(&o, &code));
+    OK(dyno_rank(&rank, &count));
+    assert_int_equal(rank, 0);
+    assert_int_equal(count, 1);
+    assert_true(dyno_rank_reports());
+}
+
+static void an_experiment_says_how_many_ranks_it_wants(void **state) {
+    (void)state;
+    static const char *const settings[] = {"ranks=2,5,3", "timeout=7"};
+    dyno_experiment_options o = {
+        .size = sizeof o, .name = "allreduce", .settings = settings, .setting_count = 2};
+    int ranks;
+    double timeout_s;
+    dyno_results *results;
+    OK(dyno_experiment_ranks(&o, &ranks, &timeout_s));
+    assert_int_equal(ranks, 5);
+    assert_true(timeout_s > 6.9 && timeout_s < 7.1);
+    FAILS(DYNO_INVALID, "this process is alone", dyno_experiment_run(&o, &results));
+    o.name = "plan";
+    o.setting_count = 0;
+    OK(dyno_experiment_ranks(&o, &ranks, &timeout_s));
+    assert_int_equal(ranks, 1);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ranks_are_started_and_waited_for),
+        cmocka_unit_test(an_experiment_says_how_many_ranks_it_wants),
         cmocka_unit_test(names_end_with_null),
         cmocka_unit_test(lists_are_tables_in_any_format),
+        cmocka_unit_test(trace_of_another_program_is_profiled),
         cmocka_unit_test(tables_and_help_fit_a_terminal),
         cmocka_unit_test(models_have_parameters_by_name),
         cmocka_unit_test(a_plan_knows_what_a_step_takes),

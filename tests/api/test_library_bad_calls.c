@@ -365,6 +365,11 @@ static void null_is_named_by_experiments(void **state) {
     NAMED(dyno_experiment_run, options, NULL, &other);
     NAMED(dyno_experiment_run, name, &unnamed, &other);
     NAMED(dyno_experiment_run, out, &experiment, NULL);
+    int ranks;
+    double timeout_s;
+    NAMED(dyno_experiment_ranks, options, NULL, &ranks, &timeout_s);
+    NAMED(dyno_experiment_ranks, ranks, &experiment, NULL, &timeout_s);
+    NAMED(dyno_experiment_ranks, timeout_s, &experiment, &ranks, NULL);
     NAMED(dyno_experiment_help, name, NULL, &out);
     NAMED(dyno_experiment_help, out, "bench", NULL);
     NAMED(dyno_experiment_help_wrapped, name, NULL, 80, &out);
@@ -463,6 +468,17 @@ static void null_is_named_by_reports(void **state) {
     FAILS(DYNO_INVALID, "html, md and tex", dyno_report("x", "doc", &out));
     FAILS(DYNO_NOT_FOUND, "nothing-here", dyno_report("nothing-here", "html", &out));
     assert_null(out);
+}
+
+static void null_is_named_by_ranks(void **state) {
+    (void)state;
+    dyno_ranks_options without_arguments = {.size = sizeof without_arguments, .ranks = 2};
+    int number;
+    NAMED(dyno_ranks_start, options, NULL, &number);
+    NAMED(dyno_ranks_start, exit_code, &without_arguments, NULL);
+    NAMED(dyno_ranks_start, arguments, &without_arguments, &number);
+    NAMED(dyno_rank, rank, NULL, &number);
+    NAMED(dyno_rank, count, &number, NULL);
 }
 
 static void null_is_nothing_to_functions_that_cannot_fail(void **state) {
@@ -599,6 +615,7 @@ int main(void) {
         cmocka_unit_test(null_is_named_by_comparisons),
         cmocka_unit_test(null_is_named_by_suites),
         cmocka_unit_test(null_is_named_by_reports),
+        cmocka_unit_test(null_is_named_by_ranks),
         cmocka_unit_test(null_is_nothing_to_functions_that_cannot_fail),
         cmocka_unit_test(the_library_refuses_what_the_command_line_refuses),
         cmocka_unit_test(a_success_leaves_no_message),

@@ -126,6 +126,14 @@ def shrink_bench(words):
     put(words, "--steps", "1")
 
 
+def shrink_profile(words):
+    """With --from nothing runs; FILE, which is tokens elsewhere, is a trace there."""
+    if "--from" not in words:
+        shrink_bench(words)
+    elif value_of(words, "--from") == "FILE":
+        put(words, "--from", "trace.json.gz")
+
+
 def shrink_attention(words):
     run_on_cpu(words)
     divide_lengths(words, "--seq", "8,16")
@@ -133,6 +141,15 @@ def shrink_attention(words):
     put(words, "--reps", "1")
     if "--preset" in words:
         put(words, "--head-dim", "16")
+
+
+def shrink_allreduce(words):
+    """Kilobytes in place of gigabytes, and few ranks."""
+    given = value_of(words, "--bytes") or "1MB"
+    put(words, "--bytes", re.sub(r"\d+[kMG]i?B", lambda size: f"{4 * len(size.group())}kB", given))
+    put(words, "--ranks", re.sub(r"\d+", lambda number: str(min(3, int(number.group()))),
+                                 value_of(words, "--ranks") or "2"))
+    put(words, "--reps", "1")
 
 
 def shrink_plan(words):
@@ -160,8 +177,9 @@ def shrink_step(words):
         put(words, "--steps", "2")
 
 
-SHRINK = {"bench": shrink_bench, "attention": shrink_attention, "plan": shrink_plan,
-          "memory": shrink_memory,          "step": shrink_step, "init": put_tiny_model}
+SHRINK = {"bench": shrink_bench, "profile": shrink_profile, "attention": shrink_attention,
+          "allreduce": shrink_allreduce, "plan": shrink_plan, "memory": shrink_memory, "step": shrink_step,
+          "init": put_tiny_model}
 # Verbs that a sentence may name without what they cannot run without.
 REQUIRED = {"step": ["--load", "llama", "--tokens", "text.bin", "--out", "out.safetensors"],
             "init": ["--out", "out"], "show": ["DIR"], "compare": ["DIR", "DIR"], "report": ["DIR"], "man": ["bench"], "completion": ["bash"],

@@ -11,7 +11,9 @@
 #include "runtime/cuda/cuda_device.h"
 #include "runtime/cuda/cuda_status.h"
 #include "runtime/cuda/driver.h"
+#include "runtime/cuda/nccl.h"
 #include "runtime/cuda/observe.h"
+#include "runtime/cuda/ranges.h"
 
 enum { OLDEST_MAJOR = 8 };                /* Ampere: bf16 products, async copies */
 #define GRANULE_BYTES ((int64_t)32 << 20) /* few calls, and little memory that is not used */
@@ -263,7 +265,12 @@ const device_functions cuda_device_functions = {.close = close_device,
                                                 .record_event = cuda_record_event,
                                                 .elapsed_ns = cuda_elapsed_ns,
                                                 .observe_begin = cuda_observe_begin,
-                                                .observe_end = cuda_observe_end};
+                                                .observe_end = cuda_observe_end,
+                                                .push_range =
+                                                    CUDA_HAS_RANGES ? cuda_push_range : NULL,
+                                                .pop_range = cuda_pop_range,
+                                                .nccl_id = cuda_nccl_id,
+                                                .nccl_join = cuda_nccl_join};
 
 static const cuda_module MODULE = {.abi = CUDA_MODULE_ABI,
                                    .version = DYNO_VERSION,

@@ -15,7 +15,8 @@ enum {
         (1 << 24) +
         (int)(sizeof(device_functions) * 7 + sizeof(device) * 11 + sizeof(plan) * 13 +
               sizeof(plan_launch) * 17 + sizeof(plan_generated) * 19 + sizeof(plan_buffer) * 23 +
-              sizeof(kernel_args) * 29 + sizeof(tensor) * 31 + sizeof(kernel) * 37)
+              sizeof(kernel_args) * 29 + sizeof(tensor) * 31 + sizeof(kernel) * 37 +
+              sizeof(communicator) * 41 + sizeof(collective) * 43 + sizeof(nccl_join) * 47)
 };
 
 typedef struct cuda_host {

@@ -6,12 +6,12 @@
 
 #include <cuda_runtime.h>
 
-#include "profile/activity.h"
+#include "profile/launch_log.h"
 #include "runtime/device.h"
 
 /* See device_functions. */
 NODISCARD dyno_status cuda_observe_begin(program *r);
-NODISCARD dyno_status cuda_observe_end(program *r, activity *out);
+NODISCARD dyno_status cuda_observe_end(program *r, launch_log *out);
 
 /* During capture: nodes that are now added to the graph belong to this launch; -1: to none. */
 void cuda_observe_captured(const program *r, int launch);
