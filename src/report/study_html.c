@@ -132,7 +132,8 @@ static bool has_breakdown(const results *run, const char *name) {
 static void append_viewers(const results *run, int index, text *out) {
     static const struct {
         const char *breakdown, *kind, *title;
-    } viewers[] = {{BREAKDOWN_TIMELINE, "memory", "Bytes over the step, by role"},
+    } viewers[] = {{BREAKDOWN_RECORDS, "timeline", "Launches over time"},
+                   {BREAKDOWN_TIMELINE, "memory", "Bytes over the step, by role"},
                    {BREAKDOWN_BY_SCOPE, "flame", "Time by scope"}};
     for (size_t i = 0; i < sizeof viewers / sizeof *viewers; i++)
         if (has_breakdown(run, viewers[i].breakdown))
@@ -261,14 +262,15 @@ static void append_json(const json_t *value, text *out) {
     free(dump);
 }
 
-/* Breakdowns are what is large; the viewers use these two. */
+/* Breakdowns are what is large; the viewers use these. */
 static void drop_breakdowns(json_t *run, bool keeps_viewed) {
     size_t i;
     json_t *cell;
     json_array_foreach(json_object_get(run, "cells"), i, cell) {
         json_t *all = json_object_get(cell, "breakdowns"), *kept = json_object();
         static const char *const viewed[] = {BREAKDOWN_TIMELINE, BREAKDOWN_ALLOCATIONS,
-                                             BREAKDOWN_BY_SCOPE};
+                                             BREAKDOWN_BY_SCOPE, BREAKDOWN_SCOPES,
+                                             BREAKDOWN_RECORDS};
         for (size_t j = 0; keeps_viewed && j < sizeof viewed / sizeof *viewed; j++)
             if (json_object_get(all, viewed[j]))
                 json_object_set(kept, viewed[j], json_object_get(all, viewed[j]));
@@ -321,6 +323,7 @@ static void append_records(const study *s, text *out) {
 
 void study_append_html(const study *s, text *out) {
     const char *style = embedded_find("src/report/html/page.css"),
+               *timeline = embedded_find("src/report/html/timeline.js"),
                *script = embedded_find("src/report/html/page.js");
     text_append(out, "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
                      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
@@ -350,6 +353,6 @@ void study_append_html(const study *s, text *out) {
     text_format(
         out,
         "</main>\n<footer>Made by dyno %s from the records that are in this page.</footer>\n"
-        "<script>\n%s</script>\n</body>\n</html>\n",
-        dyno_version(), script ? script : "");
+        "<script>\n\"use strict\";\n%s%s</script>\n</body>\n</html>\n",
+        dyno_version(), timeline ? timeline : "", script ? script : "");
 }

@@ -61,6 +61,8 @@ class Page(html.parser.HTMLParser):
 def measure(folder):
     dyno("bench", *TINY, "--context", "4,8,16", "--mode", "eager,compiled", "--steps", "3", "--pass",
          "forward,step", "--breakdown", "--out", f"{folder}/steps")
+    dyno("profile", *TINY, "--context", "8", "--steps", "2", "--pass", "step", "--timeline", "--out",
+         f"{folder}/profile")
     dyno("memory", *TINY, "--context", "8", "--out", f"{folder}/memory")
     dyno("attention", "--impl", "naive,flash", "--seq", "16,32,64", "--head-dim", "8", "--batch", "1",
          "--reps", "3", "--out", f"{folder}/attention")
@@ -116,7 +118,7 @@ def evil(value):
 def hostile_records_are_text():
     with tempfile.TemporaryDirectory() as folder:
         measure(folder)
-        for name in ("steps", "memory", "attention"):
+        for name in ("steps", "memory", "attention", "profile"):
             path = f"{folder}/{name}/run.json"
             with open(path, encoding="utf-8") as file:
                 run = json.load(file)
@@ -203,6 +205,12 @@ DRIVE = """
     const pixels = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
     result.drawn = pixels.some((value) => value);
   }
+  const lane = document.querySelector("[data-viewer=timeline] canvas");
+  if (lane) {
+    lane.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowRight" }));
+    lane.dispatchEvent(new KeyboardEvent("keydown", { key: "+" }));
+    result.launch = document.querySelector("[data-viewer=timeline] [role=status]").textContent;
+  }
   result.resources = performance.getEntriesByType("resource").length;
   document.body.append(Object.assign(document.createElement("pre"), { id: "result", textContent: JSON.stringify(result) }));
 })();
@@ -238,8 +246,55 @@ def a_browser_sorts_filters_and_draws_without_an_error():
     assert result["right"], result
     assert ["memory", False] in result["viewers"] and ["flame", False] in result["viewers"], result
     assert result["drawn"] and "alive" in result["said"] and result["alive"] > 3, result
+    assert ["timeline", False] in result["viewers"] and "launch 2 of" in result["launch"], result
     assert result["resources"] == 0, result
 
 
+AT_ONCE = "<head><script>window.requestAnimationFrame = (draw) => draw();</script>"
+MILLION = """
+<script>
+{
+  const records = JSON.parse(document.getElementById("records").textContent);
+  const table = records.find((run) => run && run.verb === "profile").cells[0].breakdowns.records;
+  const rows = [];
+  for (let i = 0; i < 1e6; i++)
+    rows.push({ keys: table.rows[i % table.rows.length].keys, values: [0, i % 2, i * 1000, 900] });
+  const place = document.createElement("div");
+  document.body.append(place);
+  const begin = performance.now();
+  const cell = { parameters: {}, breakdowns: { records: { ...table, rows } } };
+  timelineViewer(place, { cells: [cell] }, dynoViewers);
+  const canvas = place.querySelector("canvas"), frames = [];
+  canvas.dispatchEvent(new KeyboardEvent("keydown", { key: "+" }));
+  const shown = performance.now() - begin;
+  for (let i = 0; i < 41; i++) {
+    const start = performance.now();
+    canvas.dispatchEvent(new KeyboardEvent("keydown", { key: i < 20 ? "+" : "PageDown" }));
+    frames.push(performance.now() - start);
+  }
+  frames.sort((a, b) => a - b);
+  const pixels = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+  document.body.append(Object.assign(document.createElement("pre"), { id: "result", textContent:
+    JSON.stringify({ shown, median: frames[20], longest: frames[40], drawn: pixels.some((value) => value) }) }));
+}
+</script></body>"""
+
+
+def a_million_launches_are_drawn():
+    """How long that takes is printed: no test asserts a time."""
+    if not CHROMIUM:
+        print("skipped: there is no Chromium here")
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        measure(folder)
+        dom, console = browse(page_of(folder).replace("</body>", MILLION).replace("<head>", AT_ONCE))
+    assert not console, console
+    result = json.loads(re.search(r'<pre id="result">(.*?)</pre>', dom, re.DOTALL).group(1))
+    assert result["drawn"], result
+    print(f"a million launches: first paint {result['shown']:.0f} ms, a frame {result['median']:.1f} ms, "
+          f"the longest {result['longest']:.1f} ms")
+
+
 run_all(a_page_has_tables_plots_findings_and_the_samples, hostile_records_are_text,
-        wrong_files_get_a_clear_error, latex_is_balanced, a_browser_sorts_filters_and_draws_without_an_error)
+        wrong_files_get_a_clear_error, latex_is_balanced, a_browser_sorts_filters_and_draws_without_an_error,
+        a_million_launches_are_drawn)

@@ -259,7 +259,9 @@
   /* ---- time by scope: a flame graph, forward beside backward ---- */
 
   const flameViewer = (place, run) => {
-    const cells = cellsWith(run, "by_scope").filter((cell) => columnOf(cell.breakdowns.by_scope, "time") >= 0);
+    /* A profile also has its scopes by phase: forward beside backward. */
+    const scopesOf = (cell) => cell.breakdowns.scopes || cell.breakdowns.by_scope;
+    const cells = cellsWith(run, "by_scope").filter((cell) => columnOf(scopesOf(cell), "time") >= 0);
     if (!cells.length) return;
     const canvas = canvasOf(220), said = make("p", { className: "note" });
     const find = make("input", { type: "search", placeholder: "search scopes" });
@@ -267,7 +269,7 @@
     said.setAttribute("role", "status");
     let root, zoomed, boxes = [];
     const treeOf = (cell) => {
-      const table = cell.breakdowns.by_scope, time = columnOf(table, "time");
+      const table = scopesOf(cell), time = columnOf(table, "time");
       const scope = table.keys.indexOf("scope"), phase = table.keys.indexOf("phase");
       const top = { name: "step", time: 0, children: new Map(), parent: null };
       for (const row of table.rows) {
@@ -349,7 +351,9 @@
     show(cells[0]);
   };
 
-  const viewers = { memory: memoryViewer, flame: flameViewer };
+  const shared = window.dynoViewers = { make, colour, ink, timeText, canvasOf, drawnBy, chooser, cellsWith, columnOf };
+  const viewers = { memory: memoryViewer, flame: flameViewer,
+    timeline: (place, run) => timelineViewer(place, run, shared) };
   document.querySelectorAll("[data-viewer]").forEach((place) =>
     viewers[place.dataset.viewer](place, records[Number(place.dataset.run)]));
 })();
