@@ -21,20 +21,26 @@ const timelineViewer = (place, run, page) => {
     names = [];
     length = 1;
     for (const row of table.rows) {
-      const lane = `step ${row.values[step]}, stream ${row.values[stream]}`, name = row.keys.join("\n");
-      if (!byName.has(name)) {
-        byName.set(name, names.length);
+      const values = row.values, key = `${values[step]}, stream ${values[stream]}`;
+      const name = row.keys.join("\n");
+      let kind = byName.get(name), lane = byLane.get(key);
+      if (kind === undefined) {
+        byName.set(name, kind = names.length);
         names.push(row.keys);
       }
-      if (!byLane.has(lane)) byLane.set(lane, []);
-      byLane.get(lane).push([Number(row.values[begin]), Number(row.values[duration]), byName.get(name)]);
+      if (!lane) byLane.set(key, lane = { name: `step ${key}`, begin: [], duration: [], kind: [], isSorted: true });
+      const at = Number(values[begin]), took = Number(values[duration]), count = lane.begin.length;
+      lane.isSorted &&= !count || lane.begin[count - 1] <= at;
+      lane.begin.push(at);
+      lane.duration.push(took);
+      lane.kind.push(kind);
+      if (at + took > length) length = at + took;
     }
-    lanes = [...byLane].map(([name, launches]) => {
-      launches.sort((a, b) => a[0] - b[0]);
-      const last = launches[launches.length - 1];
-      length = Math.max(length, last[0] + last[1]);
-      return { name, begin: Float64Array.from(launches, (l) => l[0]), duration: Float64Array.from(launches, (l) => l[1]),
-        kind: Uint32Array.from(launches, (l) => l[2]) };
+    lanes = [...byLane.values()].map((lane) => {
+      const order = lane.isSorted ? null : Uint32Array.from(lane.begin.keys()).sort((a, b) => lane.begin[a] - lane.begin[b]);
+      const pick = (Kind, values) => order ? Kind.from(order, (i) => values[i]) : Kind.from(values);
+      return { name: lane.name, begin: pick(Float64Array, lane.begin), duration: pick(Float64Array, lane.duration),
+        kind: pick(Uint32Array, lane.kind) };
     });
   };
   /* The first of the lane that ends at `time` or later; launches of a lane hardly overlap. */
