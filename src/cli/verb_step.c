@@ -60,7 +60,7 @@ static const flags_example EXAMPLES[] = {
      "five AdamW steps: losses, the first gradients, the last weights"},
 };
 
-static const flags_verb VERB = {
+const flags_verb cli_step_table = {
     .name = "step",
     .summary = "Runs training steps of a Hugging Face Llama directory and writes what they "
                "computed: `logits` [B,T,V] and `g.<name>` of the first step, `loss.<k>` of each, "
@@ -270,4 +270,4 @@ static dyno_status run(flags *given) {
     return status;
 }
 
-int cli_step(int argc, char **argv) { return cli_run(&VERB, argc, argv, run); }
+int cli_step(int argc, char **argv) { return cli_run(&cli_step_table, argc, argv, run); }

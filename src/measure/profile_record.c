@@ -170,3 +170,26 @@ void profile_record_groups(kernel_groups *groups, int64_t steps, results_cell *c
                  add_breakdown(kernel_groups_grouping(groups, i), columns, cell));
     record_devices(groups, steps, cell);
 }
+
+void profile_record_launches(const launch_record *records, int64_t count, results_cell *cell) {
+    static const char *const keys[] = {KEY_KERNEL, KEY_SCOPE, KEY_PHASE};
+    static const results_column columns[] = {
+        {COLUMN_STEP, ""}, {COLUMN_STREAM, ""}, {COLUMN_BEGIN, "ns"}, {COLUMN_DURATION, "ns"}};
+    results_breakdown *rows = cell_add_breakdown(cell, BREAKDOWN_RECORDS, keys, 3, columns, 4);
+    for (int64_t first = 0, next; first < count; first = next) {
+        int64_t begin = records[first].begin_ns;
+        for (next = first; next < count && records[next].step == records[first].step; next++)
+            begin = records[next].begin_ns < begin ? records[next].begin_ns : begin;
+        for (int64_t i = first; i < next; i++) {
+            const launch_record *r = &records[i];
+            const char *name = r->recorded ? r->recorded : r->kernel;
+            breakdown_add_row(
+                rows,
+                (const char *const[]){name ? name : ROW_UNATTRIBUTED, r->scope ? r->scope : "",
+                                      r->phase ? r->phase : ""},
+                (const results_value[]){results_integer(r->step), results_integer(r->stream),
+                                        results_integer(r->begin_ns - begin),
+                                        results_integer(r->end_ns - r->begin_ns)});
+        }
+    }
+}
