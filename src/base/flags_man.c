@@ -4,7 +4,7 @@
 #include "base/flags.h"
 
 /* Text in roff: a backslash, a dash, and a dot or an apostrophe at the beginning of a line have a
- * meaning. */
+ * meaning. A list of choices may be broken behind each of them. */
 static void append_roff(text *out, const char *string) {
     if (*string == '.' || *string == '\'')
         text_append(out, "\\&");
@@ -13,6 +13,8 @@ static void append_roff(text *out, const char *string) {
             text_append(out, "\\e");
         else if (*string == '-')
             text_append(out, "\\-");
+        else if (*string == '|')
+            text_append(out, "|\\:");
         else
             text_append_bytes(out, string, 1);
 }

@@ -16,12 +16,14 @@ static const flags_example EXAMPLES[] = {
 
 const flags_verb cli_list_table = {
     .name = "list",
-    .positional = "[presets|ops|kernels|targets|suites]",
+    .positional = "WHAT",
     .most_positionals = 1,
-    .summary = "Shows what dyno knows: model presets, the operations graphs are made of (with the "
-               "scalar expression of element-wise ones), and the kernels that compute them, "
-               "fastest first: the first that does not decline the operands is taken; the chips "
-               "that can be planned for, and the suites of experiments.",
+    .summary =
+        "Shows what dyno knows, all of it or one kind. WHAT is presets (models by name), ops "
+        "(the operations graphs are made of, with the scalar expression of element-wise "
+        "ones), kernels (that compute them, fastest first: the first that does not decline "
+        "the operands is taken), targets (chips that can be planned for) or suites (of "
+        "experiments).",
     FLAGS_TABLE(FLAGS),
     FLAGS_EXAMPLES(EXAMPLES),
 };

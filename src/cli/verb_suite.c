@@ -80,16 +80,16 @@ static dyno_suite_part part_at(const study *s, int index) {
     return part;
 }
 
-/* What a part may take: several times its share of what is left, so that one that takes for ever does not
- * take the time of all others of its priority. */
+/* What a part may take: several times its share of what is left, so that one that takes for ever leaves
+ * time for all others. */
 static double share_of(const study *s, int index) {
-    enum { SHARES = 3, LEAST_SECONDS = 30 };
-    int others = 0, priority = part_at(s, index).priority;
+    enum { SHARES = 2, LEAST_SECONDS = 20 };
+    int pending = 0;
     for (int i = index; i < dyno_suite_part_count(s->parts); i++) {
         dyno_suite_part other = part_at(s, i);
-        others += other.priority == priority && is_status(&other, "PENDING");
+        pending += is_status(&other, "PENDING");
     }
-    double left = seconds_left(s), share = SHARES * left / (others ? others : 1);
+    double left = seconds_left(s), share = SHARES * left / (pending ? pending : 1);
     share = share < LEAST_SECONDS ? LEAST_SECONDS : share;
     return s->budget > 0 ? (share < left ? share : left) : 0;
 }

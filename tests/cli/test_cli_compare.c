@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/stat.h>
 
 #include <cmocka.h>
 
@@ -125,7 +126,9 @@ static void bad_input_has_a_clear_answer(void **state) {
     dyno_expect(2, "nothing to compare", "compare %s/a %s/other", in, in);
     dyno_expect(1, "/nothing", "compare %s/a %s/nothing", in, in);
     dyno_expect(1, "broken.json", "compare %s/a %s/broken.json", in, in);
-    dyno_expect(1, "holds no run", "compare %s/a /usr/include", in);
+    scratch_path empty = scratch_join(&made, "empty");
+    assert_int_equal(mkdir(empty.text, 0777), 0);
+    dyno_expect(1, "holds no run", "compare %s/a %s/empty", in, in);
     dyno_expect(2, "write it like 2%", "compare %s/a %s/a --threshold 2x", in, in);
     dyno_expect(2, "--confidence", "compare %s/a %s/a --confidence 10%%", in, in);
     dyno_expect(2, "goes with --run", "compare %s/a %s/a --rounds 3", in, in);
