@@ -440,8 +440,9 @@ dyno_status dyno_suite_render(const dyno_suite *s, const dyno_render_options *op
 /* ---- reports ---- */
 
 /* Everything in a run.json, in its directory, or in a directory of several (a suite's), as one text: "html"
- * (a page that needs nothing else), "md" or "tex" (booktabs and pgfplots). */
-dyno_status dyno_report(const char *path, const char *format, char **out);
+ * (a page that needs nothing else), "md" or "tex" (booktabs and pgfplots). A page has about `most_bytes` at most,
+ * 0: 3 MB; what does not fit is left out of its tables and records, and it says so. */
+dyno_status dyno_report(const char *path, const char *format, int64_t most_bytes, char **out);
 
 #ifdef __cplusplus
 }

@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/units.h"
 #include "cli/child.h"
 #include "cli/cli.h"
 
@@ -15,6 +16,8 @@ static const flag_spec FLAGS[] = {
      .help =
          "what is written; its ending says how: .html, .md, .tex, or .pdf, which takes Chromium. "
          "Not given: DIR/report.html; -o is short for it"},
+    {"size", "SIZE", FLAG_TEXT, "3MB",
+     .help = "how large a page may be; beyond that long tables end early and records lack tables"},
     {"force", NULL, FLAG_SWITCH, NULL, .help = "replaces a file that is there"},
 };
 
@@ -33,7 +36,8 @@ const flags_verb cli_report_table = {
         "Makes one file of a run, of several runs below DIR, or of the study that `dyno suite` "
         "made there. The HTML page needs no network and no other file: the answers first, then "
         "every experiment with its table (sort, filter, copy), its plot, a sentence that states "
-        "the finding, viewers of memory and of time by scope, the command and the samples.",
+        "the finding, viewers of launches over time, of memory and of time by scope, the commands "
+        "and the samples.",
     FLAGS_TABLE(FLAGS),
     FLAGS_EXAMPLES(EXAMPLES),
 };
@@ -119,6 +123,10 @@ static const char *format_of(const char *path) {
 
 static dyno_status run(flags *given) {
     const char *from = flags_positional(given, 0);
+    int64_t most_bytes;
+    dyno_status parsed = units_parse_bytes(flags_text(given, "size"), &most_bytes);
+    if (parsed != DYNO_OK)
+        return dyno_fail_within(parsed, "--size");
     text path = {0};
     if (flags_is_set(given, "out"))
         text_append(&path, flags_text(given, "out"));
@@ -130,7 +138,7 @@ static dyno_status run(flags *given) {
     bool replaces = flags_switch(given, "force") || !flags_is_set(given, "out");
     char *content = NULL;
     dyno_status status =
-        format ? dyno_report(from, is_pdf ? "html" : format, &content)
+        format ? dyno_report(from, is_pdf ? "html" : format, most_bytes, &content)
                : dyno_fail(DYNO_INVALID, "--out '%s' must end in .html, .md, .tex or .pdf",
                            text_string(&path));
     if (status == DYNO_OK)

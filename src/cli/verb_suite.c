@@ -55,6 +55,7 @@ typedef struct study {
     int64_t started_ns;
     double budget; /* in seconds; 0: none */
     int to_run, ran, failed;
+    double *stopped_after; /* of each part: the seconds it was given; 0: it was not stopped */
     progress *line;
     char label[256];
 } study;
@@ -170,7 +171,7 @@ static dyno_status settle_child(study *s, int index, const child_end *end) {
     return settled;
 }
 
-static dyno_status run_part(study *s, int index) {
+static dyno_status run_part(study *s, int index, double limit) {
     dyno_suite_part part = part_at(s, index);
     char *directory = path_of(s, part.directory, "");
     child_end end = {.exit_code = 0};
@@ -178,7 +179,8 @@ static dyno_status run_part(study *s, int index) {
     show_progress(s);
     dyno_status status = file_make_output_directory(directory);
     if (status == DYNO_OK && part.takes_out) {
-        status = run_child(s, &part, directory, share_of(s, index), &end);
+        status = run_child(s, &part, directory, limit, &end);
+        s->stopped_after[index] = status == DYNO_OK && end.was_stopped ? end.seconds : 0;
         if (status == DYNO_OK)
             status = settle_child(s, index, &end);
     } else if (status == DYNO_OK) {
@@ -208,8 +210,20 @@ static dyno_status run_parts(study *s) {
             status = dyno_suite_settle(s->parts, i, "SKIP",
                                        "the budget was used up; the same command goes on", 0);
         else
-            status = run_part(s, i);
+            status = run_part(s, i, share_of(s, i));
     }
+    return status;
+}
+
+/* Time that others left over goes to parts that were stopped, where it is well more than they had. */
+static dyno_status run_stopped_parts(study *s) {
+    const double least_gain = 1.5;
+    dyno_status status = DYNO_OK;
+    for (int i = 0; i < dyno_suite_part_count(s->parts) && status == DYNO_OK; i++)
+        if (s->stopped_after[i] > 0 && seconds_left(s) > least_gain * s->stopped_after[i]) {
+            s->to_run++;
+            status = run_part(s, i, seconds_left(s));
+        }
     return status;
 }
 
@@ -232,7 +246,11 @@ static dyno_status run_study(const flags *given, study *s) {
         return show(given, s);
     RETURN_IF_FAILED(file_make_output_directory(s->directory));
     s->line = progress_create(s->to_run);
+    s->stopped_after = memory_allocate((size_t)count, sizeof *s->stopped_after);
     dyno_status status = run_parts(s);
+    if (status == DYNO_OK)
+        status = run_stopped_parts(s);
+    free(s->stopped_after);
     progress_destroy(s->line);
     char *message = memory_copy_string(dyno_error_message());
     dyno_status shown = show(given, s);

@@ -112,7 +112,7 @@ static dyno_status record(step_grid *g, const step_cell *at, const step_trace *t
     if (status == DYNO_OK) {
         profile_record_groups(groups, steps, at->cell);
         if (flags_switch(g->given, "timeline"))
-            profile_record_launches(trace->log.records, trace->log.count, at->cell);
+            profile_record_launches(trace->log.records, trace->log.count, at->p, at->cell);
         cell_set_metric(at->cell, METRIC_LAUNCHES_UNSEEN, "", trace->sums.unseen);
         cell_set_metric_real(at->cell, METRIC_CAST_NS, "ns",
                              breakdown_cast_ns(&trace->log, at->p, steps));

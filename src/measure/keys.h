@@ -243,6 +243,7 @@
 #define COLUMN_STREAM "stream"
 #define COLUMN_BEGIN "begin"
 #define COLUMN_DURATION "duration"
+#define COLUMN_ALIVE "alive"
 #define COLUMN_SPAN "span"
 #define COLUMN_BUSY "busy"
 #define COLUMN_GAPS "gaps"

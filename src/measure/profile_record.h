@@ -7,6 +7,7 @@
 #define MEASURE_PROFILE_RECORD_H
 
 #include "measure/results.h"
+#include "plan/plan.h"
 #include "profile/kernel_groups.h"
 
 /* What a profile groups by: by_kernel, by_class, by_op, by_scope, by_phase; kinds, which are all
@@ -20,8 +21,10 @@ const grouping *profile_groupings(bool by_launch, int *count);
 void profile_record_groups(kernel_groups *groups, int64_t steps, results_cell *cell);
 
 /* Every record of the traced steps as a row of the breakdown "records": when it began, after its step's
- * first, and how long it took, by step and stream. */
-void profile_record_launches(const launch_record *records, int64_t count, results_cell *cell);
+ * first, how long it took, by step and stream, and how many bytes the plan has alive while it runs. A record
+ * of no known launch has the bytes of the one before it. */
+void profile_record_launches(const launch_record *records, int64_t count, const plan *p,
+                             results_cell *cell);
 
 /* One grouping as `bench --breakdown` has it: time, count, FLOPs and bytes per step, with `running`
  * where launches may overlap, and a row for the gaps, so that times add up to `step_ns`. */

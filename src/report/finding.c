@@ -1,21 +1,39 @@
 #include "report/finding.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "base/units.h"
 #include "measure/keys.h"
 #include "measure/statistics.h"
+#include "report/finding_verbs.h"
 #include "report/view_parts.h"
 
 static bool is_verb(const results *run, const char *verb) { return strcmp(run->verb, verb) == 0; }
 
-/* In ms; NAN where nothing may be derived. */
-static double median_of(const results_cell *cell) {
+double finding_median_ms(const results_cell *cell) {
     const results_series *steps = view_whole_steps(cell);
     if (cell->status != RESULTS_OK || view_steps_status(cell) != RESULTS_OK || !steps)
         return (double)NAN;
     return statistics_of_series(steps).median * view_ms_per_unit(steps->unit);
+}
+
+/* That follow from another parameter, or are no setting of the measurement. */
+static const char *const FREE_PARAMETERS[] = {PARAM_REPS,      PARAM_TILE,      PARAM_TILES_USED,
+                                              PARAM_ATTENTION, PARAM_GRADIENTS, NULL};
+
+bool finding_differ_only_in(const results_cell *a, const results_cell *b, const char *parameter) {
+    if (view_values_are_equal(cell_find_parameter(a, parameter), cell_find_parameter(b, parameter)))
+        return false;
+    for (int i = 0; i < a->parameters.count; i++) {
+        const char *key = a->parameters.entries[i].key;
+        if (strcmp(key, parameter) != 0 && !view_is_one_of(key, FREE_PARAMETERS) &&
+            !view_values_are_equal(&a->parameters.entries[i].value, cell_find_parameter(b, key)))
+            return false;
+    }
+    return true;
 }
 
 /* "model small, context 128, pass step": of what varies in the run. */
@@ -23,10 +41,15 @@ static void append_cell_name(const results *run, const results_cell *cell, text 
     bool is_first = true;
     static const char *const never[] = {PARAM_TILES_USED, PARAM_PEAK_AT,  PARAM_FITS_WITH,
                                         PARAM_THREADS,    PARAM_RESIDUAL, NULL};
+    /* What the name of a model says. */
+    static const char *const of_model[] = {PARAM_LAYERS,   PARAM_D_MODEL,  PARAM_D_FF, PARAM_HEADS,
+                                           PARAM_KV_HEADS, PARAM_HEAD_DIM, NULL};
+    bool has_model = cell_find_parameter(cell, PARAM_MODEL) != NULL;
     for (int i = 0; i < cell->parameters.count; i++) {
         const results_entry *entry = &cell->parameters.entries[i];
         bool is_named = strcmp(entry->key, PARAM_MODEL) == 0 || strcmp(entry->key, PARAM_PASS) == 0;
         if (view_is_one_of(entry->key, never) ||
+            (has_model && view_is_one_of(entry->key, of_model)) ||
             (!is_named && !view_parameter_varies(run, entry->key)))
             continue;
         text_format(out, is_first ? "%s " : ", %s ", entry->key);
@@ -40,7 +63,7 @@ void finding_append_speed(const results *run, text *out) {
     double most = 0;
     for (int64_t i = 0; i < run->cell_count; i++) {
         const results_cell *cell = run->cells[i];
-        double rate = view_metric(cell, METRIC_TOKENS) / median_of(cell) * 1e3;
+        double rate = view_metric(cell, METRIC_TOKENS) / finding_median_ms(cell) * 1e3;
         bool is_training = strcmp(view_text(cell, PARAM_PASS), "step") == 0;
         if (is_training && rate > most) {
             most = rate;
@@ -50,7 +73,7 @@ void finding_append_speed(const results *run, text *out) {
     if (!best)
         return;
     text_format(out, "The fastest training step makes %.0f tokens/s (%.2f ms; ", most,
-                median_of(best));
+                finding_median_ms(best));
     append_cell_name(run, best, out);
     text_append(out, ").");
 }
@@ -59,9 +82,9 @@ void finding_append_limits(const results *run, text *out) {
     const results_cell *best = NULL;
     double most = 0;
     for (int64_t i = 0; i < run->cell_count; i++) {
-        double mfu =
-            view_utilization(view_metric(run->cells[i], METRIC_MODEL_FLOPS),
-                             median_of(run->cells[i]) / 1e3, view_peak_gflops(run, run->cells[i]));
+        double mfu = view_utilization(view_metric(run->cells[i], METRIC_MODEL_FLOPS),
+                                      finding_median_ms(run->cells[i]) / 1e3,
+                                      view_peak_gflops(run, run->cells[i]));
         if (mfu > most) {
             most = mfu;
             best = run->cells[i];
@@ -72,7 +95,9 @@ void finding_append_limits(const results *run, text *out) {
     text_format(out, "The best cell reaches %.1f %% of the measured peak of %.0f GFLOP/s (MFU; ",
                 most, view_peak_gflops(run, best));
     append_cell_name(run, best, out);
-    text_append(out, ").");
+    text_append(out, most > 100 ? "); more than 100 % means that the peak was measured while other "
+                                  "programs ran."
+                                : ").");
 }
 
 void finding_append_misfits(const results *run, text *out) {
@@ -149,6 +174,32 @@ void finding_append_next(const results *run, text *out) {
     text_append(out, ").");
 }
 
+/* The quartiles of samples. */
+typedef struct spread {
+    double first, third;
+} spread;
+
+static int compare_reals(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double between(const double *sorted, int64_t count, double share) {
+    double at = share * (double)(count - 1);
+    int64_t below = (int64_t)at, above = below + 1 < count ? below + 1 : below;
+    return sorted[below] + (at - (double)below) * (sorted[above] - sorted[below]);
+}
+
+static spread spread_of(const results_series *series) {
+    double *sorted = memory_allocate((size_t)series->count + 1, sizeof *sorted);
+    for (int64_t i = 0; i < series->count; i++)
+        sorted[i] = results_series_at(series, i);
+    qsort(sorted, (size_t)series->count, sizeof *sorted, compare_reals);
+    spread found = {between(sorted, series->count, 0.25), between(sorted, series->count, 0.75)};
+    free(sorted);
+    return found;
+}
+
 /* The largest ratio between two cells that differ in one parameter only. */
 static void append_speedup(const results *run, const char *parameter, text *out) {
     const results_cell *slow = NULL, *fast = NULL;
@@ -156,21 +207,8 @@ static void append_speedup(const results *run, const char *parameter, text *out)
     for (int64_t i = 0; i < run->cell_count; i++)
         for (int64_t j = 0; j < run->cell_count; j++) {
             const results_cell *a = run->cells[i], *b = run->cells[j];
-            double ratio = median_of(a) / median_of(b);
-            if (!(ratio > most) || view_values_are_equal(cell_find_parameter(a, parameter),
-                                                         cell_find_parameter(b, parameter)))
-                continue;
-            bool is_alike = true;
-            for (int p = 0; p < a->parameters.count && is_alike; p++) {
-                const char *key = a->parameters.entries[p].key;
-                static const char *const free_ones[] = {PARAM_REPS,       PARAM_TILE,
-                                                        PARAM_TILES_USED, PARAM_ATTENTION,
-                                                        PARAM_GRADIENTS,  NULL};
-                is_alike = strcmp(key, parameter) == 0 || view_is_one_of(key, free_ones) ||
-                           view_values_are_equal(&a->parameters.entries[p].value,
-                                                 cell_find_parameter(b, key));
-            }
-            if (is_alike) {
+            double ratio = finding_median_ms(a) / finding_median_ms(b);
+            if (ratio > most && finding_differ_only_in(a, b, parameter)) {
                 most = ratio;
                 slow = a;
                 fast = b;
@@ -178,13 +216,12 @@ static void append_speedup(const results *run, const char *parameter, text *out)
         }
     if (!slow)
         return;
-    statistics s = statistics_of_series(view_whole_steps(slow)),
-               f = statistics_of_series(view_whole_steps(fast));
+    spread s = spread_of(view_whole_steps(slow)), f = spread_of(view_whole_steps(fast));
     text_format(out, " At best %s ", parameter);
     view_append_value(out, cell_find_parameter(fast, parameter));
     text_format(out, " is %.2f times as fast as ", most);
     view_append_value(out, cell_find_parameter(slow, parameter));
-    text_format(out, " (%.2f to %.2f between extreme samples; ", s.min / f.max, s.max / f.min);
+    text_format(out, " (%.2f to %.2f between quartiles; ", s.first / f.third, s.third / f.first);
     append_cell_name(run, fast, out);
     text_append(out, ").");
 }
@@ -197,7 +234,7 @@ static void append_growth(const results *run, text *out) {
     const char *axis = is_verb(run, RUN_ATTENTION) ? PARAM_SEQ : PARAM_CONTEXT;
     for (int64_t i = 0; i < run->cell_count && count < MOST; i++) {
         const results_cell *cell = run->cells[i];
-        if (isnan(median_of(cell)))
+        if (isnan(finding_median_ms(cell)))
             continue;
         bool is_alike = true;
         for (int p = 0; first && p < cell->parameters.count && is_alike; p++) {
@@ -211,7 +248,7 @@ static void append_growth(const results *run, text *out) {
             continue;
         first = first ? first : cell;
         x[count] = results_number(cell_find_parameter(cell, axis));
-        y[count++] = median_of(cell);
+        y[count++] = finding_median_ms(cell);
     }
     double exponent = count > 1 ? statistics_growth_exponent(x, y, count) : (double)NAN;
     if (isnan(exponent))
@@ -253,13 +290,20 @@ void finding_append(const results *run, text *out) {
     if (next.length)
         text_format(&said, " %s", text_string(&next));
     text_release(&next);
-    static const char *const ways[] = {PARAM_IMPL, PARAM_MODE, PARAM_MATH};
-    for (int i = 0; i < 3 && run->cell_count <= MOST_PAIRS; i++)
-        if (view_parameter_varies(run, ways[i])) {
+    static const char *const ways[] = {PARAM_IMPL, PARAM_MODE, PARAM_MATH, PARAM_TILE};
+    for (int i = 0; i < 4 && run->cell_count <= MOST_PAIRS; i++)
+        if (cell_find_parameter(run->cells[0], ways[i]) && view_parameter_varies(run, ways[i])) {
             append_speedup(run, ways[i], &said);
             break;
         }
     append_growth(run, &said);
+    finding_append_accumulation(run, &said);
+    finding_append_policy(run, &said);
+    finding_append_bandwidth(run, &said);
+    if (run->cell_count <= MOST_PAIRS) {
+        finding_append_warmup(run, &said);
+        finding_append_recompute(run, &said);
+    }
     append_peak(run, &said);
     const char *sentence = text_string(&said);
     text_append(out, sentence + strspn(sentence, " "));

@@ -16,4 +16,9 @@ void finding_append_limits(const results *run, text *out);
 void finding_append_misfits(const results *run, text *out);
 void finding_append_next(const results *run, text *out);
 
+/* In ms; NAN where nothing may be derived. */
+double finding_median_ms(const results_cell *cell);
+/* Whether the cells are the same measurement but for one parameter (and what follows from it). */
+bool finding_differ_only_in(const results_cell *a, const results_cell *b, const char *parameter);
+
 #endif

@@ -22,8 +22,38 @@ static study_section *add_section(study *s, const char *name) {
     return &s->sections[s->count++];
 }
 
+/* Where it was kept and how it was printed is not what was measured. */
+static bool is_of_output(const char *word, bool *takes_value) {
+    static const char *const flags[] = {"--out", "--format", "--trace", "--snapshot"};
+    *takes_value = false;
+    for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) {
+        size_t length = strlen(flags[i]);
+        if (strncmp(word, flags[i], length) == 0 && (!word[length] || word[length] == '=')) {
+            *takes_value = !word[length];
+            return true;
+        }
+    }
+    return strcmp(word, "--force") == 0 || strcmp(word, "--wide") == 0;
+}
+
+static void add_command(study *s, const results *run, study_section *section) {
+    text command = {0};
+    text_append(&command, "dyno");
+    for (int i = 0; i < run->argc; i++) {
+        bool takes_value;
+        if (is_of_output(run->argv[i], &takes_value))
+            i += takes_value;
+        else
+            text_format(&command, strpbrk(run->argv[i], " \t'\"") ? " '%s'" : " %s", run->argv[i]);
+    }
+    MEMORY_GROW(section->commands, section->command_count, section->command_capacity);
+    section->commands[section->command_count++] =
+        arena_copy_string(s->memory, text_string(&command));
+    text_release(&command);
+}
+
 /* An experiment whose parts were all skipped has no directory, or an empty one. */
-static dyno_status read_section(const char *path, study_section *section) {
+static dyno_status read_section(study *s, const char *path, study_section *section) {
     text directory = {0};
     run_set runs;
     text_format(&directory, "%s/%s", path, section->name);
@@ -32,6 +62,8 @@ static dyno_status read_section(const char *path, study_section *section) {
         status = run_set_merge(&runs, text_string(&directory), &section->run);
     else if (status == DYNO_NOT_FOUND)
         status = DYNO_OK;
+    for (int i = 0; i < runs.count && section->run; i++)
+        add_command(s, runs.runs[i], section);
     run_set_release(&runs);
     text_release(&directory);
     return status;
@@ -56,7 +88,7 @@ static dyno_status read_suite(const char *path, const suite *made, study *s) {
         add_skips(s, part, section);
     }
     for (int i = 0; i < s->count; i++)
-        RETURN_IF_FAILED(read_section(path, &s->sections[i]));
+        RETURN_IF_FAILED(read_section(s, path, &s->sections[i]));
     return DYNO_OK;
 }
 
@@ -71,6 +103,7 @@ static dyno_status read_runs(const char *path, study *s) {
                                       runs.runs[i]->verb, runs.names[i]);
         section->run = runs.runs[i];
         runs.runs[i] = NULL;
+        add_command(s, section->run, section);
     }
     run_set_release(&runs);
     return status;
@@ -106,8 +139,10 @@ dyno_status study_read(const char *path, study **out) {
 void study_destroy(study *s) {
     if (!s)
         return;
-    for (int i = 0; i < s->count; i++)
+    for (int i = 0; i < s->count; i++) {
         results_destroy(s->sections[i].run);
+        free(s->sections[i].commands);
+    }
     free(s->sections);
     arena_destroy(s->memory);
     free(s);
@@ -145,6 +180,12 @@ void study_append_markdown(const study *s, text *out) {
         if (finding.length) {
             text_append(out, "\n");
             render_markdown_text(out, text_string(&finding));
+            text_append(out, "\n");
+        }
+        text_append(out, "\nMeasured by\n\n");
+        for (int j = 0; j < section->command_count; j++) {
+            text_append(out, "- ");
+            render_markdown_text(out, section->commands[j]);
             text_append(out, "\n");
         }
         text_release(&finding);
@@ -206,7 +247,12 @@ static void append_tex_section(const study_section *section, text *out) {
     figure_destroy(f);
     finding_append(section->run, &finding);
     tex_append_text(out, text_string(&finding));
-    text_append(out, "\n\n");
+    text_append(out, "\n\n\\begin{flushleft}\\footnotesize\\ttfamily\n");
+    for (int i = 0; i < section->command_count; i++) {
+        tex_append_text(out, section->commands[i]);
+        text_append(out, "\\par\n");
+    }
+    text_append(out, "\\end{flushleft}\n\n");
     text_release(&finding);
 }
 

@@ -7,8 +7,10 @@
 
 typedef struct study_section {
     const char *name, *title, *question, *number;
-    results *run;        /* all of its parts; NULL: there is none */
-    const char *skipped; /* why parts were not run; "" */
+    results *run;          /* all of its parts; NULL: there is none */
+    const char *skipped;   /* why parts were not run; "" */
+    const char **commands; /* that measure its parts again */
+    int command_count, command_capacity;
 } study_section;
 
 typedef struct study {
@@ -22,8 +24,9 @@ typedef struct study {
 NODISCARD dyno_status study_read(const char *path, study **out);
 void study_destroy(study *s);
 
-/* The whole report: one page that needs nothing else; Markdown; LaTeX with booktabs and pgfplots. */
-void study_append_html(const study *s, text *out);
+/* The whole report: one page that needs nothing else, of about `most_bytes`, which lacks the ends of long tables
+ * and the largest records where that is not enough; Markdown; LaTeX with booktabs and pgfplots. */
+void study_append_html(const study *s, size_t most_bytes, text *out);
 void study_append_markdown(const study *s, text *out);
 void study_append_tex(const study *s, text *out);
 

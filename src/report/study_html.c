@@ -8,17 +8,16 @@
 #include <string.h>
 
 #include "base/embedded.h"
-#include "base/json.h"
 #include "measure/keys.h"
-#include "measure/results_json.h"
 #include "report/figure.h"
 #include "report/finding.h"
+#include "report/page_records.h"
 #include "report/study.h"
 #include "report/view.h"
 #include "report/view_parts.h"
 
-/* The page shall stay below 3 MB; beyond that records lose their largest tables, and it is said. */
-enum { MOST_DATA_BYTES = 2 << 20, MOST_ROWS = 2000 };
+/* What stands behind the records, but for the scripts. */
+enum { END_BYTES = 1000 };
 
 static void append_header(const report_table *table, text *out) {
     text_append(out, "<thead><tr>");
@@ -53,23 +52,23 @@ static void append_cell(const table_column *column, const table_cell *cell, text
     text_release(&shown);
 }
 
-static void append_table(const report_table *table, text *out) {
+static void append_table(const report_table *table, int most_rows, text *out) {
     text_append(out, "<div class=\"table\"><table><caption>");
     html_append_text(out, table->title ? table->title : "");
     text_append(out, "</caption>");
     append_header(table, out);
     text_append(out, "<tbody>\n");
-    for (int i = 0; i < table->row_count && i < MOST_ROWS; i++) {
+    for (int i = 0; i < table->row_count && i < most_rows; i++) {
         text_append(out, "<tr>");
         for (int j = 0; j < table->column_count; j++)
             append_cell(&table->columns[j], &table->rows[i].cells[j], out);
         text_append(out, "</tr>\n");
     }
     text_append(out, "</tbody></table></div>\n");
-    if (table->row_count > MOST_ROWS)
+    if (table->row_count > most_rows)
         text_format(out,
                     "<p class=\"note\">%d rows of %d are shown; dyno show --format csv has all</p>",
-                    MOST_ROWS, table->row_count);
+                    most_rows, table->row_count);
     if (table->note_count)
         text_append(out, "<details class=\"note\"><summary>How to read this table</summary><ul>");
     for (int i = 0; i < table->note_count; i++) {
@@ -81,7 +80,7 @@ static void append_table(const report_table *table, text *out) {
         text_append(out, "</ul></details>\n");
 }
 
-static void append_document(const results *run, text *out) {
+static void append_document(const results *run, int most_rows, text *out) {
     report_document *document = view_create_document(run, false);
     int64_t tables = 0;
     for (int64_t i = 0; i < document->count; i++) {
@@ -89,7 +88,7 @@ static void append_document(const results *run, text *out) {
         if (block->kind == BLOCK_TABLE) {
             if (tables++ == 1)
                 text_append(out, "<details><summary>More tables</summary>\n");
-            append_table(block->table, out);
+            append_table(block->table, most_rows, out);
         } else if (block->kind == BLOCK_NOTE) {
             text_append(out, "<p class=\"note\">");
             html_append_text(out, block->note);
@@ -100,11 +99,12 @@ static void append_document(const results *run, text *out) {
     document_destroy(document);
 }
 
-static void append_command(const results *run, text *out) {
-    text_append(out, "<details class=\"note\"><summary>Command and environment</summary><pre>dyno");
-    for (int i = 0; i < run->argc; i++) {
-        text_append(out, " ");
-        html_append_text(out, run->argv[i]);
+static void append_commands(const study_section *section, text *out) {
+    const results *run = section->run;
+    text_append(out, "<details class=\"note\"><summary>Commands and environment</summary><pre>");
+    for (int i = 0; i < section->command_count; i++) {
+        text_append(out, i ? "\n" : "");
+        html_append_text(out, section->commands[i]);
     }
     text_append(out, "</pre><dl>");
     for (int i = 0; i < run->environment.count; i++) {
@@ -143,7 +143,7 @@ static void append_viewers(const results *run, int index, text *out) {
                         viewers[i].kind, index, viewers[i].title);
 }
 
-static void append_section(const study_section *section, int index, text *out) {
+static void append_section(const study_section *section, int index, int most_rows, text *out) {
     text finding = {0};
     text_format(out, "<section id=\"s%d\" aria-labelledby=\"h%d\"><h2 id=\"h%d\">", index, index,
                 index);
@@ -173,8 +173,8 @@ static void append_section(const study_section *section, int index, text *out) {
             figure_append_svg(f, out);
         figure_destroy(f);
         append_viewers(section->run, index, out);
-        append_document(section->run, out);
-        append_command(section->run, out);
+        append_document(section->run, most_rows, out);
+        append_commands(section, out);
     }
     text_append(out, "</section>\n");
     text_release(&finding);
@@ -182,29 +182,37 @@ static void append_section(const study_section *section, int index, text *out) {
 
 /* ---- the first screen ---- */
 
+/* The first answers are shown; the rest is folded, so that all questions are on the first screen. */
 static void append_answer(const study *s, const char *question, const char *otherwise,
                           void (*append)(const results *run, text *out), text *out) {
-    text answers = {0};
+    enum { SHOWN = 2 };
+    text shown = {0}, folded = {0};
+    int count = 0;
     for (int i = 0; i < s->count; i++) {
         text answer = {0};
         if (s->sections[i].run && s->sections[i].run->cell_count)
             append(s->sections[i].run, &answer);
         if (answer.length) {
-            text_format(&answers, "<li><a href=\"#s%d\">", i);
-            html_append_text(&answers, s->sections[i].title);
-            text_append(&answers, "</a>: ");
-            html_append_text(&answers, text_string(&answer));
-            text_append(&answers, "</li>");
+            text *to = count++ < SHOWN ? &shown : &folded;
+            text_format(to, "<li><a href=\"#s%d\">", i);
+            html_append_text(to, s->sections[i].title);
+            text_append(to, "</a>: ");
+            html_append_text(to, text_string(&answer));
+            text_append(to, "</li>");
         }
         text_release(&answer);
     }
     text_format(out, "<div><dt>%s</dt><dd>", question);
-    if (answers.length)
-        text_format(out, "<ul>%s</ul>", text_string(&answers));
+    if (shown.length)
+        text_format(out, "<ul>%s</ul>", text_string(&shown));
     else
         text_append(out, otherwise);
+    if (folded.length)
+        text_format(out, "<details><summary>%d more</summary><ul>%s</ul></details>", count - SHOWN,
+                    text_string(&folded));
     text_append(out, "</dd></div>\n");
-    text_release(&answers);
+    text_release(&shown);
+    text_release(&folded);
 }
 
 static void append_machine(const study *s, text *out) {
@@ -249,79 +257,23 @@ static void append_summary(const study *s, text *out) {
     text_append(out, "</dl></section>\n");
 }
 
-/* ---- the records ---- */
-
-/* Without "<": no text in it can end the script element or begin another. */
-static void append_json(const json_t *value, text *out) {
-    char *dump = json_dumps(value, JSON_COMPACT | JSON_REAL_PRECISION(9) | JSON_ENCODE_ANY);
-    for (const char *p = dump ? dump : "null"; *p; p++)
-        if (*p == '<')
-            text_append(out, "\\u003c");
-        else
-            text_append_bytes(out, p, 1);
-    free(dump);
-}
-
-/* Breakdowns are what is large; the viewers use these. */
-static void drop_breakdowns(json_t *run, bool keeps_viewed) {
-    size_t i;
-    json_t *cell;
-    json_array_foreach(json_object_get(run, "cells"), i, cell) {
-        json_t *all = json_object_get(cell, "breakdowns"), *kept = json_object();
-        static const char *const viewed[] = {BREAKDOWN_TIMELINE, BREAKDOWN_ALLOCATIONS,
-                                             BREAKDOWN_BY_SCOPE, BREAKDOWN_SCOPES,
-                                             BREAKDOWN_RECORDS};
-        for (size_t j = 0; keeps_viewed && j < sizeof viewed / sizeof *viewed; j++)
-            if (json_object_get(all, viewed[j]))
-                json_object_set(kept, viewed[j], json_object_get(all, viewed[j]));
-        json_object_set_new(cell, "breakdowns", kept);
+/* The sections, with as many rows of long tables as leave half of the page to the records. */
+static void append_sections(const study *s, size_t most_bytes, text *out) {
+    static const int row_limits[] = {2000, 500, 100, 20};
+    text sections = {0};
+    for (size_t i = 0; i < sizeof row_limits / sizeof *row_limits; i++) {
+        text_release(&sections);
+        sections = (text){0};
+        for (int j = 0; j < s->count; j++)
+            append_section(&s->sections[j], j, row_limits[i], &sections);
+        if (sections.length < most_bytes / 2)
+            break;
     }
+    text_append(out, text_string(&sections));
+    text_release(&sections);
 }
 
-/* As much of the record as fits into `room` bytes: all of it, what the viewers use, no breakdowns, none.
- * Whether it is all. */
-static bool append_record(const results *of, size_t room, text *out) {
-    json_t *run = results_to_json(of);
-    bool is_whole = true, is_in = false;
-    for (int tries = 0; tries < 3 && !is_in; tries++) {
-        text one = {0};
-        if (tries > 0) {
-            drop_breakdowns(run, tries == 1);
-            is_whole = false;
-        }
-        append_json(run, &one);
-        is_in = one.length < room;
-        if (is_in)
-            text_append(out, text_string(&one));
-        text_release(&one);
-    }
-    if (!is_in)
-        text_append(out, "null");
-    json_decref(run);
-    return is_whole;
-}
-
-static void append_records(const study *s, text *out) {
-    bool is_whole = true;
-    text_append(out, "<script type=\"application/json\" id=\"records\">[");
-    size_t begin = out->length;
-    for (int i = 0; i < s->count; i++) {
-        size_t used = out->length - begin;
-        text_append(out, i ? ",\n" : "");
-        if (!s->sections[i].run)
-            text_append(out, "null");
-        else if (!append_record(s->sections[i].run,
-                                used < MOST_DATA_BYTES ? MOST_DATA_BYTES - used : 0, out))
-            is_whole = false;
-    }
-    text_append(out, "]</script>\n");
-    if (!is_whole)
-        text_append(out,
-                    "<p class=\"note\">To keep this page small, some records in it are without "
-                    "their largest tables; run.json has all.</p>");
-}
-
-void study_append_html(const study *s, text *out) {
+void study_append_html(const study *s, size_t most_bytes, text *out) {
     const char *style = embedded_find("src/report/html/page.css"),
                *timeline = embedded_find("src/report/html/timeline.js"),
                *script = embedded_find("src/report/html/page.js");
@@ -347,9 +299,10 @@ void study_append_html(const study *s, text *out) {
     }
     text_append(out, "</ul></nav>\n<main id=\"main\">\n");
     append_summary(s, out);
-    for (int i = 0; i < s->count; i++)
-        append_section(&s->sections[i], i, out);
-    append_records(s, out);
+    append_sections(s, most_bytes, out);
+    size_t used =
+        out->length + strlen(timeline ? timeline : "") + strlen(script ? script : "") + END_BYTES;
+    page_append_records(s, used < most_bytes ? most_bytes - used : 0, out);
     text_format(
         out,
         "</main>\n<footer>Made by dyno %s from the records that are in this page.</footer>\n"

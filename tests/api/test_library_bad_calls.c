@@ -462,11 +462,12 @@ static void null_is_named_by_suites(void **state) {
 static void null_is_named_by_reports(void **state) {
     (void)state;
     char *out;
-    NAMED(dyno_report, path, NULL, "html", &out);
-    NAMED(dyno_report, format, "x", NULL, &out);
-    NAMED(dyno_report, out, "x", "html", NULL);
-    FAILS(DYNO_INVALID, "html, md and tex", dyno_report("x", "doc", &out));
-    FAILS(DYNO_NOT_FOUND, "nothing-here", dyno_report("nothing-here", "html", &out));
+    NAMED(dyno_report, path, NULL, "html", 0, &out);
+    NAMED(dyno_report, format, "x", NULL, 0, &out);
+    NAMED(dyno_report, out, "x", "html", 0, NULL);
+    FAILS(DYNO_INVALID, "html, md and tex", dyno_report("x", "doc", 0, &out));
+    FAILS(DYNO_NOT_FOUND, "nothing-here", dyno_report("nothing-here", "html", 0, &out));
+    FAILS(DYNO_INVALID, "100000", dyno_report("x", "html", 1, &out));
     assert_null(out);
 }
 

@@ -137,11 +137,14 @@
   };
   const cellName = (cell) => ["model", "context", "pass", "mode", "math"].filter((key) => key in cell.parameters)
     .map((key) => cell.parameters[key]).join(", ");
+  /* A whole step rather than a part of it. */
+  const usual = (cells) => cells.find((cell) => cell.parameters.pass === "step") || cells[0];
   const chooser = (cells, show) => {
     const select = make("select");
     select.setAttribute("aria-label", "Cell");
     cells.forEach((cell, i) => select.append(make("option", { value: String(i), textContent: cellName(cell) })));
     select.addEventListener("change", () => show(cells[Number(select.value)]));
+    select.value = String(cells.indexOf(usual(cells)));
     return select;
   };
   const cellsWith = (run, breakdown) => run ? run.cells.filter((cell) => cell.breakdowns &&
@@ -253,7 +256,7 @@
       make("ul", { className: "legend" }, ...roles.map((role, i) =>
         make("li", { className: `c${i % 8}` }, make("span"), role))), said, alive);
     place.hidden = false;
-    show(cells[0]);
+    show(usual(cells));
   };
 
   /* ---- time by scope: a flame graph, forward beside backward ---- */
@@ -348,10 +351,10 @@
     place.append(make("h3", { textContent: "Time by scope" }),
       make("div", { className: "tools" }, chooser(cells, show), find), canvas, said);
     place.hidden = false;
-    show(cells[0]);
+    show(usual(cells));
   };
 
-  const shared = window.dynoViewers = { make, colour, ink, timeText, canvasOf, drawnBy, chooser, cellsWith, columnOf };
+  const shared = window.dynoViewers = { make, colour, ink, timeText, bytesText, canvasOf, drawnBy, chooser, usual };
   const viewers = { memory: memoryViewer, flame: flameViewer,
     timeline: (place, run) => timelineViewer(place, run, shared) };
   document.querySelectorAll("[data-viewer]").forEach((place) =>
