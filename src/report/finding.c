@@ -78,28 +78,6 @@ void finding_append_speed(const results *run, text *out) {
     text_append(out, ").");
 }
 
-void finding_append_limits(const results *run, text *out) {
-    const results_cell *best = NULL;
-    double most = 0;
-    for (int64_t i = 0; i < run->cell_count; i++) {
-        double mfu = view_utilization(view_metric(run->cells[i], METRIC_MODEL_FLOPS),
-                                      finding_median_ms(run->cells[i]) / 1e3,
-                                      view_peak_gflops(run, run->cells[i]));
-        if (mfu > most) {
-            most = mfu;
-            best = run->cells[i];
-        }
-    }
-    if (!best)
-        return;
-    text_format(out, "The best cell reaches %.1f %% of the measured peak of %.0f GFLOP/s (MFU; ",
-                most, view_peak_gflops(run, best));
-    append_cell_name(run, best, out);
-    text_append(out, most > 100 ? "); more than 100 % means that the peak was measured while other "
-                                  "programs ran."
-                                : ").");
-}
-
 void finding_append_misfits(const results *run, text *out) {
     int64_t count = 0;
     const results_cell *first = NULL;

@@ -74,7 +74,7 @@ void finding_append_policy(const results *run, text *out) {
     }
 }
 
-/* ---- collectives ---- */
+/* ---- the best row of the table that is shown: its formulas are the only ones ---- */
 
 static int column_of(const report_table *table, const char *key) {
     for (int i = 0; i < table->column_count; i++)
@@ -83,41 +83,70 @@ static int column_of(const report_table *table, const char *key) {
     return -1;
 }
 
-/* The table that is shown is searched: its formula of the bandwidth is the only one. */
-static void append_best_row(const report_table *table, text *out) {
-    static const char *const named[] = {"op", "transport", "ranks", "bytes"};
-    int bandwidth = column_of(table, "busbw_gb_s"), best = -1;
-    for (int i = 0; bandwidth >= 0 && i < table->row_count; i++) {
-        const table_cell *cell = &table->rows[i].cells[bandwidth];
+static int best_row(const report_table *table, int column) {
+    int best = -1;
+    for (int i = 0; column >= 0 && i < table->row_count; i++) {
+        const table_cell *cell = &table->rows[i].cells[column];
         if (cell->kind == CELL_REAL &&
-            (best < 0 || cell->real > table->rows[best].cells[bandwidth].real))
+            (best < 0 || cell->real > table->rows[best].cells[column].real))
             best = i;
     }
+    return best;
+}
+
+static bool column_varies(const report_table *table, int column) {
+    text first = {0}, other = {0};
+    bool varies = false;
+    for (int i = 0; i < table->row_count && !varies; i++) {
+        text_release(&other);
+        other = (text){0};
+        table_append_shown(i ? &other : &first, &table->rows[i].cells[column]);
+        varies = i && strcmp(text_string(&first), text_string(&other)) != 0;
+    }
+    text_release(&first);
+    text_release(&other);
+    return varies;
+}
+
+/* " Begin 12.3 unit (ranks 2, bytes 1000000)": the settings that vary, and the pass. */
+static void append_best(const report_table *table, const char *key, const char *begin,
+                        const char *unit, text *out) {
+    static const char *const always[] = {PARAM_MODEL, PARAM_PASS, PARAM_IMPL, PARAM_RANKS, NULL};
+    int column = column_of(table, key), best = best_row(table, column), written = 0;
     if (best < 0)
         return;
-    text_format(out, " The highest bus bandwidth is %.2f GB/s (",
-                table->rows[best].cells[bandwidth].real);
-    int written = 0;
-    for (size_t i = 0; i < sizeof named / sizeof *named; i++) {
-        int column = column_of(table, named[i]);
-        if (column < 0)
+    text_append(out, begin);
+    table_append_shown(out, &table->rows[best].cells[column]);
+    text_append(out, unit);
+    for (int i = 0; i < table->column_count; i++) {
+        const table_column *about = &table->columns[i];
+        if (!view_is_one_of(about->key, always) &&
+            !(about->is_setting && strcmp(about->key, "status") != 0 && column_varies(table, i)))
             continue;
-        text_format(out, written++ ? ", %s " : "%s ", named[i]);
-        table_append_shown(out, &table->rows[best].cells[column]);
+        text_format(out, written++ ? ", %s " : " (%s ", about->key);
+        table_append_shown(out, &table->rows[best].cells[i]);
     }
-    text_append(out, ").");
+    text_append(out, written ? ")." : ".");
+}
+
+/* Of the first table that has the column. */
+static void append_best_of_run(const results *run, const char *key, const char *begin,
+                               const char *unit, text *out) {
+    report_document *document = view_create_document(run, false);
+    size_t before = out->length;
+    for (int64_t i = 0; i < document->count && out->length == before; i++)
+        if (document->blocks[i].kind == BLOCK_TABLE)
+            append_best(document->blocks[i].table, key, begin, unit, out);
+    document_destroy(document);
+}
+
+void finding_append_limits(const results *run, text *out) {
+    append_best_of_run(run, "mfu_percent", "The highest MFU is ", " % of the measured peak", out);
 }
 
 void finding_append_bandwidth(const results *run, text *out) {
-    if (strcmp(run->verb, RUN_ALLREDUCE) != 0)
-        return;
-    report_document *document = view_create_document(run, false);
-    for (int64_t i = 0; i < document->count; i++)
-        if (document->blocks[i].kind == BLOCK_TABLE) {
-            append_best_row(document->blocks[i].table, out);
-            break;
-        }
-    document_destroy(document);
+    if (strcmp(run->verb, RUN_ALLREDUCE) == 0)
+        append_best_of_run(run, "busbw_gb_s", " The highest bus bandwidth is ", " GB/s", out);
 }
 
 /* ---- sweeps of a bench ---- */

@@ -245,7 +245,7 @@ const timelineViewer = (place, run, page) => {
     canvas.style.height = `${y + 16}px`;
     from = 0; to = 1; chosen = null; found = null;
     find.value = "";
-    said.textContent = `${launches.kept} launches of ${steps.length} steps on ${lanes.length} streams` +
+    said.textContent = `${launches.kept} launches of ${steps.length} steps on ${lanes.length} stream${lanes.length === 1 ? "" : "s"}` +
       (launches.kept < launches.all ? `; ${launches.all} were recorded, dyno report --size makes a larger page` : "");
     redraw();
   };
