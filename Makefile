@@ -53,7 +53,7 @@ clean:
 
 help:
 	@echo "make                build $(BUILD)/dyno and $(BUILD)/libdyno.{a,so}"
-	@echo "make demo           build, then a minute's tour: doctor, bench, plan"
+	@echo "make demo           build, then a minute's tour: doctor, bench, plan, report"
 	@echo "make test           build and run every test; the last line is 'N passed, N failed'"
 	@echo "make bench          time the small model (BENCH='...' gives other flags to dyno bench)"
 	@echo "make format         format the sources with clang-format"

@@ -81,7 +81,7 @@ typedef struct dyno_render_options {
     int64_t columns;
 } dyno_render_options;
 
-/* A table of "presets", "ops", "kernels" or "targets", or of all where `what` is NULL. `options`
+/* A table of "presets", "ops", "kernels", "targets" or "suites", or of all where `what` is NULL. `options`
  * may be NULL. */
 dyno_status dyno_list(const char *what, const dyno_render_options *options, char **out);
 
@@ -376,9 +376,17 @@ dyno_status dyno_experiment_help(const char *name, char **out);
 /* The same for a terminal of so many columns; 0: for a file. */
 dyno_status dyno_experiment_help_wrapped(const char *name, int columns, char **out);
 
-/* A run.json, or the one in a directory. */
+/* The same as a manual page (roff), and as a line for each setting, for a shell's completion: its name, its
+ * choices separated by '|', 1 if it takes a value and else 0, and what it is, separated by tabs. */
+dyno_status dyno_experiment_man(const char *name, char **out);
+dyno_status dyno_experiment_flags(const char *name, char **out);
+
+/* A run.json, or the one in a directory; of a directory without one those of its subdirectories, if they
+ * are of one experiment, as one: the parts of a suite's experiment. */
 dyno_status dyno_results_read(const char *path, dyno_results **out);
 void dyno_results_destroy(dyno_results *r);
+/* Whether the run came to its end; false also while it goes on. */
+bool dyno_results_is_complete(const dyno_results *r);
 /* The text of run.json (docs/run-json.md). */
 dyno_status dyno_results_json(const dyno_results *r, char **out);
 /* What the command line prints. `options` may be NULL. */
@@ -387,6 +395,72 @@ dyno_status dyno_results_render(const dyno_results *r, const dyno_render_options
 /* Makes the directory if needed and writes DIRECTORY/run.json in one step. A record that is there is
  * not replaced by less, nor one of another experiment: DYNO_INVALID. */
 dyno_status dyno_results_write(const dyno_results *r, const char *directory);
+
+/* ---- comparing ---- */
+
+/* Cell by cell, whether B is slower than A, takes more memory or does not run any more. */
+typedef struct dyno_comparison dyno_comparison;
+
+typedef struct dyno_compare_options {
+    size_t size;
+    double threshold;  /* what differs by less is the same; 0: 0.02, negative: nothing is */
+    double confidence; /* of all intervals together; 0: 0.95 */
+    /* How much two runs of one program differ, for sides of fewer than 5 rounds, which do not tell; 0:
+     * 0.02, negative: not at all. */
+    double between_runs;
+} dyno_compare_options;
+
+/* Each side is a run.json, its directory, or a directory whose subdirectories have one each: rounds of
+ * the same cells. `options` may be NULL. */
+dyno_status dyno_compare(const char *a, const char *b, const dyno_compare_options *options,
+                         dyno_comparison **out);
+void dyno_comparison_destroy(dyno_comparison *c);
+/* Rows that are slower, take more memory, or ran in A and do not in B. */
+int64_t dyno_comparison_regressions(const dyno_comparison *c);
+dyno_status dyno_comparison_render(const dyno_comparison *c, const dyno_render_options *options,
+                                   char **out);
+
+/* ---- suites: a study of many experiments ---- */
+
+/* What "auto", "cpu", "cuda" or "cuda:N" stands for here: "cpu" or "cuda". */
+dyno_status dyno_device_kind(const char *device_name, const char **out);
+
+/* The parts of a study in the order in which they are to be run, and what became of each. The library
+ * knows what is to be run and keeps the record; whoever calls it runs the parts. */
+typedef struct dyno_suite dyno_suite;
+
+typedef struct dyno_suite_part {
+    size_t size;            /* set by the caller */
+    const char *experiment; /* of the suite's file */
+    const char *verb;       /* dyno_experiment_run's name */
+    const char *const *arguments;
+    int argument_count;
+    const char *directory; /* where its record goes, below that of the study */
+    const char *status;    /* "PENDING", "OK", "SKIP", "FAILED" */
+    bool takes_out; /* whether it has the setting "out"; else its results are to be written */
+    int priority;   /* parts of the same are equally important */
+} dyno_suite_part;
+
+/* A suite by its name (dyno_list "suites") or a file, for a device. Where DIRECTORY/suite.json is there,
+ * parts that are finished are OK; a part that this dyno has no verb for, or that wants another device, is
+ * SKIP. Nothing is written yet. */
+dyno_status dyno_suite_open(const char *name, const char *device_name, const char *directory,
+                            dyno_suite **out);
+void dyno_suite_close(dyno_suite *s);
+int dyno_suite_part_count(const dyno_suite *s);
+dyno_status dyno_suite_part_at(const dyno_suite *s, int index, dyno_suite_part *out);
+/* Keeps what became of a part, also on the disk: "OK", "SKIP" or "FAILED", and why. */
+dyno_status dyno_suite_settle(dyno_suite *s, int index, const char *status, const char *reason,
+                              double seconds);
+/* A table with a row for each part. `options` may be NULL. */
+dyno_status dyno_suite_render(const dyno_suite *s, const dyno_render_options *options, char **out);
+
+/* ---- reports ---- */
+
+/* Everything in a run.json, in its directory, or in a directory of several (a suite's), as one text: "html"
+ * (a page that needs nothing else), "md" or "tex" (booktabs and pgfplots). A page has about `most_bytes` at most,
+ * 0: 3 MB; what does not fit is left out of its tables and records, and it says so. */
+dyno_status dyno_report(const char *path, const char *format, int64_t most_bytes, char **out);
 
 #ifdef __cplusplus
 }

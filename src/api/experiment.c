@@ -14,6 +14,7 @@
 #include "experiments/shared_flags.h"
 #include "measure/record.h"
 #include "measure/results_json.h"
+#include "report/run_set.h"
 
 struct dyno_results {
     experiment_output output;
@@ -84,6 +85,37 @@ dyno_status dyno_experiment_help_wrapped(const char *name, int columns, char **o
     free((flag_spec *)verb.flags);
     *out = options_take_text(&help);
     return status_conclude(DYNO_OK);
+}
+
+/* What of its table `append` makes. */
+static dyno_status describe(const char *name, void (*append)(const flags_verb *verb, text *out),
+                            char **out) {
+    const experiment *e;
+    RETURN_IF_FAILED(find(name, &e));
+    flags_verb verb = complete_table(e);
+    text made = {0};
+    append(&verb, &made);
+    free((flag_spec *)verb.flags);
+    *out = options_take_text(&made);
+    return status_conclude(DYNO_OK);
+}
+
+static void append_man(const flags_verb *verb, text *out) {
+    flags_append_man(verb, dyno_version(), out);
+}
+
+dyno_status dyno_experiment_man(const char *name, char **out) {
+    RETURN_IF_NULL(out);
+    *out = NULL;
+    RETURN_IF_NULL(name);
+    return describe(name, append_man, out);
+}
+
+dyno_status dyno_experiment_flags(const char *name, char **out) {
+    RETURN_IF_NULL(out);
+    *out = NULL;
+    RETURN_IF_NULL(name);
+    return describe(name, flags_append_list, out);
 }
 
 static dyno_status check_list(const char *what, const char *const *list, int count) {
@@ -204,12 +236,29 @@ dyno_status dyno_experiment_ranks(const dyno_experiment_options *options, int *r
     return status_conclude(status);
 }
 
+/* A record, or the parts of one. */
+static dyno_status read_run(const char *path, results **out) {
+    run_set parts;
+    dyno_status status = results_read(path, out);
+    if (status != DYNO_NOT_FOUND)
+        return status;
+    char *message = memory_copy_string(dyno_error_message());
+    status = run_set_read(path, &parts);
+    if (status == DYNO_OK)
+        status = run_set_merge(&parts, path, out);
+    else if (status == DYNO_NOT_FOUND)
+        status = dyno_fail(DYNO_NOT_FOUND, "%s", message);
+    run_set_release(&parts);
+    free(message);
+    return status;
+}
+
 dyno_status dyno_results_read(const char *path, dyno_results **out) {
     RETURN_IF_NULL(out);
     *out = NULL;
     RETURN_IF_NULL(path);
     results *read;
-    RETURN_IF_FAILED(results_read(path, &read));
+    RETURN_IF_FAILED(read_run(path, &read));
     *out = memory_allocate(1, sizeof **out);
     (*out)->output.run = read;
     return status_conclude(DYNO_OK);
@@ -221,6 +270,8 @@ void dyno_results_destroy(dyno_results *r) {
     experiment_output_release(&r->output);
     free(r);
 }
+
+bool dyno_results_is_complete(const dyno_results *r) { return r && r->output.run->is_complete; }
 
 dyno_status dyno_results_json(const dyno_results *r, char **out) {
     RETURN_IF_NULL(out);

@@ -6,6 +6,7 @@
 #include "model/parameters.h"
 #include "ops/kernel.h"
 #include "ops/op_list.h"
+#include "report/suite.h"
 
 const char *dyno_preset_name(int index) {
     return index >= 0 && index < model_preset_count() ? model_preset(index)->name : NULL;
@@ -112,7 +113,8 @@ static const struct {
 } LISTS[] = {{"presets", presets_table},
              {"ops", ops_table},
              {"kernels", kernels_table},
-             {"targets", targets_table}};
+             {"targets", targets_table},
+             {"suites", suite_create_list}};
 enum { LIST_COUNT = sizeof LISTS / sizeof *LISTS };
 
 static dyno_status render(const char *wanted, view_options how, text *out) {
@@ -142,7 +144,7 @@ static dyno_status render(const char *wanted, view_options how, text *out) {
                                nearest)
                    : dyno_fail(DYNO_INVALID,
                                "there is no list '%s'; there are presets, ops, "
-                               "kernels and targets",
+                               "kernels, targets and suites",
                                wanted);
 }
 

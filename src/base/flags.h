@@ -95,6 +95,12 @@ bool flags_ask_for_help(int argc, char *const *argv);
  * a file, where each example is one line. */
 void flags_append_help(const flags_verb *verb, int columns, text *out);
 
+/* The same as a manual page in roff; `version` is dyno's. */
+void flags_append_man(const flags_verb *verb, const char *version, text *out);
+/* A line for each flag, --help included: its name, '\t', its choices separated by '|' or nothing, '\t', 1 if
+ * it takes a value, else 0, '\t', the first words of its help. */
+void flags_append_list(const flags_verb *verb, text *out);
+
 /* Sets a flag as if the user had given it, for what another flag stands for. */
 NODISCARD dyno_status flags_set(flags *given, const char *name, const char *value);
 

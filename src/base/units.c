@@ -2,6 +2,7 @@
 
 #include <ctype.h>
 #include <math.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -72,4 +73,46 @@ dyno_status units_parse_bytes(const char *text, int64_t *bytes) {
         }
     return dyno_fail(DYNO_INVALID,
                      "'%s' is not a size: unknown unit '%s'; use KiB, MiB, GiB or TiB", text, end);
+}
+
+/* Fails unless the text begins with a number that is not negative; *end is what follows it. */
+static bool parse_number(const char *text, double *value, const char **end) {
+    char *behind;
+    *value = strtod(text, &behind);
+    bool is_plain = isdigit((unsigned char)text[0]) || text[0] == '.';
+    while (isspace((unsigned char)*behind))
+        behind++;
+    *end = behind;
+    return is_plain && isfinite(*value) && *value >= 0;
+}
+
+dyno_status units_parse_duration(const char *text, double *seconds) {
+    static const struct {
+        const char *name;
+        double factor;
+    } units[] = {{"", 1},   {"s", 1},    {"sec", 1},  {"ms", 1e-3},
+                 {"m", 60}, {"min", 60}, {"h", 3600}, {"d", 86400}};
+    double value;
+    const char *unit;
+    if (parse_number(text, &value, &unit))
+        for (size_t i = 0; i < sizeof units / sizeof *units; i++)
+            if (strcasecmp(unit, units[i].name) == 0 && value * units[i].factor <= 1e9) {
+                *seconds = value * units[i].factor;
+                return DYNO_OK;
+            }
+    return dyno_fail(DYNO_INVALID, "'%s' is not a time; write it like 90s, 20min or 2h", text);
+}
+
+dyno_status units_parse_share(const char *text, double *share) {
+    double value;
+    const char *unit;
+    bool is_number = parse_number(text, &value, &unit);
+    bool is_percent = is_number && strcmp(unit, "%") == 0;
+    double found = is_percent ? value / 100 : value;
+    if (!is_number || (!is_percent && *unit) || found >= 1)
+        return dyno_fail(DYNO_INVALID,
+                         "'%s' is not a share from 0 to below 100 %%; write it like 2%% or 0.02",
+                         text);
+    *share = found;
+    return DYNO_OK;
 }

@@ -20,5 +20,9 @@ units_text units_duration(double seconds);
 
 /* "32GiB", "24 MiB", "512MB" (also powers of ten for kB/MB/GB), "1073741824". */
 NODISCARD dyno_status units_parse_bytes(const char *text, int64_t *bytes);
+/* "20min", "90 s", "1.5h", "500ms": seconds; a number alone is seconds. */
+NODISCARD dyno_status units_parse_duration(const char *text, double *seconds);
+/* "2%" or "0.02", as 0.02: from 0 to below 100 %. */
+NODISCARD dyno_status units_parse_share(const char *text, double *share);
 
 #endif

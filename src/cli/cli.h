@@ -12,7 +12,15 @@
 typedef struct cli_verb {
     const char *name, *summary;
     int (*run)(int argc, char **argv); /* argv[0] is the verb's name */
+    const flags_verb *table;           /* NULL: that of the experiment of this name */
+    const char *question; /* that this verb and those behind it answer; NULL: as before */
 } cli_verb;
+
+enum { CLI_VERB_COUNT = 17 };
+extern const cli_verb CLI_VERBS[CLI_VERB_COUNT]; /* verbs.c */
+
+extern const flags_verb cli_list_table, cli_init_table, cli_step_table, cli_show_table,
+    cli_compare_table, cli_suite_table, cli_report_table, cli_completion_table, cli_man_table;
 
 int cli_experiment(int argc, char **argv); /* of every experiment: argv[0] says which */
 /* Of those that can take minutes: they have a progress line, and Ctrl-C keeps what there is. */
@@ -21,6 +29,11 @@ int cli_list(int argc, char **argv);
 int cli_init(int argc, char **argv);
 int cli_step(int argc, char **argv);
 int cli_show(int argc, char **argv);
+int cli_compare(int argc, char **argv);
+int cli_suite(int argc, char **argv);
+int cli_report(int argc, char **argv);
+int cli_completion(int argc, char **argv);
+int cli_man(int argc, char **argv);
 
 /* Prints "dyno VERB: message" to stderr, the message being this thread's last failure, and
  * returns the exit code that belongs to `status`. */

@@ -15,25 +15,6 @@
 #include "cli/interrupt.h"
 #include "cli/terminal.h"
 
-static const cli_verb VERBS[] = {
-    {"doctor", "what this machine has, can do at best, and lacks", cli_experiment},
-    {"list", "models, ops and kernels that dyno knows", cli_list},
-    {"plan", "memory, FLOPs and launches of a step, without running it", cli_long_experiment},
-    {"memory", "where every byte of a step goes, launch by launch, without running it",
-     cli_long_experiment},
-    {"bench", "time forward, backward and whole training steps over a sweep", cli_long_experiment},
-    {"profile", "where the time of a step goes: kernels, scopes, what to speed up next",
-     cli_long_experiment},
-    {"attention", "time attention alone, forward and backward, over lengths and head sizes",
-     cli_long_experiment},
-    {"allreduce", "time collectives alone, over sizes, ranks and transports", cli_long_experiment},
-    {"precision", "what 16 bits do to sums, and which type everything has", cli_experiment},
-    {"init", "draw a model's weights and write a Hugging Face directory", cli_init},
-    {"step", "run training steps of a Hugging Face model and write what they compute", cli_step},
-    {"show", "print what a run recorded", cli_show},
-};
-enum { VERB_COUNT = sizeof VERBS / sizeof *VERBS };
-
 static const char *current_verb;
 
 int cli_report_failure(dyno_status status) {
@@ -87,10 +68,14 @@ static void print_help(FILE *stream) {
     text_append_wrapped(&help, "builds, plans, trains and measures decoder-only Transformers",
                         (int)help.length, 2, columns);
     text_append(&help, "\nusage: dyno VERB [flags]\n\n");
-    for (int i = 0; i < VERB_COUNT; i++) {
-        enum { SUMMARY_COLUMN = 12 };
-        text_format(&help, "  %-9s ", VERBS[i].name);
-        text_append_wrapped(&help, VERBS[i].summary, SUMMARY_COLUMN, SUMMARY_COLUMN, columns);
+    for (int i = 0; i < CLI_VERB_COUNT; i++) {
+        enum { SUMMARY_COLUMN = 14 };
+        if (CLI_VERBS[i].question) {
+            text_append(&help, i ? "\n" : "");
+            text_append_wrapped(&help, CLI_VERBS[i].question, 0, 0, columns);
+        }
+        text_format(&help, "  %-11s ", CLI_VERBS[i].name);
+        text_append_wrapped(&help, CLI_VERBS[i].summary, SUMMARY_COLUMN, SUMMARY_COLUMN, columns);
     }
     text_append(&help, "\n");
     text_append_wrapped(
@@ -101,15 +86,15 @@ static void print_help(FILE *stream) {
 }
 
 static int run_verb(const char *name, int argc, char **argv) {
-    const char *names[VERB_COUNT];
-    for (int i = 0; i < VERB_COUNT; i++) {
-        names[i] = VERBS[i].name;
+    const char *names[CLI_VERB_COUNT];
+    for (int i = 0; i < CLI_VERB_COUNT; i++) {
+        names[i] = CLI_VERBS[i].name;
         if (strcmp(name, names[i]) == 0) {
             current_verb = names[i];
-            return VERBS[i].run(argc, argv);
+            return CLI_VERBS[i].run(argc, argv);
         }
     }
-    const char *nearest = text_nearest(name, names, VERB_COUNT);
+    const char *nearest = text_nearest(name, names, CLI_VERB_COUNT);
     return cli_report_failure(
         nearest ? dyno_fail(DYNO_INVALID, "unknown verb '%s'; did you mean '%s'?", name, nearest)
                 : dyno_fail(DYNO_INVALID, "unknown verb '%s'; dyno --help lists them", name));

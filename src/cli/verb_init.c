@@ -21,7 +21,7 @@ static const flags_example EXAMPLES[] = {
      "a tiny model with grouped heads"},
 };
 
-static const flags_verb VERB = {
+const flags_verb cli_init_table = {
     .name = "init",
     .summary = "Draws a model's weights (truncated normal, std sqrt(2/(in+out)) cut at three std; "
                "embeddings std 1; norms 1) and writes them as a Hugging Face Llama directory, "
@@ -104,4 +104,4 @@ static dyno_status run(flags *given) {
     return status;
 }
 
-int cli_init(int argc, char **argv) { return cli_run(&VERB, argc, argv, run); }
+int cli_init(int argc, char **argv) { return cli_run(&cli_init_table, argc, argv, run); }

@@ -1,4 +1,4 @@
-/* verb_list.c - `dyno list`: models, ops and kernels. */
+/* verb_list.c - `dyno list`: models, ops, kernels, targets and suites. */
 #include "cli/cli.h"
 #include "experiments/shared_flags.h"
 
@@ -8,18 +8,22 @@ static const flag_spec FLAGS[] = {
 };
 
 static const flags_example EXAMPLES[] = {
-    {"list", "presets, then ops, then kernels"},
+    {"list", "presets, then ops, kernels, targets and suites"},
     {"list presets", "the models by name, with their sizes"},
+    {"list suites", "the studies that `dyno suite` can run"},
     {"list kernels --format csv", "every kernel, the op it computes and its place in line"},
 };
 
-static const flags_verb VERB = {
+const flags_verb cli_list_table = {
     .name = "list",
-    .positional = "[presets|ops|kernels]",
+    .positional = "WHAT",
     .most_positionals = 1,
-    .summary = "Shows what dyno knows: model presets, the operations graphs are made of (with the "
-               "scalar expression of element-wise ones), and the kernels that compute them, "
-               "fastest first: the first that does not decline the operands is taken.",
+    .summary =
+        "Shows what dyno knows, all of it or one kind. WHAT is presets (models by name), ops "
+        "(the operations graphs are made of, with the scalar expression of element-wise "
+        "ones), kernels (that compute them, fastest first: the first that does not decline "
+        "the operands is taken), targets (chips that can be planned for) or suites (of "
+        "experiments).",
     FLAGS_TABLE(FLAGS),
     FLAGS_EXAMPLES(EXAMPLES),
 };
@@ -34,4 +38,4 @@ static dyno_status run(flags *given) {
     return DYNO_OK;
 }
 
-int cli_list(int argc, char **argv) { return cli_run(&VERB, argc, argv, run); }
+int cli_list(int argc, char **argv) { return cli_run(&cli_list_table, argc, argv, run); }

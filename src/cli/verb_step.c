@@ -71,7 +71,7 @@ static const flags_example EXAMPLES[] = {
      "two processes, each of which computes 4 x 2 of the 16 sequences of a step"},
 };
 
-static const flags_verb VERB = {
+const flags_verb cli_step_table = {
     .name = "step",
     .summary = "Runs training steps of a Hugging Face Llama directory and writes what they "
                "computed: `logits` [B,T,V] and `g.<name>` of the first step, `loss.<k>` of each, "
@@ -319,6 +319,6 @@ static dyno_status run_or_start(flags *given) {
 }
 
 int cli_step(int argc, char **argv) {
-    int code = cli_run(&VERB, argc, argv, run_or_start);
+    int code = cli_run(&cli_step_table, argc, argv, run_or_start);
     return code ? code : exit_code_of_ranks;
 }

@@ -25,7 +25,7 @@ static const flags_example EXAMPLES[] = {
 
 static const flags_verb VERB = {
     .name = "precision",
-    .positional = "[accumulation|policy]",
+    .positional = "accumulation|policy",
     .most_positionals = 1,
     .summary = "Shows what mixed precision does. accumulation: a small number added up many times, "
                "with terms and total in 32 or 16 bits, every addition rounded as hardware rounds "

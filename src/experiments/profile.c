@@ -30,6 +30,10 @@ static const flag_spec FLAGS[] = {
     {"depth", NULL, FLAG_INTEGER, "3",
      .help = "levels of the tree of scopes, layers folded; 0: all, every layer by itself",
      .minimum = 0, .maximum = 64},
+    {"timeline", NULL, FLAG_SWITCH, NULL,
+     .help = "keeps when every launch of the traced steps began and how long it took in the "
+             "record, for "
+             "the timeline of `dyno report`"},
     {"nvtx", NULL, FLAG_SWITCH, NULL,
      .help =
          "emits NVTX ranges for steps, phases and scopes, for nsys or ncu around dyno; on a GPU"},
@@ -110,6 +114,8 @@ static dyno_status record(step_grid *g, const step_cell *at, const step_trace *t
         status = kernel_groups_add(groups, &trace->log.records[i]);
     if (status == DYNO_OK) {
         profile_record_groups(groups, steps, at->cell);
+        if (flags_switch(g->given, "timeline"))
+            profile_record_launches(trace->log.records, trace->log.count, at->p, at->cell);
         cell_set_metric(at->cell, METRIC_LAUNCHES_UNSEEN, "", trace->sums.unseen);
         cell_set_metric_real(at->cell, METRIC_CAST_NS, "ns",
                              breakdown_cast_ns(&trace->log, at->p, steps));

@@ -2,9 +2,12 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "measure/keys.h"
+#include "plan/memory_walk.h"
 
 const grouping *profile_groupings(bool by_launch, int *count) {
     static const grouping GROUPINGS[] = {
@@ -169,4 +172,43 @@ void profile_record_groups(kernel_groups *groups, int64_t steps, results_cell *c
         add_rows(groups, i, steps, columns,
                  add_breakdown(kernel_groups_grouping(groups, i), columns, cell));
     record_devices(groups, steps, cell);
+}
+
+/* By launch, and before it what is alive before the first. */
+static void note_alive(void *context, const memory_moment *now) {
+    ((int64_t *)context)[now->launch + 1] = now->alive_bytes;
+}
+
+void profile_record_launches(const launch_record *records, int64_t count, const plan *p,
+                             results_cell *cell) {
+    static const char *const keys[] = {KEY_KERNEL, KEY_SCOPE, KEY_PHASE};
+    static const results_column columns[] = {{COLUMN_STEP, ""},
+                                             {COLUMN_STREAM, ""},
+                                             {COLUMN_BEGIN, "ns"},
+                                             {COLUMN_DURATION, "ns"},
+                                             {COLUMN_ALIVE, "B"}};
+    results_breakdown *rows = cell_add_breakdown(cell, BREAKDOWN_RECORDS, keys, 3, columns, 5);
+    int64_t *alive = memory_allocate((size_t)p->launch_count + 1, sizeof *alive);
+    memory_walk(p, &(memory_visitor){.context = alive, .on_moment = note_alive});
+    int64_t now = alive[0];
+    for (int64_t first = 0, next; first < count; first = next) {
+        int64_t begin = records[first].begin_ns;
+        for (next = first; next < count && records[next].step == records[first].step; next++)
+            begin = records[next].begin_ns < begin ? records[next].begin_ns : begin;
+        for (int64_t i = first; i < next; i++) {
+            const launch_record *r = &records[i];
+            const char *name = r->recorded ? r->recorded : r->kernel;
+            if (r->launch >= 0 && r->launch < p->launch_count)
+                now = alive[r->launch + 1];
+            breakdown_add_row(
+                rows,
+                (const char *const[]){name ? name : ROW_UNATTRIBUTED, r->scope ? r->scope : "",
+                                      r->phase ? r->phase : ""},
+                (const results_value[]){results_integer(r->step), results_integer(r->stream),
+                                        results_integer(r->begin_ns - begin),
+                                        results_integer(r->end_ns - r->begin_ns),
+                                        results_integer(now)});
+        }
+    }
+    free(alive);
 }

@@ -1,12 +1,13 @@
 /* profile_record.h - sums of launch records (profile/kernel_groups.h) as breakdowns of a cell.
  *
- * Times and counts are per step. The durations themselves are not kept, so that what cannot be
- * derived from sums is: the least, median and greatest duration of a single launch and the standard
+ * Times and counts are per step. The durations themselves are kept where that is asked for only, so that
+ * what cannot be derived from sums is: the least, median and greatest duration of a single launch and the standard
  * deviation. docs/run-json.md says what stands in which column. */
 #ifndef MEASURE_PROFILE_RECORD_H
 #define MEASURE_PROFILE_RECORD_H
 
 #include "measure/results.h"
+#include "plan/plan.h"
 #include "profile/kernel_groups.h"
 
 /* What a profile groups by: by_kernel, by_class, by_op, by_scope, by_phase; kinds, which are all
@@ -18,6 +19,12 @@ const grouping *profile_groupings(bool by_launch, int *count);
  * the metrics traced_steps and records, and uneven_groups: kinds of which some step has more records
  * than another. `steps` is what sums are divided by: the traced steps, or 1 where a trace has none. */
 void profile_record_groups(kernel_groups *groups, int64_t steps, results_cell *cell);
+
+/* Every record of the traced steps as a row of the breakdown "records": when it began, after its step's
+ * first, how long it took, by step and stream, and how many bytes the plan has alive while it runs. A record
+ * of no known launch has the bytes of the one before it. */
+void profile_record_launches(const launch_record *records, int64_t count, const plan *p,
+                             results_cell *cell);
 
 /* One grouping as `bench --breakdown` has it: time, count, FLOPs and bytes per step, with `running`
  * where launches may overlap, and a row for the gaps, so that times add up to `step_ns`. */

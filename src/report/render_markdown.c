@@ -6,7 +6,7 @@
 
 #include "report/document.h"
 
-static void append_markdown(text *out, const char *string) {
+void render_markdown_text(text *out, const char *string) {
     text clean = {0};
     table_append_printable(&clean, string);
     for (const char *p = text_string(&clean); *p; p++) {
@@ -20,14 +20,14 @@ static void append_markdown(text *out, const char *string) {
 /* A paragraph; what would begin a heading, a list or a quotation does not. */
 static void append_note(text *out, const char *note) {
     text_append(out, *note && strchr("#+->=", *note) ? "\n\\" : "\n");
-    append_markdown(out, note);
+    render_markdown_text(out, note);
     text_append(out, "\n");
 }
 
 static void append_cell(text *out, const table_cell *cell) {
     text_append(out, "| ");
     if (cell->kind == CELL_TEXT)
-        append_markdown(out, cell->text);
+        render_markdown_text(out, cell->text);
     else
         table_append_shown(out, cell);
     text_append(out, " ");
@@ -36,12 +36,12 @@ static void append_cell(text *out, const table_cell *cell) {
 static void append_table(const report_table *table, text *out) {
     if (table->title) {
         text_append(out, "**");
-        append_markdown(out, table->title);
+        render_markdown_text(out, table->title);
         text_append(out, "**\n\n");
     }
     for (int j = 0; j < table->column_count; j++) {
         text_append(out, "| ");
-        append_markdown(out, table->columns[j].header);
+        render_markdown_text(out, table->columns[j].header);
         text_append(out, " ");
     }
     text_append(out, "|\n");

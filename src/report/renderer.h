@@ -42,6 +42,9 @@ typedef void render_function(const report_document *document, render_options opt
 #define FORMAT_FUNCTION(constant, name, render, is_full) render_function render;
 REPORT_FORMATS(FORMAT_FUNCTION, FORMAT_FUNCTION)
 
+/* Appends a text so that nothing in it has a meaning in Markdown or HTML. */
+void render_markdown_text(text *out, const char *string);
+
 /* Appends the document to `out`. */
 void document_render(const report_document *document, table_format format, render_options options,
                      text *out);

@@ -374,6 +374,12 @@ static void null_is_named_by_experiments(void **state) {
     NAMED(dyno_experiment_help, out, "bench", NULL);
     NAMED(dyno_experiment_help_wrapped, name, NULL, 80, &out);
     NAMED(dyno_experiment_help_wrapped, out, "bench", 80, NULL);
+    NAMED(dyno_experiment_man, name, NULL, &out);
+    NAMED(dyno_experiment_man, out, "bench", NULL);
+    NAMED(dyno_experiment_flags, name, NULL, &out);
+    NAMED(dyno_experiment_flags, out, "bench", NULL);
+    assert_true(dyno_results_is_complete(results));
+    assert_false(dyno_results_is_complete(NULL));
     NAMED(dyno_results_read, path, NULL, &other);
     NAMED(dyno_results_read, out, "x", NULL);
     NAMED(dyno_results_json, r, NULL, &out);
@@ -385,6 +391,84 @@ static void null_is_named_by_experiments(void **state) {
     assert_null(other);
     assert_null(out);
     dyno_results_destroy(results);
+}
+
+static void null_is_named_by_comparisons(void **state) {
+    (void)state;
+    scratch made = scratch_create();
+    const char *const settings[] = {"layers=1", "device=cpu"};
+    dyno_experiment_options experiment = {
+        .size = sizeof experiment, .name = "plan", SETTINGS(settings)};
+    dyno_results *results;
+    dyno_comparison *found, *other;
+    char *out;
+    OK(dyno_experiment_run(&experiment, &results));
+    OK(dyno_results_write(results, made.path));
+    OK(dyno_compare(made.path, made.path, NULL, &found));
+    assert_int_equal(dyno_comparison_regressions(found), 0);
+    assert_int_equal(dyno_comparison_regressions(NULL), 0);
+    NAMED(dyno_compare, a, NULL, "x", NULL, &other);
+    NAMED(dyno_compare, b, "x", NULL, NULL, &other);
+    NAMED(dyno_compare, out, "x", "x", NULL, NULL);
+    NAMED(dyno_comparison_render, c, NULL, NULL, &out);
+    NAMED(dyno_comparison_render, out, found, NULL, NULL);
+    dyno_compare_options bad = {.size = sizeof bad, .threshold = 1.5};
+    FAILS(DYNO_INVALID, "threshold is 1.5", dyno_compare(made.path, made.path, &bad, &other));
+    bad = (dyno_compare_options){.size = sizeof bad, .confidence = 0.2};
+    FAILS(DYNO_INVALID, "confidence is 0.2", dyno_compare(made.path, made.path, &bad, &other));
+    assert_null(other);
+    dyno_comparison_destroy(found);
+    dyno_comparison_destroy(NULL);
+    dyno_results_destroy(results);
+    scratch_remove(&made);
+}
+
+static void null_is_named_by_suites(void **state) {
+    (void)state;
+    scratch made = scratch_create();
+    dyno_suite *suite, *other;
+    dyno_suite_part part = {.size = sizeof part};
+    const char *kind;
+    char *out;
+    OK(dyno_device_kind("cpu", &kind));
+    assert_string_equal(kind, "cpu");
+    OK(dyno_suite_open("quick", "cpu", made.path, &suite));
+    NAMED(dyno_device_kind, device_name, NULL, &kind);
+    NAMED(dyno_device_kind, out, "cpu", NULL);
+    NAMED(dyno_suite_open, name, NULL, "cpu", "x", &other);
+    NAMED(dyno_suite_open, device_name, "quick", NULL, "x", &other);
+    NAMED(dyno_suite_open, directory, "quick", "cpu", NULL, &other);
+    NAMED(dyno_suite_open, out, "quick", "cpu", "x", NULL);
+    NAMED(dyno_suite_part_at, s, NULL, 0, &part);
+    NAMED(dyno_suite_part_at, out, suite, 0, NULL);
+    NAMED(dyno_suite_settle, s, NULL, 0, "OK", "", 1);
+    NAMED(dyno_suite_settle, status, suite, 0, NULL, "", 1);
+    NAMED(dyno_suite_settle, reason, suite, 0, "OK", NULL, 1);
+    NAMED(dyno_suite_render, s, NULL, NULL, &out);
+    NAMED(dyno_suite_render, out, suite, NULL, NULL);
+    FAILS(DYNO_INVALID, "no part 99", dyno_suite_part_at(suite, 99, &part));
+    FAILS(DYNO_INVALID, "MAYBE", dyno_suite_settle(suite, 0, "MAYBE", "", 1));
+    OK(dyno_suite_part_at(suite, 0, &part));
+    assert_string_equal(part.verb, "bench");
+    assert_true(part.takes_out);
+    assert_true(dyno_suite_part_count(suite) > 3);
+    assert_int_equal(dyno_suite_part_count(NULL), 0);
+    assert_null(other);
+    dyno_suite_close(suite);
+    dyno_suite_close(NULL);
+    scratch_remove(&made);
+}
+
+static void null_is_named_by_reports(void **state) {
+    (void)state;
+    char *out;
+    NAMED(dyno_report, path, NULL, "html", 0, &out);
+    NAMED(dyno_report, format, "x", NULL, 0, &out);
+    NAMED(dyno_report, out, "x", "html", 0, NULL);
+    FAILS(DYNO_INVALID, "html, md and tex", dyno_report("x", "doc", 0, &out));
+    FAILS(DYNO_NOT_FOUND, "nothing-here", dyno_report("nothing-here", "html", 0, &out));
+    FAILS(DYNO_INVALID, "100000", dyno_report("x", "html", 1, &out));
+    assert_null(out);
 }
 
 static void null_is_named_by_ranks(void **state) {
@@ -530,6 +614,9 @@ int main(void) {
         cmocka_unit_test(null_is_named_by_trainers),
         cmocka_unit_test(null_is_named_by_files),
         cmocka_unit_test(null_is_named_by_experiments),
+        cmocka_unit_test(null_is_named_by_comparisons),
+        cmocka_unit_test(null_is_named_by_suites),
+        cmocka_unit_test(null_is_named_by_reports),
         cmocka_unit_test(null_is_named_by_ranks),
         cmocka_unit_test(null_is_nothing_to_functions_that_cannot_fail),
         cmocka_unit_test(the_library_refuses_what_the_command_line_refuses),

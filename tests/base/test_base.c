@@ -23,6 +23,27 @@
 #include "base/units.h"
 #include "base/wrap.h"
 
+static void durations_and_shares_are_read_as_people_write_them(void **state) {
+    (void)state;
+    double seconds, share;
+    assert_int_equal(units_parse_duration("20min", &seconds), DYNO_OK);
+    assert_true(seconds == 1200);
+    assert_int_equal(units_parse_duration("1.5 h", &seconds), DYNO_OK);
+    assert_true(seconds == 5400);
+    assert_int_equal(units_parse_duration("90", &seconds), DYNO_OK);
+    assert_true(seconds == 90);
+    static const char *const no_times[] = {"", "min", "-3s", "3 weeks", "nan", "1e300h"};
+    for (size_t i = 0; i < sizeof no_times / sizeof *no_times; i++)
+        assert_int_equal(units_parse_duration(no_times[i], &seconds), DYNO_INVALID);
+    assert_int_equal(units_parse_share("2%", &share), DYNO_OK);
+    assert_true(share == 0.02);
+    assert_int_equal(units_parse_share("0.5", &share), DYNO_OK);
+    assert_true(share == 0.5);
+    static const char *const no_shares[] = {"", "2", "100%", "-1%", "2 percent", "inf"};
+    for (size_t i = 0; i < sizeof no_shares / sizeof *no_shares; i++)
+        assert_int_equal(units_parse_share(no_shares[i], &share), DYNO_INVALID);
+}
+
 static void sizes_are_written_for_people(void **state) {
     (void)state;
     assert_string_equal(units_bytes(0).text, "0 B");
@@ -437,6 +458,7 @@ static void a_listener_is_told_of_every_failure(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(durations_and_shares_are_read_as_people_write_them),
         cmocka_unit_test(sizes_are_written_for_people),
         cmocka_unit_test(counts_are_written_for_people),
         cmocka_unit_test(durations_are_written_for_people),

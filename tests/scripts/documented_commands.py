@@ -24,7 +24,7 @@ QUOTED = re.compile(r"`([^`]+)`")
 COMMAND = re.compile(r"(?:build/)?dyno +(?!\w+:)\S")  # "dyno bench: ..." is what a verb says
 
 # What stands for something that the reader fills in.
-PLACEHOLDERS = {"VERB": "plan", "$n": "2", "...": None, "[presets|ops|kernels]": None}
+PLACEHOLDERS = {"VERB": "plan", "$n": "2", "...": None, "[presets|ops|kernels|targets|suites]": None}
 
 
 class Command:
@@ -182,15 +182,22 @@ SHRINK = {"bench": shrink_bench, "profile": shrink_profile, "attention": shrink_
           "init": put_tiny_model}
 # Verbs that a sentence may name without what they cannot run without.
 REQUIRED = {"step": ["--load", "llama", "--tokens", "text.bin", "--out", "out.safetensors"],
-            "init": ["--out", "out"], "show": ["DIR"]}
+            "init": ["--out", "out"], "show": ["DIR"], "compare": ["DIR", "DIR"], "report": ["DIR"], "man": ["bench"], "completion": ["bash"],
+            "suite": ["quick", "--out", "study", "--dry-run"]}
 
 
 def shrink(words, is_quoted):
     verb, rest = words[0], words[1:]
     if "--help" in rest:
         return words
+    if verb == "compare" and is_quoted and "--run" in rest:
+        rest = []  # a sentence leaves the commands out
     if is_quoted and verb in REQUIRED and not set(REQUIRED[verb]) & set(rest):
-        rest = rest if verb == "show" and rest else rest + REQUIRED[verb]
+        rest = rest if verb in ("show", "report") and rest else rest + REQUIRED[verb]
+    if verb == "suite" and "--dry-run" not in rest:  # it takes as long as its budget
+        rest = [word.replace("./mine.json", "quick") for word in rest] + ["--dry-run"]
+    if verb == "report" and any(word.endswith(".pdf") for word in rest):  # takes Chromium
+        rest = [word.replace(".pdf", ".html") for word in rest]
     if verb in SHRINK:
         SHRINK[verb](rest)
     return [verb] + rest

@@ -13,13 +13,14 @@ from documented_commands import PAGES, Command, commands_of, commands_of_help
 
 DYNO = os.path.join(os.environ["DYNO_BUILD"], "dyno")
 VERBS = ("doctor", "list", "plan", "memory", "bench", "profile", "attention", "allreduce", "precision",
-         "init", "step", "show")
+         "init", "step", "show", "compare", "suite", "report", "completion", "man")
 TINY = "--layers 1 --d-model 16 --d-ff 32 --heads 2 --vocab 64".split()
 TOKENS = 8192
 
 
 def run(words, folder, cache):
-    environment = dict(os.environ, DYNO_DEVICE="cpu", OMP_WAIT_POLICY="passive", XDG_CACHE_HOME=cache)
+    environment = dict(os.environ, DYNO_DEVICE="cpu", OMP_WAIT_POLICY="passive", XDG_CACHE_HOME=cache,
+                       PATH=f"{os.path.dirname(DYNO)}:{os.environ['PATH']}")  # commands in commands
     return subprocess.run([DYNO] + words, cwd=folder, env=environment, text=True, check=False,
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, timeout=300)

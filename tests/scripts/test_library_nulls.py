@@ -9,7 +9,9 @@ FUNCTION = re.compile(r"^dyno_status (dyno_\w+)\(([^;]*)\);", re.MULTILINE)
 # Pointers of which the header says that they may be NULL.
 OPTIONAL = {("dyno_list", "what"), ("dyno_list", "options"), ("dyno_plan_fits", "advice"),
             ("dyno_trainer_evaluate", "logits"), ("dyno_results_render", "options"),
-            ("dyno_save_check", "loaded"), ("dyno_tensor_file_redeclare", "note")}
+            ("dyno_save_check", "loaded"), ("dyno_compare", "options"), ("dyno_comparison_render", "options"),
+            ("dyno_suite_render", "options"),
+            ("dyno_tensor_file_redeclare", "note")}
 
 
 def read(path):

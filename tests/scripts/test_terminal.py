@@ -13,7 +13,7 @@ from cases import run_all
 DYNO = os.path.join(os.environ["DYNO_BUILD"], "dyno")
 MODEL = "--layers 1 --d-model 16 --heads 2 --d-ff 32 --vocab 32 --context 8"
 VERBS = ("doctor", "list", "plan", "memory", "bench", "profile", "attention", "allreduce", "precision",
-         "init", "step", "show")
+         "init", "step", "show", "compare", "suite", "report", "completion", "man")
 LEFT_OUT = "left out to fit"
 
 

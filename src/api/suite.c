@@ -1,0 +1,140 @@
+/* suite.c - studies: what is to be run, and the record of what became of it. */
+#include "report/suite.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/options.h"
+#include "base/file.h"
+#include "base/memory.h"
+#include "experiments/experiment.h"
+#include "runtime/device.h"
+
+struct dyno_suite {
+    suite *inner;
+    char *directory;
+};
+
+dyno_status dyno_device_kind(const char *device_name, const char **out) {
+    device *d;
+    RETURN_IF_NULL(out);
+    *out = NULL;
+    RETURN_IF_NULL(device_name);
+    RETURN_IF_FAILED(device_open_as(device_name, NULL, &d));
+    *out = d->target.kind == TARGET_CPU ? "cpu" : "cuda";
+    device_close(d);
+    return status_conclude(DYNO_OK);
+}
+
+static bool has_flag(const experiment *e, const char *name) {
+    for (int i = 0; i < e->settings->flag_count; i++)
+        if (strcmp(e->settings->flags[i].name, name) == 0)
+            return true;
+    return false;
+}
+
+static bool has_argument(const suite_part *part, const char *flag) {
+    for (int i = 0; i < part->argument_count; i++)
+        if (strcmp(part->arguments[i], flag) == 0)
+            return true;
+    return false;
+}
+
+/* A part says on which device it runs: on another it is another part. */
+static void complete_part(suite *s, int index, const char *device_name) {
+    suite_part *part = &s->parts[index];
+    const experiment *e = experiment_find(part->verb);
+    if (!e) {
+        text reason = {0};
+        text_format(&reason, "this dyno has no verb '%s'", text_quote(part->verb).text);
+        suite_settle(s, index, SUITE_SKIP, text_string(&reason), 0);
+        text_release(&reason);
+    } else if (has_flag(e, "device") && !has_argument(part, "--target")) {
+        suite_add_argument(s, index, "--device");
+        suite_add_argument(s, index, device_name);
+    }
+}
+
+dyno_status dyno_suite_open(const char *name, const char *device_name, const char *directory,
+                            dyno_suite **out) {
+    const char *kind;
+    suite *inner;
+    RETURN_IF_NULL(out);
+    *out = NULL;
+    RETURN_IF_NULL(name, device_name, directory);
+    RETURN_IF_FAILED(dyno_device_kind(device_name, &kind));
+    RETURN_IF_FAILED(suite_read(name, kind, &inner));
+    for (int i = 0; i < inner->count; i++)
+        complete_part(inner, i, strcmp(device_name, "auto") == 0 ? kind : device_name);
+    dyno_status status = suite_resume(inner, directory);
+    if (status == DYNO_OK) {
+        *out = memory_allocate(1, sizeof **out);
+        **out = (dyno_suite){inner, memory_copy_string(directory)};
+    } else {
+        suite_destroy(inner);
+    }
+    return status_conclude(status);
+}
+
+void dyno_suite_close(dyno_suite *s) {
+    if (!s)
+        return;
+    suite_destroy(s->inner);
+    free(s->directory);
+    free(s);
+}
+
+int dyno_suite_part_count(const dyno_suite *s) { return s ? s->inner->count : 0; }
+
+static dyno_status check_index(const dyno_suite *s, int index) {
+    if (index >= 0 && index < s->inner->count)
+        return DYNO_OK;
+    return dyno_fail(DYNO_INVALID, "the suite has %d parts, there is no part %d", s->inner->count,
+                     index);
+}
+
+dyno_status dyno_suite_part_at(const dyno_suite *s, int index, dyno_suite_part *out) {
+    RETURN_IF_NULL(s, out);
+    RETURN_IF_FAILED(check_index(s, index));
+    const suite_part *part = &s->inner->parts[index];
+    const experiment *e = experiment_find(part->verb);
+    dyno_suite_part known = {.size = sizeof known,
+                             .experiment = part->experiment,
+                             .verb = part->verb,
+                             .arguments = part->arguments,
+                             .argument_count = part->argument_count,
+                             .directory = part->directory,
+                             .status = suite_status_name(part->status),
+                             .takes_out = e && e->out_help,
+                             .priority = part->priority};
+    return status_conclude(options_give("dyno_suite_part", &known, sizeof known, out));
+}
+
+dyno_status dyno_suite_settle(dyno_suite *s, int index, const char *status, const char *reason,
+                              double seconds) {
+    RETURN_IF_NULL(s, status, reason);
+    RETURN_IF_FAILED(check_index(s, index));
+    for (int i = SUITE_OK; i <= SUITE_FAILED; i++)
+        if (strcmp(status, suite_status_name((suite_status)i)) == 0) {
+            suite_settle(s->inner, index, (suite_status)i, reason, seconds);
+            RETURN_IF_FAILED(file_make_output_directory(s->directory));
+            return status_conclude(suite_write(s->inner, s->directory));
+        }
+    return dyno_fail(DYNO_INVALID, "a part of a suite is OK, SKIP or FAILED, not '%s'",
+                     text_quote(status).text);
+}
+
+dyno_status dyno_suite_render(const dyno_suite *s, const dyno_render_options *options, char **out) {
+    RETURN_IF_NULL(out);
+    *out = NULL;
+    RETURN_IF_NULL(s);
+    view_options how;
+    text shown = {0};
+    RETURN_IF_FAILED(options_take_render(options, TABLE_TERMINAL, &how));
+    report_document *document = suite_create_document(s->inner);
+    document_render(document, how.format, (render_options){how.is_bold, false, how.columns},
+                    &shown);
+    document_destroy(document);
+    *out = options_take_text(&shown);
+    return status_conclude(DYNO_OK);
+}

@@ -1,0 +1,219 @@
+#include "report/finding_verbs.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/units.h"
+#include "measure/keys.h"
+#include "measure/statistics.h"
+#include "report/finding.h"
+#include "report/view.h"
+#include "report/view_parts.h"
+
+static bool is_part(const results_cell *cell, const char *part) {
+    return cell->status == RESULTS_OK && strcmp(view_text(cell, PARAM_PART), part) == 0;
+}
+
+static double number_of(const results_cell *cell, const char *parameter) {
+    return results_number(cell_find_parameter(cell, parameter));
+}
+
+/* ---- precision ---- */
+
+void finding_append_accumulation(const results *run, text *out) {
+    const results_cell *worst = NULL, *best = NULL;
+    double most = -1, least = INFINITY, right = 0;
+    for (int64_t i = 0; i < run->cell_count; i++) {
+        const results_cell *cell = run->cells[i];
+        double exact = number_of(cell, PARAM_TERMS) * number_of(cell, PARAM_TERM);
+        double error = fabs(view_metric(cell, METRIC_SUM) - exact);
+        if (!is_part(cell, "accumulation") || isnan(error))
+            continue;
+        if (error > most) {
+            most = error;
+            worst = cell;
+            right = exact;
+        }
+        if (error < least) {
+            least = error;
+            best = cell;
+        }
+    }
+    if (!worst || worst == best)
+        return;
+    text_format(out,
+                " Instead of %g the sum is %.4f in %s, the worst way, and %.4f in %s, the best.",
+                right, view_metric(worst, METRIC_SUM), view_text(worst, PARAM_WAY),
+                view_metric(best, METRIC_SUM), view_text(best, PARAM_WAY));
+}
+
+static bool is_of_16_bits(const results_value *value) {
+    return value->kind == RESULTS_TEXT &&
+           (strcmp(value->text, "f16") == 0 || strcmp(value->text, "bf16") == 0);
+}
+
+void finding_append_policy(const results *run, text *out) {
+    for (int64_t i = 0; i < run->cell_count; i++) {
+        const results_cell *cell = run->cells[i];
+        int low = 0, types = 0;
+        text names = {0};
+        if (!is_part(cell, "policy"))
+            continue;
+        for (int p = 0; p < cell->parameters.count; p++) {
+            const results_entry *entry = &cell->parameters.entries[p];
+            if (strcmp(entry->key, PARAM_PART) == 0 || strcmp(entry->key, PARAM_MATH) == 0)
+                continue;
+            types++;
+            if (is_of_16_bits(&entry->value))
+                text_format(&names, low++ ? ", %s" : "%s", entry->key);
+        }
+        if (low)
+            text_format(out, " Under %s %d of %d have 16 bits: %s.", view_text(cell, PARAM_MATH),
+                        low, types, text_string(&names));
+        text_release(&names);
+    }
+}
+
+/* ---- the best row of the table that is shown: its formulas are the only ones ---- */
+
+static int column_of(const report_table *table, const char *key) {
+    for (int i = 0; i < table->column_count; i++)
+        if (strcmp(table->columns[i].key, key) == 0)
+            return i;
+    return -1;
+}
+
+static int best_row(const report_table *table, int column) {
+    int best = -1;
+    for (int i = 0; column >= 0 && i < table->row_count; i++) {
+        const table_cell *cell = &table->rows[i].cells[column];
+        if (cell->kind == CELL_REAL &&
+            (best < 0 || cell->real > table->rows[best].cells[column].real))
+            best = i;
+    }
+    return best;
+}
+
+static bool column_varies(const report_table *table, int column) {
+    text first = {0}, other = {0};
+    bool varies = false;
+    for (int i = 0; i < table->row_count && !varies; i++) {
+        text_release(&other);
+        other = (text){0};
+        table_append_shown(i ? &other : &first, &table->rows[i].cells[column]);
+        varies = i && strcmp(text_string(&first), text_string(&other)) != 0;
+    }
+    text_release(&first);
+    text_release(&other);
+    return varies;
+}
+
+/* " Begin 12.3 unit (ranks 2, bytes 1000000)": the settings that vary, and the pass. */
+static void append_best(const report_table *table, const char *key, const char *begin,
+                        const char *unit, text *out) {
+    static const char *const always[] = {PARAM_MODEL, PARAM_PASS, PARAM_IMPL, PARAM_RANKS, NULL};
+    int column = column_of(table, key), best = best_row(table, column), written = 0;
+    if (best < 0)
+        return;
+    text_append(out, begin);
+    table_append_shown(out, &table->rows[best].cells[column]);
+    text_append(out, unit);
+    for (int i = 0; i < table->column_count; i++) {
+        const table_column *about = &table->columns[i];
+        if (!view_is_one_of(about->key, always) &&
+            !(about->is_setting && strcmp(about->key, "status") != 0 && column_varies(table, i)))
+            continue;
+        text_format(out, written++ ? ", %s " : " (%s ", about->key);
+        table_append_shown(out, &table->rows[best].cells[i]);
+    }
+    text_append(out, written ? ")." : ".");
+}
+
+/* Of the first table that has the column. */
+static void append_best_of_run(const results *run, const char *key, const char *begin,
+                               const char *unit, text *out) {
+    report_document *document = view_create_document(run, false);
+    size_t before = out->length;
+    for (int64_t i = 0; i < document->count && out->length == before; i++)
+        if (document->blocks[i].kind == BLOCK_TABLE)
+            append_best(document->blocks[i].table, key, begin, unit, out);
+    document_destroy(document);
+}
+
+void finding_append_limits(const results *run, text *out) {
+    append_best_of_run(run, "mfu_percent", "The highest MFU is ", " % of the measured peak", out);
+}
+
+void finding_append_bandwidth(const results *run, text *out) {
+    if (strcmp(run->verb, RUN_ALLREDUCE) == 0)
+        append_best_of_run(run, "busbw_gb_s", " The highest bus bandwidth is ", " GB/s", out);
+}
+
+/* ---- sweeps of a bench ---- */
+
+static double scatter_of(const results_cell *cell) {
+    statistics s = statistics_of_series(view_whole_steps(cell));
+    return s.count > 1 && s.mean > 0 ? 100 * s.std / s.mean : (double)NAN;
+}
+
+void finding_append_warmup(const results *run, text *out) {
+    if (strcmp(run->verb, RUN_BENCH) != 0 || !view_parameter_varies(run, PARAM_WARMUP))
+        return;
+    const results_cell *cold = NULL, *warm = NULL;
+    for (int64_t i = 0; i < run->cell_count && !warm; i++) {
+        const results_cell *a = run->cells[i];
+        if (isnan(finding_median_ms(a)) || number_of(a, PARAM_WARMUP) != 0)
+            continue;
+        for (int64_t j = 0; j < run->cell_count; j++) {
+            const results_cell *b = run->cells[j];
+            if (finding_differ_only_in(a, b, PARAM_WARMUP) && !isnan(finding_median_ms(b)) &&
+                number_of(b, PARAM_WARMUP) > (warm ? number_of(warm, PARAM_WARMUP) : 0)) {
+                cold = a;
+                warm = b;
+            }
+        }
+    }
+    if (!warm)
+        return;
+    const results_series *steps = view_whole_steps(cold);
+    double first = results_series_at(steps, 0) * view_ms_per_unit(steps->unit);
+    text_format(
+        out, " Without warm-up the first step takes %.2f times the median after %g warm-up steps",
+        first / finding_median_ms(warm), number_of(warm, PARAM_WARMUP));
+    if (!isnan(scatter_of(cold)) && !isnan(scatter_of(warm)))
+        text_format(out, ", and std/mean is %.1f %% instead of %.1f %%", scatter_of(cold),
+                    scatter_of(warm));
+    text_append(out, ".");
+}
+
+static double peak_of(const results_cell *cell) {
+    double peak = view_metric(cell, METRIC_PEAK_BYTES);
+    return isnan(peak) ? view_metric(cell, METRIC_PREDICTED_BYTES) : peak;
+}
+
+void finding_append_recompute(const results *run, text *out) {
+    const results_cell *from = NULL, *to = NULL;
+    double best = 1;
+    if (!view_parameter_varies(run, PARAM_RECOMPUTE))
+        return;
+    for (int64_t i = 0; i < run->cell_count; i++)
+        for (int64_t j = 0; j < run->cell_count; j++) {
+            const results_cell *a = run->cells[i], *b = run->cells[j];
+            double ratio = peak_of(b) / peak_of(a);
+            if (strcmp(view_text(a, PARAM_RECOMPUTE), "none") == 0 && ratio < best &&
+                finding_differ_only_in(a, b, PARAM_RECOMPUTE)) {
+                best = ratio;
+                from = a;
+                to = b;
+            }
+        }
+    if (!to)
+        return;
+    text_format(out, " Recomputing %s has a peak of %s, %.1f %% below that without",
+                view_text(to, PARAM_RECOMPUTE), units_bytes((int64_t)peak_of(to)).text,
+                100 * (1 - best));
+    double slower = finding_median_ms(to) / finding_median_ms(from);
+    if (!isnan(slower))
+        text_format(out, ", and a step takes %.2f times as long", slower);
+    text_append(out, ".");
+}

@@ -1,0 +1,153 @@
+/* test_cli_suite.c - `dyno suite`: parts are run, kept, gone on with after Ctrl-C and kill -9. */
+#define _GNU_SOURCE
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <time.h>
+
+#include "base/file.h"
+#include "support/command.h"
+#include "support/scratch.h"
+
+#define TINY                                                                                       \
+    "\"layers\": 1, \"d-model\": 16, \"d-ff\": 32, \"heads\": 2, \"vocab\": 64, \"steps\": 2"
+
+static const char SUITE[] =
+    "{\"format\": \"dyno-suite\", \"version\": 1, \"name\": \"mine\", \"title\": \"Mine\","
+    " \"experiments\": ["
+    "{\"name\": \"steps\", \"verb\": \"bench\", \"flags\": {" TINY
+    ", \"pass\": \"step\", \"context\": [4, 8]}},"
+    "{\"name\": \"wrong\", \"verb\": \"bench\", \"flags\": {\"contxt\": 4}},"
+    "{\"name\": \"unknown\", \"verb\": \"teleport\"},"
+    "{\"name\": \"sums\", \"verb\": \"precision\", \"arguments\": [\"accumulation\"]}]}";
+
+/* Whose last part takes minutes. */
+static const char LONG[] =
+    "{\"format\": \"dyno-suite\", \"version\": 1, \"name\": \"long\", \"experiments\": ["
+    "{\"name\": \"quick\", \"verb\": \"bench\", \"priority\": 1, \"flags\": {" TINY
+    ", \"context\": 4}},"
+    "{\"name\": \"slow\", \"verb\": \"bench\", \"priority\": 2, \"flags\": {\"layers\": 2, "
+    "\"d-model\": 64,"
+    " \"d-ff\": 64, \"heads\": 2, \"vocab\": 64, \"steps\": 1000000, \"context\": 64}}]}";
+
+static void parts_are_run_and_every_skip_has_its_reason(void **state) {
+    (void)state;
+    scratch made = scratch_create();
+    const char *in = made.path;
+    scratch_write(&made, "mine.json", SUITE, sizeof SUITE - 1);
+    text output = {0};
+    assert_int_equal(
+        dyno_run(&output, "suite %s/mine.json --device cpu --out %s/study --format csv", in, in),
+        0);
+    assert_non_null(strstr(text_string(&output), "did you mean --context?"));
+    assert_non_null(strstr(text_string(&output), "this dyno has no verb 'teleport'"));
+    text_release(&output);
+    assert_true(file_exists(scratch_join(&made, "study/steps/part-01/run.json").text));
+    assert_true(file_exists(scratch_join(&made, "study/steps/part-02/run.json").text));
+    assert_true(file_exists(scratch_join(&made, "study/sums/run.json").text));
+    dyno_expect(0, "3 of 5 parts are done, 1 skipped, 0 failed, 1 to be run",
+                "suite %s/mine.json --device cpu --out %s/study --dry-run", in, in);
+    /* Parts of an experiment are one run. */
+    dyno_expect(0, "     8", "show %s/study/steps", in);
+    dyno_expect(0, "     4", "show %s/study/steps", in);
+    dyno_expect(2, "several verbs", "show %s/study", in);
+    scratch_remove(&made);
+}
+
+static void a_dry_run_writes_nothing(void **state) {
+    (void)state;
+    scratch made = scratch_create();
+    dyno_expect(0, "to be run", "suite systems --device cpu --dry-run --out %s/study", made.path);
+    assert_int_equal(scratch_count(made.path), 0);
+    scratch_remove(&made);
+}
+
+static void a_budget_ends_the_study_and_the_next_run_goes_on(void **state) {
+    (void)state;
+    scratch made = scratch_create();
+    const char *in = made.path;
+    scratch_write(&made, "long.json", LONG, sizeof LONG - 1);
+    dyno_expect(0, "stopped after", "suite %s/long.json --device cpu --out %s/study --budget 8s",
+                in, in);
+    dyno_expect(0, "1 of 2 parts are done",
+                "suite %s/long.json --device cpu --out %s/study --dry-run", in, in);
+    scratch_remove(&made);
+}
+
+/* Runs the long suite, sends `number` to it when its first part is done, returns how it ended. */
+static int signal_study(const scratch *made, int number) {
+    scratch_path file = scratch_join(made, "long.json"), study = scratch_join(made, "study"),
+                 running = scratch_join(made, "study/slow/run.json");
+    scratch_write(made, "long.json", LONG, sizeof LONG - 1);
+    pid_t child = fork();
+    if (child == 0) {
+        if (!freopen("/dev/null", "w", stdout) || !freopen("/dev/null", "w", stderr))
+            _exit(1);
+        execl(DYNO_BINARY, "dyno", "suite", file.text, "--device", "cpu", "--out", study.text,
+              (char *)NULL);
+        _exit(127);
+    }
+    const struct timespec moment = {.tv_nsec = 50000000};
+    for (int i = 0; i < 1200 && !file_exists(running.text); i++)
+        nanosleep(&moment, NULL);
+    assert_true(file_exists(running.text));
+    kill(child, number);
+    int code;
+    assert_int_equal(waitpid(child, &code, 0), child);
+    return code;
+}
+
+static void ctrl_c_keeps_what_is_finished(void **state) {
+    (void)state;
+    scratch made = scratch_create();
+    int code = signal_study(&made, SIGINT);
+    assert_true(WIFEXITED(code) && WEXITSTATUS(code) == 130);
+    dyno_expect(0, "1 of 2 parts are done",
+                "suite %s/long.json --device cpu --out %s/study --dry-run", made.path, made.path);
+    scratch_remove(&made);
+}
+
+static void kill_9_loses_the_part_that_was_running_only(void **state) {
+    (void)state;
+    scratch made = scratch_create();
+    int code = signal_study(&made, SIGKILL);
+    assert_true(WIFSIGNALED(code));
+    /* The part has died with it: its directory can be written to again. */
+    dyno_expect(
+        0, "",
+        "bench --layers 1 --d-model 16 --heads 2 --d-ff 32 --vocab 64 --context 4 --steps 1 "
+        "--force --out %s/study/slow",
+        made.path);
+    scratch_remove(&made);
+}
+
+static void bad_input_has_a_clear_answer(void **state) {
+    (void)state;
+    scratch made = scratch_create();
+    const char *in = made.path;
+    dyno_expect(1, "there is no suite 'systms'", "suite systms --device cpu --out %s/x", in);
+    dyno_expect(2, "--out", "suite systems --device cpu");
+    dyno_expect(2, "20min", "suite systems --device cpu --out %s/x --budget soon", in);
+    dyno_expect(2, "--budget", "suite systems --device cpu --out %s/x --budget 0", in);
+    dyno_expect(1, "cannot open", "suite %s/none.json --device cpu --out %s/x", in, in);
+    assert_int_equal(scratch_count(made.path), 0);
+    scratch_remove(&made);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(parts_are_run_and_every_skip_has_its_reason),
+        cmocka_unit_test(a_dry_run_writes_nothing),
+        cmocka_unit_test(a_budget_ends_the_study_and_the_next_run_goes_on),
+        cmocka_unit_test(ctrl_c_keeps_what_is_finished),
+        cmocka_unit_test(kill_9_loses_the_part_that_was_running_only),
+        cmocka_unit_test(bad_input_has_a_clear_answer),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
