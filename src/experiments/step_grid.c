@@ -223,9 +223,16 @@ static dyno_status run_cell(step_grid *g, grid_model *m, const plan *p, int64_t 
         bench_ranks_set_phase(&g->ranks, "a step");
         executor_set_communicator(e, g->ranks.communicator);
         status = m->visit(g, &(step_cell){e, p, m->pool, warmup, cell});
+        status = bench_ranks_conclude(&g->ranks, status);
     }
     executor_destroy(e);
     return status;
+}
+
+/* The cell's status. Returns what ends the sweep, to which ranks that no longer do the same belong. */
+static dyno_status settle_cell(const step_grid *g, results_cell *cell, dyno_status status) {
+    dyno_status ended = sweep_settle(cell, status);
+    return g->ranks.broken == DYNO_OK ? ended : status;
 }
 
 /* A terminal may cut it: the model, which most cells have in common, comes last. */
@@ -253,7 +260,7 @@ static dyno_status revisit_cell(step_grid *g, grid_model *m, const point *at) {
         g->sweep.work_done += flops * steps;
         plan_destroy(p);
     }
-    return sweep_settle(cell, status);
+    return settle_cell(g, cell, status);
 }
 
 /* Fails only when the sweep is to end; what happens to one cell is that cell's status. */
@@ -279,7 +286,7 @@ static dyno_status measure_cell(step_grid *g, grid_model *m, const point *at) {
                              at->extent);
     g->sweep.step_work = plan_total_cost(p, PHASE_COUNT).flops;
     if (sweep_admit(&g->sweep, cell, &account))
-        status = sweep_settle(cell, run_cell(g, m, p, at->warmup, cell));
+        status = settle_cell(g, cell, run_cell(g, m, p, at->warmup, cell));
     g->sweep.work_done +=
         g->sweep.step_work * (double)(at->warmup + flags_integer(g->given, "steps"));
     plan_destroy(p);

@@ -19,6 +19,7 @@
 #include "model/parameters.h"
 #include "plan/memory_account.h"
 #include "support/expect.h"
+#include "support/fake_device.h"
 #include "support/ranks.h"
 #include "support/small_model.h"
 #include "train/split_weights.h"
@@ -84,11 +85,11 @@ static step_options options_of(const way *how, int ranks, communicator *c) {
     return options;
 }
 
-static outcome train(const way *how, int ranks, communicator *c) {
+static outcome train_on(device *d, const way *how, int ranks, communicator *c) {
     step_options options = options_of(how, ranks, c);
     trainer *t;
     outcome out;
-    RANK_OK(trainer_create_on(c, device_cpu(), &options, MEMORY_LIMIT, &t));
+    RANK_OK(trainer_create_on(c, d, &options, MEMORY_LIMIT, &t));
     RANK_OK(weights_init(trainer_storage(t), &tiny, 1));
     int64_t rows = CONTEXT * options.pipeline.micro_batches;
     int64_t first = c ? rows * communicator_rank(c) : 0;
@@ -104,6 +105,10 @@ static outcome train(const way *how, int ranks, communicator *c) {
     out.weights = read_weights(t);
     trainer_destroy(t);
     return out;
+}
+
+static outcome train(const way *how, int ranks, communicator *c) {
+    return train_on(device_cpu(), how, ranks, c);
 }
 
 static void expect_same(const way *how, int ranks, const outcome *alone, const outcome *together) {
@@ -155,6 +160,34 @@ static void ranks_give_the_bits_of_accumulation(void **state) {
     static const int counts[] = {1, 2, 3, 4, 6};
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
         ranks_expect_ok(counts[i], compare_ways, NULL);
+}
+
+/* On a device with streams the first step runs launch by launch and the others are replayed. */
+static int replay_steps(world *w, void *context) {
+    (void)context;
+    communicator_options options = {.kind = COMMUNICATOR_SHARED};
+    communicator *c;
+    threads_set_count(1);
+    RANK_OK(communicator_create(w, &options, &c));
+    way how = {.mode = STEP_COMPILED, .clip_norm = 0.2, .micro_batches = 1};
+    outcome alone = train(&how, communicator_count(c), NULL);
+    for (int m = 0; m < MODE_COUNT; m++) {
+        fake_device *f = fake_device_create(MEMORY_LIMIT, true);
+        how.parallel = MODES[m];
+        outcome together = train_on(fake_device_base(f), &how, communicator_count(c), c);
+        expect_same(&how, communicator_count(c), &alone, &together);
+        RANK_CHECK(f->captures == 1 && f->replays == STEPS - 1);
+        free(together.weights);
+        device_close(fake_device_base(f));
+    }
+    free(alone.weights);
+    communicator_destroy(c);
+    return 0;
+}
+
+static void steps_of_ranks_are_replayed(void **state) {
+    (void)state;
+    ranks_expect_ok(2, replay_steps, NULL);
 }
 
 /* With sizes that divide nothing, sixteen ranks have parts of a few elements and some only padding. */
@@ -364,6 +397,7 @@ static void fsdp_needs_a_share_of_the_state_activations_and_two_blocks(void **st
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ranks_give_the_bits_of_accumulation),
+        cmocka_unit_test(steps_of_ranks_are_replayed),
         cmocka_unit_test(sixteen_ranks_share_two_cores),
         cmocka_unit_test(ranks_accumulate_and_recompute),
         cmocka_unit_test(gradients_are_sent_in_bf16_where_asked),
