@@ -77,7 +77,7 @@ set(CUDA_MODULE_COPIES
   src/tensor/tensor.c
   src/plan/hazards.c
   src/profile/launch_log.c
-  src/ops/matmul/matmul_strided.c
+  src/ops/matmul/matmul_strided.c src/ops/collectives.c
   src/runtime/autotune.c src/runtime/cuda_library.c src/runtime/nvrtc.c src/runtime/product_problem.c
   src/runtime/tuning_cache.c)
 

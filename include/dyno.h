@@ -155,6 +155,9 @@ typedef struct dyno_plan_options {
     const char *gradients; /* of weights, compiled: "low", "fp32"; NULL: "low"; eager: fp32 */
     const char *target;    /* a chip that need not be here, in place of a device */
     const char *device;    /* "cpu", "cuda", "cuda:N", "auto"; NULL: "auto" */
+    int64_t accumulate;    /* micro-batches of a step; 0: 1 */
+    const char *parallel;  /* as in dyno_trainer_options; NULL: "ddp-bucket:25" */
+    int64_t ranks;         /* that take the step together, of which it is that of one; 0: 1 */
 } dyno_plan_options;
 
 typedef struct dyno_cost {
@@ -216,6 +219,18 @@ typedef struct dyno_trainer_options {
      * Weights that hold such numbers when they are loaded or saved are DYNO_NOT_FINITE, unless it is
      * "ignore". */
     const char *on_nan;
+    /* Micro-batches of a step; 0: 1. Each is of batch x context tokens, they are computed one after
+     * another, and the step is that of their mean. A step then takes accumulate x batch sequences. */
+    int64_t accumulate;
+    /* How the ranks of this job (dyno_rank) take steps together: "ddp-naive", "ddp-flat",
+     * "ddp-overlap", "ddp-bucket:MB", "zero1", "fsdp" (docs/parallel.md). NULL: this process trains by itself.
+     * Otherwise every rank makes a trainer with the same options, gives it its own part of the data
+     * and takes the same steps; the loss and the weights are those of one process that accumulates
+     * ranks x accumulate micro-batches, of which rank r computes the r-th accumulate ones. */
+    const char *parallel;
+    double timeout_s; /* how long a rank that does nothing is waited for; 0: 30 */
+    const char
+        *reduce; /* the type in which ranks send gradients: "fp32", "bf16", "fp16"; NULL: "fp32" */
 } dyno_trainer_options;
 
 /* Freshly drawn weights, or those of a Hugging Face directory. */
@@ -226,7 +241,7 @@ dyno_status dyno_trainer_load(const char *directory, const dyno_trainer_options 
 void dyno_trainer_destroy(dyno_trainer *t);
 const dyno_model *dyno_trainer_model(const dyno_trainer *t); /* the trainer's own */
 
-/* One step of AdamW on batch*context token ids and as many targets; *loss is their mean before it.
+/* One step of AdamW on accumulate*batch*context token ids and as many targets; *loss is their mean before it.
  * In fp16 a step whose gradients overflow changes nothing but the scale of the loss. */
 dyno_status dyno_trainer_step(dyno_trainer *t, const int32_t *tokens, const int32_t *targets,
                               double learning_rate, float *loss);
@@ -255,7 +270,7 @@ dyno_status dyno_trainer_write(dyno_trainer *t, const char *name, const float *f
 /* Writes the weights, in f32, as a Hugging Face directory. What was loaded beside them is carried
  * over: config.json as it was but for the type of the weights, generation_config.json, and the files
  * of the tokenizer and its chat template. A model that is there is replaced, be it the one that was
- * loaded. */
+ * loaded. Of several ranks all call it, and rank 0 writes; likewise they all read and check weights. */
 dyno_status dyno_trainer_save(const dyno_trainer *t, const char *directory);
 dyno_status dyno_trainer_save_as(const dyno_trainer *t, const char *directory,
                                  const dyno_save_options *options);
@@ -317,6 +332,9 @@ dyno_status dyno_rank(int *rank, int *count);
 /* Of the ranks of a host that end with the same failure one is to report it: true for the first that
  * asks, and for a process that is alone. */
 bool dyno_rank_reports(void);
+/* Whether any rank says so: every rank of the job asks, and all get the same answer. For what they do
+ * together or not at all, such as going on after a signal that one of them got. */
+dyno_status dyno_ranks_agree(bool mine, bool *any);
 
 /* ---- experiments ---- */
 

@@ -228,7 +228,8 @@ dyno_status dyno_experiment_ranks(const dyno_experiment_options *options, int *r
     parsed_settings settings;
     dyno_status status = parse_settings(__func__, options, &settings);
     if (status == DYNO_OK) {
-        *ranks = ranks_wanted(&settings.verb, settings.given);
+        bool are_planned = settings.experiment->plans_ranks;
+        *ranks = are_planned ? 1 : ranks_wanted(&settings.verb, settings.given);
         *timeout_s = ranks_timeout_s(&settings.verb, settings.given);
     }
     release_settings(&settings);

@@ -54,7 +54,8 @@ dyno_status options_take_render(const dyno_render_options *given, table_format u
 }
 
 static const flag_spec *find_limits(const char *name) {
-    static const flag_spec LIMITS[] = {BATCH_FLAG, SEQUENCE_FLAG, THREADS_FLAG, OPTIMIZER_FLAGS};
+    static const flag_spec LIMITS[] = {BATCH_FLAG,    ACCUMULATE_FLAG, RANKS_FLAG,
+                                       SEQUENCE_FLAG, THREADS_FLAG,    OPTIMIZER_FLAGS};
     for (size_t i = 0; i < sizeof LIMITS / sizeof *LIMITS; i++)
         if (strcmp(LIMITS[i].name, name) == 0)
             return &LIMITS[i];

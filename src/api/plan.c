@@ -42,6 +42,12 @@ static dyno_status set_options(const dyno_plan_options *o, dyno_plan *p) {
     RETURN_IF_FAILED(options_check_integer("context", options->context));
     options->pipeline = (pipeline_options){
         .extent = STEP_FULL, .target = &p->target, .optimizer = step_default_optimizer()};
+    options->pipeline.micro_batches = o->accumulate ? o->accumulate : 1;
+    RETURN_IF_FAILED(options_check_integer("accumulate", options->pipeline.micro_batches));
+    options->pipeline.parallel.ranks = o->ranks ? o->ranks : 1;
+    RETURN_IF_FAILED(options_check_integer("ranks", options->pipeline.parallel.ranks));
+    RETURN_IF_FAILED(
+        parallel_parse(o->parallel ? o->parallel : PARALLEL_USUAL, &options->pipeline.parallel));
     if (o->extent)
         RETURN_IF_FAILED(step_extent_parse(o->extent, &options->pipeline.extent));
     RETURN_IF_FAILED(step_variant_parse(o->mode, o->precision, o->attention, o->recompute,

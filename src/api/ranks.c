@@ -1,5 +1,8 @@
 /* ranks.c - starting ranks, and which one this process is. */
+#include <stdlib.h>
+
 #include "api/options.h"
+#include "base/memory.h"
 #include "distributed/launch.h"
 #include "distributed/world.h"
 
@@ -29,3 +32,17 @@ dyno_status dyno_rank(int *rank, int *count) {
 }
 
 bool dyno_rank_reports(void) { return world_may_report(); }
+
+dyno_status dyno_ranks_agree(bool mine, bool *any) {
+    RETURN_IF_NULL(any);
+    *any = mine;
+    world *w;
+    RETURN_IF_FAILED(world_open(&(world_options){0}, &w));
+    char given = mine, *all = memory_allocate((size_t)world_count(w), sizeof *all);
+    dyno_status status = world_exchange(w, &given, all, sizeof given);
+    for (int i = 0; i < world_count(w); i++)
+        *any = *any || all[i];
+    free(all);
+    status = world_conclude(w, status);
+    return status_conclude(status);
+}

@@ -7,15 +7,18 @@
 #include "api/model.h"
 #include "api/options.h"
 #include "base/memory.h"
+#include "experiments/ranks.h"
 #include "experiments/step_variant.h"
 #include "train/split_weights.h"
 
 struct dyno_trainer {
     dyno_model *model;
-    int64_t rows; /* batch x context */
+    int64_t rows; /* accumulate x batch x context */
     device *d;
     trainer *inner;
     nonfinite_policy on_nonfinite;
+    world *world; /* the job's, which stays open; NULL: it trains by itself */
+    communicator *ranks;
     bool is_running;           /* between start and finish */
     hf_companions *companions; /* of the directory it was loaded from; NULL: drawn */
 };
@@ -49,6 +52,13 @@ static dyno_status set_options(const dyno_trainer_options *o, step_options *out)
     out->pipeline = (pipeline_options){.extent = STEP_FULL,
                                        .keep_gradients = o->keeps_gradients,
                                        .optimizer = step_default_optimizer()};
+    out->pipeline.micro_batches = o->accumulate ? o->accumulate : 1;
+    RETURN_IF_FAILED(options_check_integer("accumulate", out->pipeline.micro_batches));
+    if (out->keep_logits && out->pipeline.micro_batches > 1)
+        return dyno_fail(DYNO_UNSUPPORTED,
+                         "logits of %lld micro-batches: a step holds those of one at a time; keep "
+                         "them with accumulate 1, or only the loss",
+                         (long long)out->pipeline.micro_batches);
     if (o->adamw)
         RETURN_IF_FAILED(take_adamw(o->adamw, &out->pipeline.optimizer.adamw));
     RETURN_IF_FAILED(options_check_real("clip", o->clip_norm));
@@ -62,19 +72,74 @@ static dyno_status set_options(const dyno_trainer_options *o, step_options *out)
     return DYNO_OK;
 }
 
+/* What ranks must have alike is compared before they wait for each other inside of a step. */
+static dyno_status compare_ranks(const dyno_trainer_options *o, const step_options *options,
+                                 const dyno_trainer *t) {
+    const pipeline_options *p = &options->pipeline;
+    text settings = {0};
+    text_format(
+        &settings,
+        "batch %lld, accumulate %lld, context %lld, %s, %s, recompute %s, %s, AdamW %a %a %a "
+        "%a, clip %a, %s",
+        (long long)options->batch, (long long)p->micro_batches, (long long)options->context,
+        step_mode_name(p->mode), precision_name(p->precision), recompute_format(&p->recompute).text,
+        parallel_format(&p->parallel).text, p->optimizer.adamw.beta1, p->optimizer.adamw.beta2,
+        p->optimizer.adamw.eps, p->optimizer.adamw.weight_decay, p->optimizer.clip_norm,
+        nonfinite_policy_name(p->optimizer.on_nonfinite));
+    text model = {0};
+    text_format(&model, "%s, %lld parameters", dyno_model_name(t->model),
+                (long long)dyno_model_elements(t->model));
+    const world_fact facts[] = {{"the version of dyno", dyno_version()},
+                                {"the model", text_string(&model)},
+                                {"the options", text_string(&settings)},
+                                {"the device", o->device ? o->device : "auto"}};
+    dyno_status status = world_compare(t->world, facts, sizeof facts / sizeof *facts);
+    text_release(&settings);
+    text_release(&model);
+    return status;
+}
+
+static dyno_status join_ranks(const dyno_trainer_options *o, step_options *options,
+                              dyno_trainer *t) {
+    RETURN_IF_FAILED(parallel_parse(o->parallel, &options->pipeline.parallel));
+    if (o->reduce)
+        RETURN_IF_FAILED(parallel_parse_reduce(o->reduce, &options->pipeline.parallel));
+    RETURN_IF_FAILED(world_open(&(world_options){.timeout_s = o->timeout_s}, &t->world));
+    options->pipeline.parallel.ranks = world_count(t->world);
+    options->pipeline.parallel.rank = world_rank(t->world);
+    if (world_count(t->world) > 1 && options->keep_logits)
+        return dyno_fail(DYNO_UNSUPPORTED,
+                         "logits of %d ranks: each has only its own; keep them "
+                         "with one rank, or only the loss",
+                         world_count(t->world));
+    if (parallel_is_sharded(&options->pipeline.parallel) && options->pipeline.keep_gradients)
+        return dyno_fail(DYNO_UNSUPPORTED,
+                         "gradients with %s: no rank has all of them; keep them with a ddp mode",
+                         parallel_format(&options->pipeline.parallel).text);
+    return compare_ranks(o, options, t);
+}
+
 static dyno_status open_trainer(const dyno_trainer_options *o, dyno_trainer *t) {
     step_options options = {.config = t->model->config};
     RETURN_IF_FAILED(set_options(o, &options));
+    if (o->parallel)
+        RETURN_IF_FAILED(join_ranks(o, &options, t));
     t->on_nonfinite = options.pipeline.optimizer.on_nonfinite;
     if (o->memory_bytes < 0)
         return dyno_fail(DYNO_INVALID, "memory_bytes is %lld, it must be 0 or more",
                          (long long)o->memory_bytes);
     RETURN_IF_FAILED(device_open_as(o->device ? o->device : "auto", o->target, &t->d));
     options.pipeline.target = &t->d->target;
-    t->rows = options.batch * options.context;
-    return trainer_create(
-        t->d, &options, o->memory_bytes ? o->memory_bytes : t->d->functions->available_bytes(t->d),
-        &t->inner);
+    t->rows = options.batch * options.context * options.pipeline.micro_batches;
+    int64_t memory = o->memory_bytes ? o->memory_bytes : t->d->functions->available_bytes(t->d);
+    bool has_ranks = t->world && world_count(t->world) > 1;
+    if (!has_ranks)
+        return trainer_create(t->d, &options, memory, &t->inner);
+    RETURN_IF_FAILED(ranks_create_communicator(t->world, t->d, &t->ranks));
+    dyno_status status = trainer_create_on(t->ranks, t->d, &options, memory, &t->inner);
+    RETURN_IF_FAILED(world_agree(t->world, status));
+    world_set_phase(t->world, "loading the model");
+    return DYNO_OK;
 }
 
 static dyno_status load_weights(dyno_trainer *t, const hf_directory *source) {
@@ -98,6 +163,7 @@ static dyno_status create(const model_config *config, const hf_directory *source
     if (status == DYNO_OK)
         status = source ? load_weights(t, source)
                         : weights_init(trainer_storage(t->inner), config, seed);
+    status = world_conclude(t->world, status);
     if (status == DYNO_OK)
         *out = t;
     else
@@ -131,6 +197,7 @@ void dyno_trainer_destroy(dyno_trainer *t) {
     if (!t)
         return;
     trainer_destroy(t->inner);
+    communicator_destroy(t->ranks);
     device_close(t->d);
     hf_companions_destroy(t->companions);
     dyno_model_destroy(t->model);
@@ -168,16 +235,18 @@ dyno_status dyno_trainer_start(dyno_trainer *t, double learning_rate) {
     RETURN_IF_NULL(t);
     RETURN_IF_FAILED(check_running(t, false));
     RETURN_IF_FAILED(options_check_real("lr", learning_rate));
+    if (t->world)
+        world_set_phase(t->world, "a step");
     dyno_status status = trainer_start(t->inner, learning_rate);
     t->is_running = status == DYNO_OK;
-    return status_conclude(status);
+    return status_conclude(world_conclude(t->world, status));
 }
 
 dyno_status dyno_trainer_finish(dyno_trainer *t, float *loss) {
     RETURN_IF_NULL(t, loss);
     RETURN_IF_FAILED(check_running(t, true));
     t->is_running = false;
-    return status_conclude(trainer_finish(t->inner, loss));
+    return status_conclude(world_conclude(t->world, trainer_finish(t->inner, loss)));
 }
 
 dyno_status dyno_trainer_step(dyno_trainer *t, const int32_t *tokens, const int32_t *targets,
@@ -195,7 +264,8 @@ dyno_status dyno_trainer_evaluate(dyno_trainer *t, const int32_t *tokens, const 
     RETURN_IF_FAILED(check_running(t, false));
     RETURN_IF_FAILED(check_ids(t, "tokens", tokens));
     RETURN_IF_FAILED(check_ids(t, "targets", targets));
-    return status_conclude(trainer_evaluate(t->inner, tokens, targets, loss, logits));
+    return status_conclude(
+        world_conclude(t->world, trainer_evaluate(t->inner, tokens, targets, loss, logits)));
 }
 
 bool dyno_trainer_skipped(const dyno_trainer *t) { return t && trainer_skipped(t->inner); }
@@ -258,8 +328,13 @@ dyno_status dyno_trainer_save_as(const dyno_trainer *t, const char *directory,
         RETURN_IF_FAILED(trainer_check_weights(t->inner));
     hf_write_options how = {
         .companions = t->companions, .is_new = !known.replaces, .note = known.note};
-    return status_conclude(
-        weights_save_as(trainer_storage(t->inner), &t->model->config, directory, &how));
+    storage *s = trainer_storage(t->inner);
+    if (t->world)
+        world_set_phase(t->world, "saving the model");
+    bool is_writer = !t->ranks || communicator_rank(t->ranks) == 0;
+    dyno_status status = is_writer ? weights_save_as(s, &t->model->config, directory, &how)
+                                   : weights_offer(s, &t->model->config);
+    return status_conclude(world_conclude(t->world, status));
 }
 
 dyno_status dyno_trainer_save(const dyno_trainer *t, const char *directory) {

@@ -16,6 +16,8 @@ typedef struct step_job {
     dyno_tensor_file *file; /* of --out */
     dump_choice dump;
     int64_t batch, context, steps;
+    int64_t sequences;     /* of a step, of this rank */
+    int rank, ranks;       /* rank 0 prints and writes */
     int64_t done, skipped; /* steps */
     float *losses;         /* of those */
 } step_job;

@@ -139,7 +139,8 @@ static dyno_status declare(step_job *job, int64_t steps, const char *note) {
 }
 
 dyno_status step_open_output(step_job *job) {
-    return flags_text(job->given, "out") ? declare(job, job->steps, NULL) : DYNO_OK;
+    bool has_file = flags_text(job->given, "out") && job->rank == 0;
+    return has_file ? declare(job, job->steps, NULL) : DYNO_OK;
 }
 
 static dyno_status append_tensor(step_job *job, const char *name, int64_t count) {
@@ -148,7 +149,7 @@ static dyno_status append_tensor(step_job *job, const char *name, int64_t count)
         return dyno_fail(DYNO_OUT_OF_MEMORY, "the host has no %s for a copy of '%s'",
                          units_bytes(count * (int64_t)sizeof *copy).text, name);
     dyno_status status = dyno_trainer_read(job->trainer, name, copy, count);
-    if (status == DYNO_OK)
+    if (status == DYNO_OK && job->file)
         status = dyno_tensor_file_append(job->file, copy, count);
     free(copy);
     return status;
@@ -200,7 +201,7 @@ dyno_status step_write_results(step_job *job) {
         RETURN_IF_FAILED(dyno_trainer_check(job->trainer));
     if (job->file && note)
         RETURN_IF_FAILED(declare(job, job->done, note));
-    if (job->dump.loss)
+    if (job->dump.loss && job->file)
         RETURN_IF_FAILED(dyno_tensor_file_append(job->file, job->losses, job->done));
     if (job->dump.weights)
         RETURN_IF_FAILED(append_parameters(job, ""));

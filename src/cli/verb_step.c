@@ -10,17 +10,25 @@
 #include "cli/cli.h"
 #include "cli/interrupt.h"
 #include "cli/progress.h"
+#include "cli/ranks.h"
 #include "cli/step_job.h"
 #include "experiments/shared_flags.h"
 
 static const flag_spec FLAGS[] = {
     {"load", "DIR", FLAG_TEXT, NULL, .help = "a Hugging Face Llama directory; required"},
     {"tokens", "FILE", FLAG_TEXT, NULL,
-     .help = "raw little-endian token ids; required. Step k reads batch*context of them from "
-             "k*batch*context on, and as targets those one further"},
+     .help =
+         "raw little-endian token ids; required. Step k reads ranks*accumulate*batch*context of "
+         "them behind those of step k-1, and as targets those one further; rank r takes the r-th "
+         "equal slice, micro-batch a the a-th part of that"},
     {"token-bytes", NULL, FLAG_INTEGER, "2", .help = "2 for uint16, 4 for uint32", .minimum = 2,
      .maximum = 4},
     BATCH_FLAG,
+    ACCUMULATE_FLAG,
+    RANKS_FLAG,
+    PARALLEL_FLAG(FLAG_TEXT),
+    REDUCE_FLAG,
+    TIMEOUT_FLAG,
     SEQUENCE_FLAG,
     {"steps", NULL, FLAG_INTEGER, "1", .help = "training steps", .minimum = 1, .maximum = 1000000},
     OPTIMIZER_FLAGS,
@@ -58,6 +66,9 @@ static const flags_example EXAMPLES[] = {
     {"step --load llama --tokens text.bin --steps 5 --dump loss,gradients,weights --out "
      "b.safetensors",
      "five AdamW steps: losses, the first gradients, the last weights"},
+    {"step --load llama --tokens text.bin --batch 2 --accumulate 4 --ranks 2 --steps 10 --save "
+     "trained",
+     "two processes, each of which computes 4 x 2 of the 16 sequences of a step"},
 };
 
 const flags_verb cli_step_table = {
@@ -87,18 +98,19 @@ static dump_choice parse_dump(const flags *given) {
 /* Said before anything is loaded or allocated. */
 static dyno_status check_token_count(const step_job *job) {
     int64_t rows, needed;
-    if (!checked_multiply(job->batch, job->context, &rows) ||
+    int64_t sequences = job->sequences * job->ranks;
+    if (!checked_multiply(sequences, job->context, &rows) ||
         !checked_multiply(rows, job->steps, &needed) || !checked_add(needed, 1, &needed))
-        return dyno_fail(DYNO_INVALID, "batch %lld x context %lld x steps %lld overflows",
-                         (long long)job->batch, (long long)job->context, (long long)job->steps);
+        return dyno_fail(DYNO_INVALID, "%lld sequences x context %lld x steps %lld overflows",
+                         (long long)sequences, (long long)job->context, (long long)job->steps);
     if (needed > dyno_tokens_count(job->source))
         return dyno_fail(
             DYNO_INVALID,
-            "'%s' holds %lld tokens; %lld steps of batch %lld x context %lld need %lld "
+            "'%s' holds %lld tokens; %lld steps of %lld sequences x context %lld need %lld "
             "(one more for the last target); use fewer steps, or --token-bytes if the "
             "ids are wider",
             flags_text(job->given, "tokens"), (long long)dyno_tokens_count(job->source),
-            (long long)job->steps, (long long)job->batch, (long long)job->context,
+            (long long)job->steps, (long long)sequences, (long long)job->context,
             (long long)needed);
     return DYNO_OK;
 }
@@ -113,6 +125,8 @@ static dyno_status open_inputs(step_job *job) {
     if (token_bytes == 3)
         return dyno_fail(DYNO_INVALID, "--token-bytes is 3; it must be 2 or 4");
     job->batch = flags_integer(given, "batch");
+    job->sequences = job->batch * flags_integer(given, "accumulate");
+    RETURN_IF_FAILED(dyno_rank(&job->rank, &job->ranks));
     job->context = flags_integer(given, "context");
     job->steps = flags_integer(given, "steps");
     if (flags_text(given, "out"))
@@ -147,6 +161,10 @@ static dyno_status load_model(step_job *job) {
                         .weight_decay = flags_real(given, "weight-decay")};
     dyno_trainer_options options = {.size = sizeof options,
                                     .batch = job->batch,
+                                    .accumulate = flags_integer(given, "accumulate"),
+                                    .parallel = flags_text(given, "parallel"),
+                                    .reduce = flags_text(given, "reduce"),
+                                    .timeout_s = flags_real(given, "timeout"),
                                     .context = job->context,
                                     .device = flags_text(given, "device"),
                                     .target = flags_text(given, "target"),
@@ -170,8 +188,9 @@ static int64_t vocabulary(const step_job *job) {
 }
 
 static dyno_status read_step(const step_job *job, int64_t k, int32_t *ids) {
-    int64_t rows = job->batch * job->context;
-    return dyno_tokens_read(job->source, k * rows, rows + 1, vocabulary(job), ids);
+    int64_t rows = job->sequences * job->context;
+    int64_t slice = k * job->ranks + job->rank;
+    return dyno_tokens_read(job->source, slice * rows, rows + 1, vocabulary(job), ids);
 }
 
 /* Step k, whose ids were given. Those of the next are read and given while it runs. */
@@ -187,6 +206,8 @@ static dyno_status run_step(step_job *job, int64_t k, int32_t *ids) {
 
 /* At once, so that somebody who follows a log sees it, and a process that is killed has said it. */
 static void print_loss(const step_job *job, int64_t k, progress *line) {
+    if (job->rank > 0)
+        return; /* rank 0 speaks for all */
     if (isatty(STDOUT_FILENO))
         progress_clear(line);
     printf("step %lld  loss %.6f\n", (long long)k, (double)job->losses[k]);
@@ -195,30 +216,41 @@ static void print_loss(const step_job *job, int64_t k, progress *line) {
 
 /* The first one is told at once, their number at the end. */
 static void note_skipped(step_job *job, int64_t k, progress *line) {
-    if (!dyno_trainer_skipped(job->trainer) || job->skipped++)
+    if (!dyno_trainer_skipped(job->trainer) || job->skipped++ || job->rank > 0)
         return;
     progress_clear(line);
     fprintf(stderr, "dyno step: step %lld was skipped: its loss or gradients are not finite\n",
             (long long)k);
 }
 
+/* Ranks stop in the same step: one of them gets the signal. */
+static dyno_status ask_to_stop(const step_job *job, bool *stops) {
+    *stops = interrupt_requested();
+    return job->ranks > 1 ? dyno_ranks_agree(*stops, stops) : DYNO_OK;
+}
+
 /* Until the last step, or that in which somebody asked to stop. */
 static dyno_status run_steps(step_job *job) {
-    int64_t rows = job->batch * job->context;
+    int64_t rows = job->sequences * job->context;
     int32_t *ids = memory_try_allocate((size_t)(rows + 1) * sizeof *ids);
     if (!ids)
         return dyno_fail(DYNO_OUT_OF_MEMORY, "no memory for %lld token ids", (long long)rows);
-    progress *line = progress_create((double)job->steps);
+    progress *line = job->rank == 0 ? progress_create((double)job->steps) : NULL;
+    bool is_asked_to_stop = false;
     dyno_status status = read_step(job, 0, ids);
     if (status == DYNO_OK)
         status = dyno_trainer_give(job->trainer, ids, ids + 1);
-    while (status == DYNO_OK && job->done < job->steps && !interrupt_requested()) {
+    while (status == DYNO_OK && job->done < job->steps) {
+        status = ask_to_stop(job, &is_asked_to_stop);
+        if (status != DYNO_OK || is_asked_to_stop)
+            break;
         status = run_step(job, job->done, ids);
         if (status != DYNO_OK)
             break;
         note_skipped(job, job->done, line);
         print_loss(job, job->done++, line);
-        progress_update(line, (double)job->done, "training");
+        if (line)
+            progress_update(line, (double)job->done, "training");
     }
     progress_destroy(line);
     free(ids);
@@ -240,7 +272,7 @@ static dyno_status run_job(step_job *job) {
     RETURN_IF_FAILED(open_inputs(job));
     RETURN_IF_FAILED(load_model(job));
     const char *left_out = dyno_trainer_left_out(job->trainer);
-    if (flags_text(job->given, "save") && left_out[0])
+    if (flags_text(job->given, "save") && left_out[0] && job->rank == 0)
         fprintf(stderr, "dyno step: --save will not carry over %s\n", left_out);
     RETURN_IF_FAILED(step_open_output(job));
     interrupt_ask(); /* from here on there is something to keep */
@@ -252,7 +284,7 @@ static dyno_status run_job(step_job *job) {
                          "%s; nothing was written. Use a smaller --lr, --clip, or --on-nan skip",
                          dyno_error_message());
     RETURN_IF_FAILED(status);
-    if (job->skipped)
+    if (job->skipped && job->rank == 0)
         fprintf(stderr, "dyno step: %lld of %lld steps were skipped\n", (long long)job->skipped,
                 (long long)job->done);
     return tell_interruption(job);
@@ -270,4 +302,23 @@ static dyno_status run(flags *given) {
     return status;
 }
 
-int cli_step(int argc, char **argv) { return cli_run(&cli_step_table, argc, argv, run); }
+static int exit_code_of_ranks;
+
+/* Starts the ranks that are asked for, unless this is one of them. */
+static dyno_status run_or_start(flags *given) {
+    int rank, count, argument_count;
+    RETURN_IF_FAILED(dyno_rank(&rank, &count));
+    int64_t wanted = flags_integer(given, "ranks");
+    if (count > 1 && flags_is_set(given, "ranks") && wanted != count)
+        return dyno_fail(DYNO_INVALID, "--ranks is %lld and %d ranks were started; leave it out",
+                         (long long)wanted, count);
+    char **arguments = (char **)flags_arguments(given, &argument_count);
+    bool is_done = cli_start_ranks((int)wanted, flags_real(given, "timeout"), argument_count,
+                                   arguments, &exit_code_of_ranks);
+    return is_done ? DYNO_OK : run(given);
+}
+
+int cli_step(int argc, char **argv) {
+    int code = cli_run(&cli_step_table, argc, argv, run_or_start);
+    return code ? code : exit_code_of_ranks;
+}

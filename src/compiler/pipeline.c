@@ -24,6 +24,7 @@
 #include "compiler/passes/rematerialize.h"
 #include "compiler/passes/repeat_sums.h"
 #include "compiler/passes/schedule_groups.h"
+#include "compiler/passes/shard.h"
 #include "compiler/passes/split_sums.h"
 #include "compiler/passes/swap_attention.h"
 #include "compiler/passes/swap_loss_head.h"
@@ -78,9 +79,16 @@ static dyno_status run_attention(compilation *c) {
 
 static dyno_status run_rope(compilation *c) { return fold_rope(c->g, c->options->target); }
 
+static step_part part_of(const pipeline_options *options) {
+    return (step_part){options->micro_batches, options->parallel.ranks,
+                       parallel_is_sharded(&options->parallel)};
+}
+
 static dyno_status run_autodiff(compilation *c) {
     bool keeps_gradients = c->options->keep_gradients || c->options->extent == STEP_BACKWARD;
-    RETURN_IF_FAILED(autodiff_append_backward(c->g, keeps_gradients));
+    step_part part = part_of(c->options);
+    RETURN_IF_FAILED(
+        autodiff_append_backward_of_share(c->g, keeps_gradients, step_part_share(&part)));
     return mark_saved_activations(c->g);
 }
 
@@ -125,8 +133,31 @@ static dyno_status run_recompute(compilation *c) {
     return recompute_apply(c->g, &c->options->recompute);
 }
 
+static bool is_one_part(const pipeline_options *options) {
+    return options->micro_batches == 1 && options->parallel.ranks == 1;
+}
+
+static dyno_status run_accumulate(compilation *c) {
+    step_part part = part_of(c->options);
+    return is_one_part(c->options) ? DYNO_OK : accumulate_gradients(c->g, &part);
+}
+
+static dyno_status run_parallel(compilation *c) {
+    const parallel_options *how = &c->options->parallel;
+    if (how->ranks == 1)
+        return DYNO_OK;
+    return parallel_is_sharded(how) ? shard_parameters(c->g, how) : parallel_insert(c->g, how);
+}
+
+static dyno_status run_gather(compilation *c) {
+    return shard_gather_updates(c->g, &c->options->parallel);
+}
+
 static dyno_status run_optimizer(compilation *c) {
     optimizer_options how = c->options->optimizer;
+    how.is_of_sums = !is_one_part(c->options);
+    if (parallel_is_sharded(&c->options->parallel))
+        how.ranks = c->options->parallel.ranks;
     how.by_block = how.by_block || c->options->mode == STEP_COMPILED;
     return optimizer_append_adamw(c->g, &how);
 }
@@ -173,6 +204,11 @@ static dyno_status run_streams(compilation *c) {
     return DYNO_OK;
 }
 
+static dyno_status run_overlap(compilation *c) {
+    lower_overlap(c->p);
+    return DYNO_OK;
+}
+
 static dyno_status run_memory(compilation *c) {
     memory_plan_apply(c->p);
     return DYNO_OK;
@@ -209,7 +245,10 @@ static const struct {
     {"tf32", EVERY, run_tf32},                        /* behind it come only copies of products */
     {"rematerialize", BACKWARD, run_rematerialize},   /* element-wise work again; MLPs, if asked */
     {"recompute", BACKWARD, run_recompute},           /* activation checkpointing */
+    {"accumulate", EVERY, run_accumulate},            /* gradients summed over micro-batches */
+    {"parallel", EVERY, run_parallel},                /* collectives over ranks */
     {"optimizer", UPDATE, run_optimizer},             /* clipping and AdamW */
+    {"gather-updates", UPDATE, run_gather},           /* zero1: what each rank updated, to all */
     {"common-subexpressions", COMPILED, run_common_subexpressions},
     {"dead-code", COMPILED, run_dead_code},
     {"split-sums", FUSED, run_split_sums},   /* column sums in two, the first fused with others */
@@ -221,6 +260,7 @@ static const struct {
     {"lower", EVERY, run_lower}, /* launches, their kernels and variants, and buffers */
     /* on the plan */
     {"streams", EVERY, run_streams},  /* GPU: updates beside the backward */
+    {"overlap", EVERY, run_overlap},  /* collectives beside computation */
     {"memory", COMPILED, run_memory}, /* an offset in one arena for each buffer */
 };
 enum { PASS_COUNT = sizeof passes / sizeof *passes };
@@ -255,6 +295,8 @@ dyno_status pipeline_compile(graph *g, const pipeline_options *options, plan **o
     pipeline_options with = *options;
     if (!with.target)
         with.target = target_this_cpu();
+    with.micro_batches = with.micro_batches ? with.micro_batches : 1;
+    with.parallel.ranks = with.parallel.ranks ? with.parallel.ranks : 1;
     compilation c = {.g = g, .options = &with};
     dyno_status status = DYNO_OK;
     for (int i = 0; i < PASS_COUNT && status == DYNO_OK; i++) {

@@ -4,7 +4,9 @@
 
 #include "base/text.h"
 #include "compiler/lower/choose_kernel.h"
+#include "compiler/passes/accumulate.h"
 #include "compiler/passes/optimizer.h"
+#include "compiler/passes/parallel.h"
 #include "compiler/passes/precision.h"
 #include "compiler/passes/recompute.h"
 #include "graph/graph.h"
@@ -63,11 +65,13 @@ typedef struct pipeline_options {
     precision precision;
     recompute_options recompute;
     gradients_type gradients;
-    const target *target;   /* NULL: this machine's CPU */
-    bool is_unfused;        /* compiled, on a CPU: no kernel is generated */
-    bool is_head_whole;     /* compiled: all logits exist together, to see what chunks save */
-    kernel_options kernels; /* what is wanted of them, and what is known of the device */
-    bool keep_gradients;    /* as outputs "g.P"; always so when the step ends with the backward */
+    int64_t micro_batches;     /* of a step; 0 counts as 1 */
+    parallel_options parallel; /* so do 0 ranks */
+    const target *target;      /* NULL: this machine's CPU */
+    bool is_unfused;           /* compiled, on a CPU: no kernel is generated */
+    bool is_head_whole;        /* compiled: all logits exist together, to see what chunks save */
+    kernel_options kernels;    /* what is wanted of them, and what is known of the device */
+    bool keep_gradients; /* as outputs "g.P"; always so when the step ends with the backward */
     optimizer_options optimizer;
     const char *dump_after; /* name of a pass, or NULL */
     text *dump;             /* where the graph, or the plan, is printed then */

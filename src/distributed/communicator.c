@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 
 #include "base/checked.h"
+#include "base/clock.h"
 #include "base/memory.h"
 #include "base/threads.h"
 #include "base/units.h"
@@ -216,7 +217,10 @@ dyno_status communicator_run(communicator *c, const collective *what) {
     if (c->queue)
         RETURN_IF_FAILED(queue_wait(c->queue, INT64_MAX));
     world_set_collective(c->world, (int)what->op);
+    int64_t begin = clock_now_ns();
     dyno_status status = c->functions->run(c, what, c->threads);
+    if (c->kind != COMMUNICATOR_NCCL)
+        c->busy_ns += clock_now_ns() - begin;
     if (status == DYNO_OK) /* a failure is reported as one of the collective */
         world_set_collective(c->world, -1);
     return status;
@@ -254,6 +258,8 @@ bool communicator_is_complete(communicator *c, collective_handle handle) {
         return c->functions->is_complete(c, handle);
     return queue_is_complete(c->queue, handle);
 }
+
+int64_t communicator_busy_ns(const communicator *c) { return c->busy_ns; }
 
 dyno_status communicator_all_reduce(communicator *c, const void *from, void *to, int64_t count,
                                     dtype type) {

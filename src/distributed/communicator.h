@@ -119,6 +119,9 @@ NODISCARD dyno_status communicator_start(communicator *c, const collective *what
 NODISCARD dyno_status communicator_wait(communicator *c, collective_handle handle);
 /* Whether a wait would return at once. */
 bool communicator_is_complete(communicator *c, collective_handle handle);
+/* Nanoseconds that were spent in collectives so far, from when this rank began each of them to its
+ * end. 0 with NCCL, whose collectives run on streams. */
+int64_t communicator_busy_ns(const communicator *c);
 
 /* The same in short, synchronous, and for the host's memory. */
 NODISCARD dyno_status communicator_all_reduce(communicator *c, const void *from, void *to,
@@ -170,6 +173,7 @@ struct communicator {
     int threads;
     struct world *world;
     struct communicator_queue *queue; /* NULL: none was started yet */
+    _Atomic int64_t busy_ns;          /* in collectives, of either kind; not of NCCL's */
 };
 
 #endif

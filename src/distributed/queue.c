@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/memory.h"
 
 struct communicator_queue {
@@ -28,7 +29,9 @@ static void run_next(communicator_queue *q) {
     collective next = q->waiting[0];
     bool goes_on = q->status == DYNO_OK;
     pthread_mutex_unlock(&q->lock);
+    int64_t begin = clock_now_ns();
     dyno_status status = goes_on ? c->functions->run(c, &next, 1) : DYNO_OK;
+    c->busy_ns += clock_now_ns() - begin;
     pthread_mutex_lock(&q->lock);
     if (status != DYNO_OK) {
         q->status = status;

@@ -19,6 +19,8 @@ static const flags_example EXAMPLES[] = {
      "the grid, kept for `dyno show runs/grid`"},
     {"bench --mode eager,compiled --precision fp32,bf16 --pass step", "four ways to run a step"},
     {"bench --breakdown --pass step", "where the time of a step goes"},
+    {"bench --ranks 2 --parallel ddp-naive,ddp-flat,ddp-overlap,ddp-bucket:25 --pass step",
+     "two processes that sum their gradients, four ways"},
     {"bench --device cuda --mode compiled --precision bf16 --context 512", "on the GPU"},
     {"bench --model 2.7B --context 512 --memory 16GiB", "says OOM and what it would need"},
     {"bench --d-model 512 --d-ff 2048 --layers 4 --heads 8 --kv-heads 2", "a shape of your own"},
@@ -27,7 +29,8 @@ static const flags_example EXAMPLES[] = {
 static const flags_verb VERB = {
     .name = "bench",
     .summary = "Times training steps over the full grid of --model x --context x --mode x "
-               "--precision x --recompute x --warmup x --pass, one row a cell. Warm-up steps are "
+               "--precision x --recompute x --parallel x --warmup x --pass, one row a cell. "
+               "Warm-up steps are "
                "other samples and never averaged in. A "
                "cell that would not fit is not run: it says OOM, what it needs and what there is. "
                "One that cannot be as asked says SKIP and why. "
@@ -37,7 +40,7 @@ static const flags_verb VERB = {
 };
 
 static dyno_status break_down(step_grid *g, const step_cell *at) {
-    timing_options options = sweep_timing(&g->sweep);
+    timing_options options = step_grid_timing(g);
     options.steps = flags_integer(g->given, "steps");
     return breakdown_run(at->e, at->p, &options, at->cell);
 }

@@ -38,6 +38,7 @@ void experiment_output_release(experiment_output *out);
 
 typedef struct experiment {
     const flags_verb *settings;
+    bool plans_ranks;     /* --ranks is what it plans for: none are started */
     const char *out_help; /* of --out, the directory for run.json; NULL: it is not for keeping */
     /* The run is there and has its arguments. `given` may be completed (flags_set). */
     dyno_status (*run)(flags *given, const experiment_context *context, experiment_output *out);

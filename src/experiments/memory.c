@@ -41,6 +41,8 @@ static const flags_example EXAMPLES[] = {
     {"memory --model medium --context 1024 --mode compiled --memory 8GiB --part advice",
      "what would save how much, and what it would cost"},
     {"memory --model small --snapshot small.pickle", "for pytorch.org/memory_viz"},
+    {"memory --ranks 4 --parallel ddp-flat,zero1,fsdp --mode compiled --target h200",
+     "what one of four ranks needs, with its state sharded or not"},
     {"memory --layers 2 --mode eager,compiled --measure", "predicted and measured"},
 };
 
@@ -97,7 +99,7 @@ static dyno_status run_steps(const memory_job *job, const plan *p, const model_c
     memory_pool_start_recording(m->pool);
     executor *e;
     RETURN_IF_FAILED(executor_create(p, m->pool, m->shared, &e));
-    dyno_status status = step_inputs_fill(e, config, 0);
+    dyno_status status = step_inputs_fill(e, config, 0, 0);
     if (status == DYNO_OK)
         status = executor_run(e, NULL, NULL);
     memory_pool_stop_recording(m->pool);
@@ -261,6 +263,11 @@ static void list_parts(memory_job *job) {
 static dyno_status start(memory_job *job) {
     plan_grid *g = &job->grid;
     if (job->is_measuring) {
+        if (flags_integer(g->given, "ranks") > 1)
+            return dyno_fail(DYNO_INVALID,
+                             "--measure with --ranks %lld: memory measures steps of one process; "
+                             "dyno bench --ranks shows what ranks take, beside what is predicted",
+                             (long long)flags_integer(g->given, "ranks"));
         RETURN_IF_FAILED(sweep_prepare(&job->sweep, g->given, g->context, g->run));
         g->target = job->sweep.device->target;
         g->tuned = job->sweep.tuned;
@@ -304,6 +311,7 @@ static dyno_status run(flags *given, const experiment_context *context, experime
 }
 
 const experiment experiment_memory = {.settings = &VERB,
+                                      .plans_ranks = true,
                                       .out_help =
                                           "keeps it all in DIR/run.json, written after every cell",
                                       .run = run};

@@ -46,6 +46,8 @@ static const flags_example EXAMPLES[] = {
     {"plan --model 2.7B --context 512 --target h100 --mode compiled --precision bf16 --memory "
      "80GiB",
      "a plan for a GPU; none is needed here"},
+    {"plan --ranks 4 --parallel ddp-flat,ddp-bucket:25 --accumulate 2",
+     "one of four ranks that sum their gradients, two ways"},
     {"plan --layers 1 --dump-after autodiff", "the graph of a one-layer model with its gradients"},
 };
 
@@ -73,7 +75,8 @@ static dyno_status plan_cell(plan_grid *g, const plan_point *at, experiment_outp
         text_append(&out->listing, p->source ? p->source : "no generated kernels in eager mode\n");
     int64_t memory = flags_bytes(g->given, "memory");
     plan_record(p, memory, cell);
-    sweep_record_model_flops(cell, model_flops_of_step(at->config, options.batch, at->context),
+    int64_t sequences = options.batch * options.pipeline.micro_batches;
+    sweep_record_model_flops(cell, model_flops_of_step(at->config, sequences, at->context),
                              at->extent);
     plan_destroy(p);
     plan_advice advice;
@@ -121,6 +124,7 @@ static dyno_status run(flags *given, const experiment_context *context, experime
 }
 
 const experiment experiment_plan = {.settings = &VERB,
+                                    .plans_ranks = true,
                                     .out_help =
                                         "keeps it all in DIR/run.json, written after every cell",
                                     .run = run};

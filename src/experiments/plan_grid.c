@@ -7,6 +7,7 @@
 #include "base/units.h"
 #include "experiments/grid_size.h"
 #include "experiments/model_options.h"
+#include "experiments/ranks.h"
 #include "measure/keys.h"
 #include "runtime/device.h"
 
@@ -20,12 +21,15 @@ static dyno_status parse_extents(plan_grid *g) {
 
 dyno_status plan_grid_resolve(plan_grid *g, const flags *given, const experiment_context *context,
                               results *run) {
-    static const char *const lists[] = {"model",     "context",   "pass",      "mode",
-                                        "precision", "attention", "recompute", NULL};
+    static const char *const lists[] = {"model",     "context",   "pass",     "mode", "precision",
+                                        "attention", "recompute", "parallel", NULL};
     *g = (plan_grid){.given = given, .context = context, .run = run};
     RETURN_IF_FAILED(grid_check_size(given, lists));
     RETURN_IF_FAILED(model_options_resolve(given, &g->models, &g->model_count));
     RETURN_IF_FAILED(step_variants_resolve(given, &g->variants, &g->variant_count));
+    parallel_options reduce;
+    RETURN_IF_FAILED(parallel_parse_reduce(flags_text(given, "reduce"), &reduce));
+    g->reduce_type = reduce.reduce_type;
     g->contexts = flags_list(given, "context", &g->context_count);
     RETURN_IF_FAILED(parse_extents(g));
     run->planned_cells =
@@ -97,6 +101,9 @@ results_cell *plan_grid_add_cell(const plan_grid *g, const plan_point *at,
     model_options_describe(at->config, cell);
     cell_set_integer(cell, PARAM_CONTEXT, at->context);
     cell_set_integer(cell, PARAM_BATCH, flags_integer(g->given, "batch"));
+    cell_set_integer(cell, PARAM_ACCUMULATE, flags_integer(g->given, "accumulate"));
+    ranks_describe(flags_integer(g->given, "ranks"), &at->variant.parallel, cell);
+    cell_set_text(cell, PARAM_REDUCE, flags_text(g->given, "reduce"));
     cell_set_text(cell, PARAM_PASS, step_extent_name(at->extent));
     step_variant_describe(&at->variant, cell);
     if (!device_name)
@@ -111,10 +118,13 @@ step_options plan_grid_options(const plan_grid *g, const plan_point *at) {
                             .batch = flags_integer(g->given, "batch"),
                             .context = at->context,
                             .pipeline = {.extent = at->extent,
+                                         .micro_batches = flags_integer(g->given, "accumulate"),
                                          .target = &g->target,
                                          .is_unverified = g->is_unverified,
                                          .optimizer = step_default_optimizer()}};
     step_variant_apply(&at->variant, &options.pipeline);
+    options.pipeline.parallel.ranks = flags_integer(g->given, "ranks");
+    options.pipeline.parallel.reduce_type = g->reduce_type;
     if (g->tuned)
         options.pipeline.kernels.tuning = autotune_kernels(g->tuned);
     return options;

@@ -5,13 +5,22 @@
 
 #include "experiments/experiment.h"
 #include "experiments/refusals.h"
+#include "experiments/shared_flags.h"
 #include "experiments/step_variant.h"
 #include "runtime/autotune.h"
 #include "train/step_plan.h"
 
 /* To be put into a flag table. */
 #define PLAN_GRID_FLAGS                                                                            \
-    MODEL_FLAGS, BATCH_FLAG,                                                                       \
+    MODEL_FLAGS, BATCH_FLAG, ACCUMULATE_FLAG,                                                      \
+        {"ranks",                                                                                  \
+         "N",                                                                                      \
+         FLAG_INTEGER,                                                                             \
+         "1",                                                                                      \
+         .help = "plans the step of one of so many ranks: its memory, and what it sends",          \
+         .minimum = 1,                                                                             \
+         .maximum = 1024},                                                                         \
+        PARALLEL_FLAG(FLAG_TEXT_LIST), REDUCE_FLAG,                                                \
         {"context",                                                                                \
          "LIST",                                                                                   \
          FLAG_INTEGER_LIST,                                                                        \
@@ -33,6 +42,7 @@ typedef struct plan_grid {
     step_extent *extents;
     int model_count, variant_count, context_count, extent_count;
     target target;
+    dtype reduce_type;
     autotune *tuned;    /* of the CPU, which is here; NULL: nothing is known of the device */
     bool is_unverified; /* plans are counted and never run */
     refusals refused;

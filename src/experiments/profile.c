@@ -51,6 +51,8 @@ static const flags_example EXAMPLES[] = {
     {"profile --device cuda --model small,medium --context 128:1024:*2 --precision fp32,bf16 "
      "--out runs/profile",
      "the grid on a GPU, kept for `dyno show runs/profile`"},
+    {"profile --ranks 2 --parallel ddp-flat,ddp-bucket:25 --pass step --by class",
+     "what rank 0 of two spends on collectives"},
     {"profile --pass step --steps 2 --trace step.json.gz",
      "also every launch of two steps, for ui.perfetto.dev"},
     {"profile --from trace.json.gz", "the same tables for what PyTorch's profiler recorded"},
@@ -92,7 +94,8 @@ static bool by_launch(const flags *given) {
 static dyno_status count(step_grid *g, const step_cell *at, step_trace *trace) {
     results *run = g->sweep.run;
     const results_value *known = results_find_environment(run, ENV_CPU_COUNTERS);
-    if (!device_is_host(g->sweep.device) || (known && known->text[0] != 'c'))
+    /* With several ranks, all take the same steps. */
+    if (!device_is_host(g->sweep.device) || g->ranks.count > 1 || (known && known->text[0] != 'c'))
         return DYNO_OK;
     dyno_status status = step_trace_count(at->e, at->p, trace);
     if (status == DYNO_UNSUPPORTED)
@@ -134,6 +137,8 @@ static dyno_status refuse_if_broken(profile_job *job, const results_cell *cell) 
 static dyno_status write_trace(profile_job *job, const plan *p, const step_trace *trace) {
     const step_grid *g = &job->grid;
     job->has_traced = true;
+    if (g->ranks.rank > 0) /* one rank writes */
+        return DYNO_OK;
     job->written = profile_trace_write(g->given, g->sweep.context, g->sweep.device, p, trace);
     if (job->written != DYNO_OK)
         snprintf(job->not_written, sizeof job->not_written, "%s", dyno_error_message());
@@ -141,7 +146,7 @@ static dyno_status write_trace(profile_job *job, const plan *p, const step_trace
 }
 
 static dyno_status trace_cell(step_grid *g, const step_cell *at) {
-    timing_options options = sweep_timing(&g->sweep);
+    timing_options options = step_grid_timing(g);
     options.steps = flags_integer(g->given, "steps");
     step_trace trace;
     if (flags_switch(g->given, "nvtx"))

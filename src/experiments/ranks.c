@@ -5,6 +5,7 @@
 
 #include "base/memory.h"
 #include "base/text.h"
+#include "measure/keys.h"
 
 static const flag_spec *find_flag(const flags_verb *verb, const char *name) {
     for (int i = 0; i < verb->flag_count; i++)
@@ -49,6 +50,18 @@ dyno_status ranks_open(const flags *given, world **out) {
     dyno_status status = world_compare(*out, facts, sizeof facts / sizeof *facts);
     text_release(&arguments);
     return status;
+}
+
+dyno_status ranks_create_communicator(world *w, device *d, communicator **out) {
+    communicator_options options = {.kind = target_is_cuda(&d->target) ? COMMUNICATOR_NCCL
+                                            : world_hosts(w) > 1       ? COMMUNICATOR_MPI
+                                                                       : COMMUNICATOR_SHARED};
+    return device_create_communicator(d, w, &options, out);
+}
+
+void ranks_describe(int64_t ranks, const parallel_options *how, results_cell *cell) {
+    cell_set_integer(cell, PARAM_RANKS, ranks);
+    cell_set_text(cell, PARAM_PARALLEL, ranks > 1 ? parallel_format(how).text : "none");
 }
 
 dyno_status ranks_check_count(const world *w, int64_t ranks) {

@@ -22,8 +22,16 @@
 
 #define BATCH_FLAG                                                                                 \
     {                                                                                              \
-        "batch", NULL, FLAG_INTEGER, "4", .help = "sequences in a step", .minimum = 1,             \
-                                          .maximum = 1 << 20                                       \
+        "batch", NULL, FLAG_INTEGER, "4", .help = "sequences that are computed at a time",         \
+                                          .minimum = 1, .maximum = 1 << 20                         \
+    }
+
+#define ACCUMULATE_FLAG                                                                            \
+    {                                                                                              \
+        "accumulate", "K", FLAG_INTEGER, "1",                                                      \
+            .help = "micro-batches in a step: so many times --batch sequences, one after another " \
+                    "in the memory of one; gradients are summed in fp32, the optimizer runs once", \
+            .minimum = 1, .maximum = 1 << 16                                                       \
     }
 
 #define THREADS_FLAG                                                                               \
@@ -33,11 +41,34 @@
     }
 
 /* Of verbs that run on several ranks. */
+#define RANKS_FLAG                                                                                 \
+    {                                                                                              \
+        "ranks", "N", FLAG_INTEGER, "1",                                                           \
+            .help = "processes that take steps together, started on this host; each computes "     \
+                    "--accumulate times --batch sequences of a step. mpirun and srun start them, " \
+                    "too, and need no flag",                                                       \
+            .minimum = 1, .maximum = 1024                                                          \
+    }
+#define PARALLEL_FLAG(kind)                                                                        \
+    {                                                                                              \
+        "parallel", kind == FLAG_TEXT ? "MODE" : "LIST", kind, PARALLEL_USUAL,                     \
+            .help = "how ranks work together: ddp-naive (an all-reduce for each parameter behind " \
+                    "the backward), ddp-flat (one), ddp-overlap (each beside the backward), "      \
+                    "ddp-bucket:MB (in buckets beside the backward); zero1 shards the "            \
+                    "optimizer's state, fsdp weights and gradients as well"                        \
+    }
 #define TIMEOUT_FLAG                                                                               \
     {                                                                                              \
         "timeout", "S", FLAG_REAL, "30",                                                           \
             .help = "seconds after which a rank that does nothing is given up, and all ranks end", \
             .real_minimum = 0.1, .real_maximum = 1e6                                               \
+    }
+
+#define REDUCE_FLAG                                                                                \
+    {                                                                                              \
+        "reduce", "TYPE", FLAG_CHOICE, "fp32",                                                     \
+            .help = "the type in which ranks send gradients; sums are taken in fp32",              \
+            .choices = REDUCE_CHOICES                                                              \
     }
 
 /* Of verbs that print tables. */

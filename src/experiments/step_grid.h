@@ -6,6 +6,7 @@
 #ifndef EXPERIMENTS_STEP_GRID_H
 #define EXPERIMENTS_STEP_GRID_H
 
+#include "experiments/bench_ranks.h"
 #include "experiments/model_options.h"
 #include "experiments/step_variant.h"
 #include "experiments/sweep.h"
@@ -14,13 +15,14 @@
 
 /* To be put into an experiment's flag table, behind MODEL_FLAGS and BATCH_FLAG. */
 #define STEP_GRID_FLAGS(passes, step_count, steps_help)                                            \
-    {"context",                                                                                    \
-     "LIST",                                                                                       \
-     FLAG_INTEGER_LIST,                                                                            \
-     "128",                                                                                        \
-     .help = "context lengths in tokens",                                                          \
-     .minimum = 1,                                                                                 \
-     .maximum = 1 << 24},                                                                          \
+    ACCUMULATE_FLAG, RANKS_FLAG, PARALLEL_FLAG(FLAG_TEXT_LIST), REDUCE_FLAG, TIMEOUT_FLAG,         \
+        {"context",                                                                                \
+         "LIST",                                                                                   \
+         FLAG_INTEGER_LIST,                                                                        \
+         "128",                                                                                    \
+         .help = "context lengths in tokens",                                                      \
+         .minimum = 1,                                                                             \
+         .maximum = 1 << 24},                                                                      \
         {"pass", "LIST", FLAG_TEXT_LIST, passes,                                                   \
          .help = "how much of a step: forward, forward+backward (or backward), step"},             \
         {"warmup",                                                                                 \
@@ -40,6 +42,7 @@
 typedef struct step_grid {
     const flags *given;
     sweep sweep;
+    bench_ranks ranks;
     model_config *models;
     const int64_t *contexts, *warmups;
     step_extent *extents;
@@ -47,6 +50,7 @@ typedef struct step_grid {
     int model_count, context_count, warmup_count, extent_count, variant_count;
     int64_t second_steps; /* that a second visit runs in each cell: for the time left */
     bool is_revisiting;
+    bool is_recording; /* of several ranks, cells are run once more with their memory recorded */
     int64_t next_cell; /* to be visited again */
 } step_grid;
 
@@ -66,9 +70,13 @@ typedef struct step_cell {
 typedef dyno_status step_cell_function(step_grid *g, const step_cell *at);
 
 /* Measures the whole grid between sweep_start and sweep_finish: plans all cells, then `first` for
- * every cell, then `second`, where it is not NULL, once more for every cell that is OK. */
+ * every cell, then `second`, where it is not NULL, once more for every cell that is OK. Between the
+ * two, cells of several ranks are run once more for their memory by kind. */
 NODISCARD dyno_status step_grid_run(step_grid *g, step_cell_function *first,
                                     step_cell_function *second);
+
+/* Timing that asks all ranks together whether to stop, and tells of progress. */
+timing_options step_grid_timing(step_grid *g);
 
 /* The usual first: warm-up and timed steps, whether others were busy, and the memory used. */
 step_cell_function step_grid_time;

@@ -5,7 +5,9 @@
 #include "model/config.h"
 #include "runtime/executor.h"
 
-/* Random tokens, and a learning rate that hardly moves the weights, which cells share. */
-NODISCARD dyno_status step_inputs_fill(executor *e, const model_config *config, uint64_t seed);
+/* Random tokens, of which each rank has its own slice, and a learning rate that hardly moves the
+ * weights, which cells share. */
+NODISCARD dyno_status step_inputs_fill(executor *e, const model_config *config, uint64_t seed,
+                                       int rank);
 
 #endif

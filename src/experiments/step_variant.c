@@ -9,6 +9,7 @@
 dyno_status step_variant_parse(const char *mode, const char *math, const char *attention,
                                const char *recompute, const char *gradients, step_variant *out) {
     *out = (step_variant){0}; /* the first of each is its default */
+    RETURN_IF_FAILED(parallel_parse(PARALLEL_USUAL, &out->parallel));
     if (mode)
         RETURN_IF_FAILED(step_mode_parse(mode, &out->mode));
     if (math)
@@ -34,14 +35,19 @@ dyno_status step_variants_resolve(const flags *given, step_variant **out, int *c
     bool has_ways = flags_is_set(given, "attention");
     if (!has_ways)
         ways = 1;
-    int64_t all = (int64_t)modes * precisions * recomputes * ways;
+    int parallels;
+    const char *const *parallel = flags_text_list(given, "parallel", &parallels);
+    int64_t all = (int64_t)modes * precisions * recomputes * ways * parallels;
     step_variant *variants = memory_allocate((size_t)all, sizeof *variants);
     dyno_status status = DYNO_OK;
     for (int64_t i = 0; i < all && status == DYNO_OK; i++) {
-        int64_t w = i % ways, r = i / ways % recomputes, p = i / ways / recomputes % precisions;
-        int64_t m = i / ways / recomputes / precisions;
+        int64_t rest = i / parallels, w = rest % ways, r = rest / ways % recomputes;
+        int64_t p = rest / ways / recomputes % precisions;
+        int64_t m = rest / ways / recomputes / precisions;
         status = step_variant_parse(mode[m], type[p], has_ways ? way[w] : NULL, recompute[r],
                                     gradients, &variants[i]);
+        if (status == DYNO_OK)
+            status = parallel_parse(parallel[i % parallels], &variants[i].parallel);
     }
     if (status != DYNO_OK) {
         free(variants);
@@ -106,6 +112,8 @@ void step_variant_apply(const step_variant *variant, pipeline_options *options) 
     options->attention = variant->attention;
     options->recompute = variant->recompute;
     options->gradients = variant->gradients;
+    options->parallel.mode = variant->parallel.mode;
+    options->parallel.bucket_bytes = variant->parallel.bucket_bytes;
 }
 
 void step_variant_describe(const step_variant *variant, results_cell *cell) {

@@ -14,6 +14,7 @@ typedef struct step_variant {
     attention_way attention;
     recompute_options recompute;
     gradients_type gradients;
+    parallel_options parallel;         /* its mode; the number of ranks is not part of a variant */
     bool has_attention, has_gradients; /* they were named; else they follow from the others */
 } step_variant;
 

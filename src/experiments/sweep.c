@@ -122,7 +122,7 @@ double sweep_predict_seconds(const sweep *s, const plan *p, precision math) {
         const plan_launch *l = &p->launches[i];
         double compute = l->flops / flops_a_second;
         double moving = (l->bytes_read + l->bytes_written) / bytes_a_second;
-        seconds += compute > moving ? compute : moving;
+        seconds += plan_launch_times(p, i) * (compute > moving ? compute : moving);
     }
     return seconds > 1e-9 ? seconds : 1e-9;
 }

@@ -8,8 +8,9 @@
 #include "graph/op.h"
 
 const char *op_class_name(op_class c) {
-    static const char *const names[OP_CLASS_COUNT] = {
-        "matmul", "element-wise", "reduction", "copy", "gather", "loss", "optimizer", "attention"};
+    static const char *const names[OP_CLASS_COUNT] = {"matmul",    "element-wise", "reduction",
+                                                      "copy",      "gather",       "loss",
+                                                      "optimizer", "attention",    "communication"};
     return names[c];
 }
 
@@ -160,7 +161,7 @@ value *graph_add_node(graph *g, const op *kind, value *const *inputs, int input_
 
 void graph_set_order(graph *g, node *const *order, int count) {
     for (int i = 0; i < g->value_count; i++)
-        g->values[i]->id = g->values[i]->producer ? -1 : 0;
+        g->values[i]->id = g->values[i]->producer || g->values[i]->is_dropped ? -1 : 0;
     for (int i = 0; i < count; i++) {
         g->nodes[i] = order[i];
         order[i]->id = i;

@@ -45,7 +45,8 @@ typedef struct value {
     /* Leaves of one family are contiguous in memory, in their order, in every plan; NULL: no
      * family. */
     const char *family;
-    bool is_output; /* kept alive to the end of the step, for the caller to read */
+    bool is_output;  /* kept alive to the end of the step, for the caller to read */
+    bool is_dropped; /* a leaf that nobody reads any more: the next graph_set_order removes it */
     shape shape;
 } value;
 
@@ -76,6 +77,10 @@ struct graph {
     int value_count, value_capacity;
     graph_parameter **parameters; /* in the order in which the model added them */
     int parameter_count, parameter_capacity;
+    /* Where each parameter of the model is, when `parameters` are flat lists of several of them
+     * (compiler/passes/shard.h); none otherwise. */
+    struct graph_shard *shards;
+    int shard_count;
     name_table parameter_names; /* as many as there are parameters, unless some share a name */
     graph_scope *scopes;        /* the path of scopes[0] is "" */
     int scope_count, scope_capacity;

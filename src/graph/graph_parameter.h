@@ -22,7 +22,18 @@ struct graph_parameter {
     value *gradient, *first_moment, *second_moment, *low_copy;
     /* The leaf holds only the 16 bits that the bf16 low copy lacks (ops/adamw/split_weight.h). */
     bool is_split;
+    /* Of a list of which this rank updates a part (value and low_copy are that part): the whole,
+     * which is the leaf. NULL: value and low copy are the leaves. */
+    value *whole, *whole_low;
 };
+
+/* A parameter of the model inside of a list. */
+typedef struct graph_shard {
+    const char *name;
+    graph_parameter *list;
+    int64_t offset; /* elements before it in the whole list */
+    shape shape;
+} graph_shard;
 
 /* What belongs to a parameter beside the leaf that the model made. */
 typedef enum parameter_part {

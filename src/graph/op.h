@@ -20,6 +20,7 @@ typedef enum op_class {
     OP_CLASS_LOSS,
     OP_CLASS_OPTIMIZER,
     OP_CLASS_ATTENTION,
+    OP_CLASS_COMMUNICATION,
     OP_CLASS_COUNT
 } op_class;
 
@@ -31,6 +32,7 @@ typedef struct op_cost {
     double flops;
     double backward_flops; /* of them: gradients that a node of the forward computes as well */
     double bytes_read, bytes_written;
+    double bytes_sent; /* by each rank, of ops that communicate */
 } op_cost;
 
 typedef struct value_type {
@@ -100,6 +102,9 @@ struct op {
      * `output`, which may be *input; false where there is none. NULL: the view has no inverse. */
     bool (*undo_view)(const node *n, const tensor *output, tensor *input);
     op_view_order view_order;
+    /* The view moves on by its own size in every repetition of a step's forward and backward, of
+     * which there are as many as the integer attribute "count" says. */
+    bool advances;
 
     /* For ops that concatenate their inputs: the part of output 0's memory that is input `input`,
      * and its offset in elements. Inputs that are produced there are not copied. */

@@ -170,12 +170,23 @@ static dyno_status check_part(const graph *g, const graph_parameter *p, const va
     return DYNO_OK;
 }
 
+/* Of a list in parts: the wholes are the leaves. */
+static dyno_status check_whole(const graph *g, const graph_parameter *p, const value *v) {
+    if (!v || (belongs_to(g, v) && !v->producer && v->role == ROLE_PARAMETER))
+        return DYNO_OK;
+    return broken_record(g, p, "its whole is no leaf of the role parameter");
+}
+
 static dyno_status check_record(const graph *g, const graph_parameter *p) {
-    RETURN_IF_FAILED(check_part(g, p, p->value, "leaf", ROLE_PARAMETER));
+    RETURN_IF_FAILED(check_whole(g, p, p->whole));
+    RETURN_IF_FAILED(check_whole(g, p, p->whole_low));
+    if (!p->whole)
+        RETURN_IF_FAILED(check_part(g, p, p->value, "leaf", ROLE_PARAMETER));
     RETURN_IF_FAILED(check_part(g, p, p->gradient, "gradient", ROLE_GRADIENT));
     RETURN_IF_FAILED(check_part(g, p, p->first_moment, "first moment", ROLE_OPTIMIZER_STATE));
     RETURN_IF_FAILED(check_part(g, p, p->second_moment, "second moment", ROLE_OPTIMIZER_STATE));
-    RETURN_IF_FAILED(check_part(g, p, p->low_copy, "low copy", ROLE_PARAMETER));
+    if (!p->whole)
+        RETURN_IF_FAILED(check_part(g, p, p->low_copy, "low copy", ROLE_PARAMETER));
     bool has_high = p->low_copy && p->low_copy->type == DTYPE_BF16;
     if (p->is_split && (!has_high || p->value->type != DTYPE_U16))
         return broken_record(g, p, "it is split, but not into a bf16 low copy and a rest in u16");
@@ -198,7 +209,7 @@ dyno_status graph_verify(const graph *g) {
     RETURN_IF_FAILED(graph_status(g));
     for (int i = 0; i < g->value_count; i++) {
         const value *v = g->values[i];
-        if (!v->producer && v->role > ROLE_OPTIMIZER_STATE)
+        if (!v->producer && v->role > ROLE_GRADIENT)
             return dyno_fail(DYNO_INVALID,
                              "graph '%s', value %d breaks the rule 'role': no node makes it, yet "
                              "its role is %s",

@@ -25,6 +25,9 @@
 #define PARAM_VOCAB "vocab"
 #define PARAM_CONTEXT "context"
 #define PARAM_BATCH "batch"
+#define PARAM_ACCUMULATE "accumulate"
+#define PARAM_PARALLEL "parallel"
+#define PARAM_REDUCE "reduce"
 #define PARAM_WARMUP "warmup"
 #define PARAM_STEPS "steps"
 #define PARAM_PASS "pass"
@@ -70,6 +73,7 @@
 
 /* Metrics of a cell: counts and sizes of its plan, */
 #define METRIC_TOKENS "tokens"
+#define METRIC_BYTES_SENT "bytes_sent"
 #define METRIC_PARAMETERS "parameters"
 #define METRIC_LAUNCHES "launches"
 #define METRIC_FLOPS "flops"
@@ -159,6 +163,9 @@
 #define SERIES_BACKWARD "backward"
 #define SERIES_OPTIMIZER "optimizer"
 #define SERIES_BACKWARD_OPTIMIZER "backward+optimizer"
+/* How long collectives took, and how long launches had to wait for them. */
+#define SERIES_COLLECTIVES "collectives"
+#define SERIES_EXPOSED "exposed_communication"
 #define SERIES_TRACED "traced"
 #define SERIES_UNTRACED "untraced"
 #define SERIES_ENQUEUE "enqueue"
@@ -171,6 +178,8 @@
 #define BREAKDOWN_BY_KERNEL "by_kernel"
 #define BREAKDOWN_BY_PHASE "by_phase"
 #define BREAKDOWN_BY_SCOPE "by_scope"
+#define BREAKDOWN_BY_RANK "by_rank"
+#define BREAKDOWN_MEMORY_STAGES "memory_stages"
 #define BREAKDOWN_BY_OP "by_op"
 #define BREAKDOWN_BY_LAUNCH "by_launch"
 #define BREAKDOWN_RECORDS "records"
@@ -186,6 +195,8 @@
 #define BREAKDOWN_BY_BLOCK "by_block"
 #define BREAKDOWN_ADVICE "advice"
 
+#define KEY_STAGE "stage"
+#define KEY_KIND "kind"
 #define KEY_CLASS "class"
 #define KEY_KERNEL "kernel"
 #define KEY_PHASE "phase"
@@ -209,6 +220,8 @@
 #define KEY_CHANGE "change"
 #define KEY_NOTE "note"
 
+#define COLUMN_PREDICTED "predicted"
+#define COLUMN_MEASURED "measured"
 #define COLUMN_TIME "time"
 #define COLUMN_COUNT "count"
 #define COLUMN_FLOPS "flops"

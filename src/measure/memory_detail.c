@@ -56,6 +56,9 @@ void memory_detail_sample(const memory_record *records, int count, memory_sample
     memory_sample now = {0};
     int next = 0;
     for (int launch = -1; launch < launch_count; launch++) {
+        bool is_repeated = next < count && records[next].launch >= 0;
+        if (is_repeated && records[next].launch < launch)
+            launch = records[next].launch; /* the next micro-batch begins, with less alive */
         /* Births come before the launch's deaths in the records; both carry its number. */
         for (; next < count && records[next].launch == launch && records[next].is_allocation;
              next++) {

@@ -42,9 +42,9 @@ static void record_flops_by_scope(const plan *p, results_cell *cell) {
             memcpy(costs[count++].scope, name.text, sizeof name.text);
         }
         for (int f = 0; f < PHASE_COUNT; f++)
-            costs[at].flops[f] += plan_launch_flops(l, (phase)f);
-        costs[at].bytes += l->bytes_read + l->bytes_written;
-        costs[at].launches++;
+            costs[at].flops[f] += plan_launch_times(p, i) * plan_launch_flops(l, (phase)f);
+        costs[at].bytes += plan_launch_times(p, i) * (l->bytes_read + l->bytes_written);
+        costs[at].launches += plan_launch_times(p, i);
     }
     qsort(costs, (size_t)count, sizeof *costs, most_flops_first);
     static const results_column columns[] = {{COLUMN_FORWARD, "FLOP"},   {COLUMN_BACKWARD, "FLOP"},
@@ -103,9 +103,11 @@ void plan_record_cost(const plan *p, results_cell *cell) {
         if (part.launches)
             cell_set_metric_real(cell, name, "FLOP", part.flops);
     }
+    if (all.bytes_sent > 0)
+        cell_set_metric_real(cell, METRIC_BYTES_SENT, "B", all.bytes_sent);
     int64_t casts = 0;
     for (int i = 0; i < p->launch_count; i++)
-        casts += plan_launch_is_cast(&p->launches[i]);
+        casts += plan_launch_times(p, i) * plan_launch_is_cast(&p->launches[i]);
     cell_set_metric(cell, METRIC_CAST_LAUNCHES, "", casts);
     if (all.split_launches) {
         cell_set_metric(cell, METRIC_SPLIT_LAUNCHES, "", all.split_launches);

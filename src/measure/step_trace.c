@@ -20,15 +20,21 @@ static dyno_status check_stop(const timing_options *options, int64_t done) {
 
 static dyno_status settle(const plan *p, int first_step, int steps, step_trace *trace) {
     int *streams = memory_allocate((size_t)p->launch_count, sizeof *streams);
-    for (int i = 0; i < p->launch_count; i++)
+    int *times = memory_allocate((size_t)p->launch_count, sizeof *times);
+    for (int i = 0; i < p->launch_count; i++) {
         streams[i] = trace->is_observed ? p->launches[i].stream : 0;
+        times[i] = plan_launch_times(p, i);
+    }
     dyno_status status = launch_log_settle(&trace->log,
                                            &(launch_log_question){.launch_count = p->launch_count,
                                                                   .stream = streams,
+                                                                  .times = times,
+                                                                  .repetitions = p->micro_batches,
                                                                   .first_step = first_step,
                                                                   .step_count = steps},
                                            &trace->sums);
     free(streams);
+    free(times);
     if (status == DYNO_OK)
         launch_plan_describe(&trace->log, p);
     return status;
@@ -152,6 +158,7 @@ typedef struct counting {
     launch_counters *by_launch;
 } counting;
 
+/* Of a launch that runs several times the last is kept. */
 static bool count_launch(void *context, int launch, const tensor *outputs) {
     counting *c = context;
     (void)outputs;

@@ -20,9 +20,13 @@ static step_times without_host(const plan *p, step_times times) {
 static void add_step(results_cell *cell, const plan *p, const step_times *times) {
     char together[64] = "";
     cell_add_sample(cell, SERIES_STEP, "ns", times->total_ns);
+    if (times->communication_ns) {
+        cell_add_sample(cell, SERIES_COLLECTIVES, "ns", times->communication_ns);
+        cell_add_sample(cell, SERIES_EXPOSED, "ns", times->exposed_ns);
+    }
     for (int i = 0; i < PHASE_COUNT; i++) {
         int launches = plan_total_cost(p, (phase)i).launches;
-        if (!launches || launches == p->launch_count)
+        if (!launches || launches == plan_total_cost(p, PHASE_COUNT).launches)
             continue;
         if (times->phase_ns[i]) {
             cell_add_sample(cell, phase_name((phase)i), "ns", times->phase_ns[i]);

@@ -48,7 +48,15 @@
     X(adamw_many)                                                                                  \
     X(global_norm)                                                                                 \
     X(clip_coefficient)                                                                            \
-    X(unscale_coefficient)
+    X(unscale_coefficient)                                                                         \
+    X(squares)                                                                                     \
+    X(root_of_squares)                                                                             \
+    X(micro_batch)                                                                                 \
+    X(accumulate)                                                                                  \
+    X(slice)                                                                                       \
+    X(all_reduce)                                                                                  \
+    X(reduce_scatter)                                                                              \
+    X(all_gather)
 
 #define DECLARE_OP(NAME) extern const op op_##NAME;
 FOR_EACH_OP(DECLARE_OP)

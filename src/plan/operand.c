@@ -60,3 +60,22 @@ bool plan_operands_are_apart(const plan_operand *a, const plan_operand *b) {
     byte_range x = plan_operand_range(a), y = plan_operand_range(b);
     return x.end <= y.begin || y.end <= x.begin || are_interleaved(a, b) || are_interleaved(b, a);
 }
+
+static bool meets_any(const plan_operand *o, const plan_operand *others, int count) {
+    for (int i = 0; i < count; i++)
+        if (others[i].buffer == o->buffer && !plan_operands_are_apart(o, &others[i]))
+            return true;
+    return false;
+}
+
+bool plan_launches_conflict(const plan *p, int a, int b) {
+    const plan_launch *x = &p->launches[a], *y = &p->launches[b];
+    for (int i = 0; i < x->output_count; i++)
+        if (meets_any(&x->outputs[i], y->inputs, y->input_count) ||
+            meets_any(&x->outputs[i], y->outputs, y->output_count))
+            return true;
+    for (int i = 0; i < x->input_count; i++)
+        if (meets_any(&x->inputs[i], y->outputs, y->output_count))
+            return true;
+    return false;
+}

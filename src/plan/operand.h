@@ -19,4 +19,7 @@ bool plan_operands_coincide(const plan_operand *a, const plan_operand *b);
  * or they are interleaved, as column slices of the same rows are. */
 bool plan_operands_are_apart(const plan_operand *a, const plan_operand *b);
 
+/* Whether both launches touch some byte, and one of them writes it. */
+bool plan_launches_conflict(const plan *p, int a, int b);
+
 #endif

@@ -9,6 +9,7 @@ plan *plan_create(const char *name) {
     plan *p = memory_allocate(1, sizeof *p);
     p->memory = arena_create();
     p->name = arena_copy_string(p->memory, name);
+    p->micro_batches = 1;
     return p;
 }
 
@@ -102,20 +103,27 @@ double plan_launch_share(const plan_launch *l, phase which) {
     return l->phase == which ? 1 : 0;
 }
 
+int plan_launch_times(const plan *p, int launch) {
+    bool is_repeated = launch < p->repeated_launches && !p->launches[launch].runs_once;
+    return is_repeated ? p->micro_batches : 1;
+}
+
 plan_cost plan_total_cost(const plan *p, phase which) {
     plan_cost total = {0};
     for (int i = 0; i < p->launch_count; i++) {
         const plan_launch *l = &p->launches[i];
-        total.flops += which == PHASE_COUNT ? l->flops : plan_launch_flops(l, which);
+        int times = plan_launch_times(p, i);
+        total.flops += times * (which == PHASE_COUNT ? l->flops : plan_launch_flops(l, which));
         if (which != PHASE_COUNT && l->phase != which)
             continue;
-        total.launches++;
+        total.launches += times;
         if (l->backward_flops > 0) {
-            total.split_launches++;
-            total.split_flops += l->flops;
+            total.split_launches += times;
+            total.split_flops += times * l->flops;
         }
-        total.bytes_read += l->bytes_read;
-        total.bytes_written += l->bytes_written;
+        total.bytes_read += times * l->bytes_read;
+        total.bytes_written += times * l->bytes_written;
+        total.bytes_sent += times * l->bytes_sent;
     }
     return total;
 }

@@ -39,8 +39,9 @@ typedef struct plan_buffer {
 
 typedef struct plan_operand {
     int buffer;
-    int64_t offset; /* bytes from the buffer's start */
-    tensor layout;  /* data is NULL */
+    int64_t offset;       /* bytes from the buffer's start */
+    int64_t repeat_bytes; /* added to it for each micro-batch before the one being computed */
+    tensor layout;        /* data is NULL */
 } plan_operand;
 
 /* A generated kernel: a function of plan.source, which the executor's device compiles.
@@ -55,6 +56,8 @@ typedef struct plan_generated {
     int threads, shared_bytes; /* of a GPU's */
 } plan_generated;
 
+enum { PLAN_STREAM_COMMUNICATION = 2 };
+
 typedef struct plan_launch {
     const struct kernel *kernel; /* NULL for a generated kernel */
     int generated;               /* into plan.generated, or -1 */
@@ -68,14 +71,18 @@ typedef struct plan_launch {
      * output's element at the same place. The memory plan uses it where that is legal. */
     uint64_t *overwrites;
     int workspace; /* buffer, or -1 */
-    /* 0, or 1 where it may run concurrently with the launches of stream 0 that follow. A launch on
+    /* 0, or PLAN_STREAM_COMMUNICATION for a collective that may run beside the launches that follow
+     * it: those which touch bytes that it writes, or write what it reads, wait for it; what it uses is
+     * alive until the first of them or the end of the step. Or 1 where it may run concurrently with the launches of stream 0 that follow. A launch on
      * stream 1 begins when all launches before it are complete. Launches behind the next one on
      * stream 1, and the end of the step, wait for it: until then what it uses is alive. Running
      * all launches in plan order is correct as well. */
     int stream;
     int scope;
     phase phase;
+    bool runs_once; /* of the launches that are repeated: in the last micro-batch only */
     double flops, bytes_read, bytes_written;
+    double bytes_sent;     /* to other ranks, by each of them */
     double backward_flops; /* of `flops`: gradients that a launch of the forward computes as well */
 } plan_launch;
 
@@ -91,6 +98,10 @@ typedef struct plan_parameter {
     const char *name; /* as the model calls it */
     int value, low_copy, gradient, first_moment, second_moment;
     bool is_split; /* the value is the 16 bits that the low copy lacks, not the whole weight */
+    /* A parameter that lies in a list of which each rank has a part, and of which value and low copy
+     * are this rank's: `offset` elements into the list, whose parts have `part` each. 0: it is there
+     * as a whole. */
+    int64_t part, offset;
 } plan_parameter;
 
 typedef struct plan {
@@ -101,6 +112,10 @@ typedef struct plan {
     int64_t arena_bytes; /* of a static plan */
     plan_launch *launches;
     int launch_count, launch_capacity;
+    /* The first so many launches, forward and backward, run `micro_batches` times, the others once
+     * after that. All of a repetition's transient memory may be reused by the next; what the others
+     * read is what the last one left. 1 and 0 where nothing is repeated. */
+    int micro_batches, repeated_launches;
     plan_buffer *buffers;
     int buffer_count, buffer_capacity;
     plan_name *names;
@@ -142,11 +157,14 @@ double plan_launch_flops(const plan_launch *l, phase which);
 /* The part of a launch's time that belongs to a phase, from 0 to 1: the share of its FLOPs. */
 double plan_launch_share(const plan_launch *l, phase which);
 
-/* Sums over a phase: its FLOPs, and the launches and bytes of the launches that carry its name.
+/* How often the launch runs in a step. */
+int plan_launch_times(const plan *p, int launch);
+
+/* Sums over a phase of a whole step: its FLOPs, and the launches and bytes of the launches that carry its name.
  * PHASE_COUNT sums over all. */
 typedef struct plan_cost {
     int launches;
-    double flops, bytes_read, bytes_written;
+    double flops, bytes_read, bytes_written, bytes_sent;
     int split_launches; /* of two phases, with so many FLOPs in both together */
     double split_flops;
 } plan_cost;

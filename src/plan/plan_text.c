@@ -24,6 +24,8 @@ static void print_operand(const plan *p, const plan_operand *o, text *out) {
         return;
     text_format(out, "+%lld:%s[%s]", (long long)o->offset, dtype_name(o->layout.type),
                 shape_format(&o->layout.shape).text);
+    if (o->repeat_bytes)
+        text_format(out, "+%lld*micro-batch", (long long)o->repeat_bytes);
     if (!is_dense) {
         shape strides = shape_make(o->layout.shape.rank, o->layout.stride);
         text_format(out, ":[%s]", shape_format(&strides).text);
@@ -52,6 +54,9 @@ void plan_print(const plan *p, text *out) {
     text_format(out, "plan %s", p->name);
     if (p->memory_mode == PLAN_MEMORY_STATIC)
         text_format(out, ", static, arena %lld B", (long long)p->arena_bytes);
+    if (p->repeated_launches)
+        text_format(out, ", %d micro-batches of launches 0 to %d", p->micro_batches,
+                    p->repeated_launches - 1);
     text_append(out, "\n");
     for (int i = 0; i < p->buffer_count; i++)
         print_buffer(p, i, out);

@@ -87,8 +87,9 @@ static void widen(byte_range *r, byte_range by) {
 static dyno_status check_life(const plan *p, int buffer) {
     const plan_buffer *b = &p->buffers[buffer];
     bool is_leaf = b->role <= ROLE_OPTIMIZER_STATE;
+    bool may_stay = is_leaf || b->role == ROLE_GRADIENT; /* sums over micro-batches and ranks */
     bool is_right = b->is_persistent
-                        ? is_leaf && b->born == -1 && b->last_used == p->launch_count
+                        ? may_stay && b->born == -1 && b->last_used == p->launch_count
                         : !is_leaf && b->born >= 0 && b->born < p->launch_count &&
                               b->last_used >= b->born && b->last_used <= p->launch_count;
     if (is_right)
@@ -158,6 +159,13 @@ static dyno_status check_operand(const plan *p, int launch, const char *what, in
         return broken(p, launch, "bounds", "%s %d reaches from byte %lld to %lld of %s", what,
                       number, (long long)range.begin, (long long)range.end,
                       describe(p, o->buffer).text);
+    int64_t reach = (int64_t)(p->micro_batches - 1) * o->repeat_bytes;
+    byte_range last = {range.begin + reach, range.end + reach};
+    if (o->repeat_bytes < 0 || (o->repeat_bytes && !b->is_persistent) ||
+        !contains((byte_range){0, b->bytes}, last))
+        return broken(p, launch, "repeat",
+                      "%s %d moves by %lld bytes in each of %d micro-batches of %s", what, number,
+                      (long long)o->repeat_bytes, p->micro_batches, describe(p, o->buffer).text);
     if (o->offset % dtype_bytes(o->layout.type) != 0)
         return broken(p, launch, "bounds", "%s %d, %s, begins at byte %lld of %s", what, number,
                       dtype_name(o->layout.type), (long long)o->offset,
@@ -216,7 +224,10 @@ static dyno_status check_overwrite(const walk *w, int launch, int input) {
     const plan_operand *in = &l->inputs[input];
     for (int i = w->output_of[in->buffer]; i != NOBODY; i = w->next_output[i]) {
         bool is_promised = input >= MOST_PROMISES || l->overwrites[i] >> input & 1;
-        if ((is_promised && plan_operands_coincide(in, &l->outputs[i])) ||
+        /* A rank's part of what it gathers lies where it belongs. */
+        bool is_part = l->phase == PHASE_COMMUNICATION &&
+                       contains(plan_operand_range(&l->outputs[i]), plan_operand_range(in));
+        if ((is_promised && plan_operands_coincide(in, &l->outputs[i])) || is_part ||
             plan_operands_are_apart(in, &l->outputs[i]))
             continue;
         return broken(p, launch, "overwrite", "output %d shares bytes with input %d in %s%s", i,
@@ -356,6 +367,23 @@ static dyno_status check_side_launch(const plan *p, int side, int next, int *use
     return DYNO_OK;
 }
 
+/* A collective beside other launches: its buffers live until the first launch that waits for it. */
+static dyno_status check_overlapped(const plan *p, int side) {
+    const plan_launch *s = &p->launches[side];
+    int next = side + 1;
+    while (next < p->launch_count && !plan_launches_conflict(p, side, next))
+        next++;
+    for (int i = 0; i < s->input_count + s->output_count; i++) {
+        int buffer = (i < s->input_count ? &s->inputs[i] : &s->outputs[i - s->input_count])->buffer;
+        if (p->buffers[buffer].last_used < next)
+            return broken(p, side, "stream",
+                          "it is a collective beside other launches and uses %s, which must live "
+                          "until launch %d",
+                          describe(p, buffer).text, next);
+    }
+    return DYNO_OK;
+}
+
 static dyno_status check_streams(const plan *p) {
     /* By buffer: the launch on stream 1 that was looked at last and uses it, or NOBODY. */
     int *use = memory_allocate((size_t)p->buffer_count, sizeof *use);
@@ -365,8 +393,14 @@ static dyno_status check_streams(const plan *p) {
         use[i] = NOBODY;
     for (int i = p->launch_count - 1; i >= 0 && status == DYNO_OK; i--) {
         int stream = p->launches[i].stream;
-        if (stream != 0 && stream != 1)
-            status = broken(p, i, "stream", "it is on stream %d; there are 0 and 1", stream);
+        if (stream != 0 && stream != 1 && stream != PLAN_STREAM_COMMUNICATION)
+            status = broken(p, i, "stream", "it is on stream %d; there are 0 to %d", stream,
+                            PLAN_STREAM_COMMUNICATION);
+        if (stream == PLAN_STREAM_COMMUNICATION)
+            status =
+                p->launches[i].phase == PHASE_COMMUNICATION
+                    ? check_overlapped(p, i)
+                    : broken(p, i, "stream", "it is on stream %d, that of collectives", stream);
         if (stream != 1 || status != DYNO_OK)
             continue;
         status = check_side_launch(p, i, next, use);
@@ -374,6 +408,45 @@ static dyno_status check_streams(const plan *p) {
     }
     free(use);
     return status;
+}
+
+/* ---- micro-batches ---- */
+
+/* What a launch of the last micro-batch makes is not there in those before it. */
+static dyno_status check_single(const plan *p) {
+    bool *is_single = memory_allocate((size_t)p->buffer_count, sizeof *is_single);
+    dyno_status status = DYNO_OK;
+    for (int i = 0; i < p->repeated_launches && status == DYNO_OK; i++) {
+        const plan_launch *l = &p->launches[i];
+        for (int j = 0; j < l->output_count; j++)
+            if (!p->buffers[l->outputs[j].buffer].is_persistent)
+                is_single[l->outputs[j].buffer] = l->runs_once;
+        for (int j = 0; j < l->input_count && !l->runs_once && status == DYNO_OK; j++)
+            if (is_single[l->inputs[j].buffer])
+                status = broken(p, i, "repeat",
+                                "it runs %d times and reads %s, which is made in the last one only",
+                                p->micro_batches, describe(p, l->inputs[j].buffer).text);
+    }
+    free(is_single);
+    return status;
+}
+
+/* Launches that run again and again may change nothing that lives across steps but sums of
+ * gradients. */
+static dyno_status check_repeated(const plan *p) {
+    bool is_repeated = p->micro_batches > 1;
+    if (p->micro_batches < 1 || p->repeated_launches < 0 ||
+        p->repeated_launches > p->launch_count || is_repeated != (p->repeated_launches > 0))
+        return broken(p, NOBODY, "repeat", "%d micro-batches of %d launches, of %d",
+                      p->micro_batches, p->repeated_launches, p->launch_count);
+    for (int i = 0; i < p->repeated_launches; i++)
+        for (int j = 0; j < p->launches[i].output_count; j++) {
+            int buffer = p->launches[i].outputs[j].buffer;
+            if (p->buffers[buffer].is_persistent && p->buffers[buffer].role != ROLE_GRADIENT)
+                return broken(p, i, "repeat", "it runs %d times and writes %s", p->micro_batches,
+                              describe(p, buffer).text);
+        }
+    return check_single(p);
 }
 
 /* ---- the arena ---- */
@@ -455,6 +528,7 @@ static dyno_status check_launches(const plan *p) {
 
 dyno_status plan_verify(const plan *p) {
     RETURN_IF_FAILED(check_buffers(p));
+    RETURN_IF_FAILED(check_repeated(p));
     RETURN_IF_FAILED(check_sorted(p, true, p->births, p->birth_start));
     RETURN_IF_FAILED(check_sorted(p, false, p->deaths, p->death_start));
     RETURN_IF_FAILED(check_launches(p));

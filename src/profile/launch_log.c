@@ -64,10 +64,11 @@ void launch_log_append(launch_log *to, const launch_log *from, int first_step) {
 
 static int compare(int64_t a, int64_t b) { return (a > b) - (a < b); }
 
-/* By step, then in plan order, then in time. */
+/* By step and micro-batch, then in plan order, then in time. */
 static int by_launch(const void *a, const void *b) {
     const launch_record *x = a, *y = b;
     int order = compare(x->step, y->step);
+    order = order ? order : compare(x->repetition, y->repetition);
     order = order ? order : compare(x->launch, y->launch);
     return order ? order : compare(x->begin_ns, y->begin_ns);
 }
@@ -195,6 +196,20 @@ static void settle_step(launch_record *records, int64_t count, const launch_log_
     sweep(records, count, out);
 }
 
+/* The records of a launch in a step, in order of time, are those of its repetitions: as many each. */
+static void find_repetitions(launch_log *log, const launch_log_question *asked) {
+    for (int64_t begin = 0, end; begin < log->count; begin = end) {
+        const launch_record *first = &log->records[begin];
+        for (end = begin + 1; end < log->count; end++)
+            if (log->records[end].step != first->step || log->records[end].launch != first->launch)
+                break;
+        int times = first->launch == LAUNCH_UNKNOWN ? 1 : asked->times[first->launch];
+        for (int64_t i = begin; i < end; i++)
+            log->records[i].repetition =
+                times == 1 ? asked->repetitions - 1 : (int)((i - begin) * times / (end - begin));
+    }
+}
+
 /* Only the steps that were asked for, numbered from 0, and in order. */
 static void keep_steps(launch_log *log, const launch_log_question *asked) {
     int64_t kept = 0;
@@ -202,14 +217,20 @@ static void keep_steps(launch_log *log, const launch_log_question *asked) {
     for (int64_t i = 0; i < log->count; i++)
         if (log->records[i].step >= asked->first_step && log->records[i].step < end) {
             log->records[kept] = log->records[i];
+            log->records[kept].repetition = 0;
             log->records[kept++].step -= asked->first_step;
         }
     log->count = kept;
     for (int i = asked->first_step; i < log->step_count && i < end; i++)
         log->steps[steps++] = log->steps[i];
     log->step_count = steps;
-    if (kept)
+    if (!kept)
+        return;
+    qsort(log->records, (size_t)kept, sizeof *log->records, by_launch);
+    if (asked->times && asked->repetitions > 1) {
+        find_repetitions(log, asked);
         qsort(log->records, (size_t)kept, sizeof *log->records, by_launch);
+    }
 }
 
 dyno_status launch_log_settle(launch_log *log, const launch_log_question *asked,

@@ -44,6 +44,10 @@ void launch_log_append(launch_log *to, const launch_log *from, int first_step);
 typedef struct launch_log_question {
     int launch_count;
     const int *stream;
+    /* By launch: how often it runs in a step, 1 or `repetitions`; NULL: once. One that runs once does
+     * so in the last repetition. */
+    const int *times;
+    int repetitions; /* 0 counts as 1 */
     int first_step, step_count;
 } launch_log_question;
 
@@ -56,9 +60,9 @@ typedef struct launch_log_sums {
     int unseen;         /* launches without a record */
 } launch_log_sums;
 
-/* Keeps the steps that were asked for, numbered from 0, with their records in order of step, launch
- * and time, and sets each record's share. With programmatic dependent launch a launch may be resident
- * before the previous one has ended; that wait is cut off its record.
+/* Keeps the steps that were asked for, numbered from 0, with their records in order of step,
+ * repetition, launch and time, and sets each record's repetition and share. With programmatic dependent
+ * launch a launch may be resident before the previous one has ended; that wait is cut off its record.
  *
  * DYNO_CORRUPT when records were dropped, when a step has none or others than the first, and when
  * more than 1 % of the busy time belongs to no launch. */

@@ -40,10 +40,11 @@ static void describe(launch_record *r, const plan_launch *l, const launch_texts 
     r->bytes = r->is_further ? 0 : l->bytes_read + l->bytes_written;
 }
 
-/* Records of one launch in one step: [begin, end). */
+/* Records of one launch in one repetition of one step: [begin, end). */
 static int64_t end_of_launch(const launch_log *log, int64_t begin) {
     int64_t end = begin + 1;
     while (end < log->count && log->records[end].step == log->records[begin].step &&
+           log->records[end].repetition == log->records[begin].repetition &&
            log->records[end].launch == log->records[begin].launch)
         end++;
     return end;

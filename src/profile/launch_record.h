@@ -19,6 +19,7 @@ typedef struct launch_counters {
 typedef struct launch_record {
     int step;               /* from 0 */
     int launch;             /* index in the plan, or LAUNCH_UNKNOWN: of no launch that is known */
+    int repetition;         /* of the launch in its step: its micro-batch, from 0 */
     bool is_further;        /* another record stands for the launch: this is more of its work */
     const char *kernel;     /* as planned, with its variant; NULL: dyno did not plan it */
     const char *recorded;   /* the device's own function, demangled where it can be */

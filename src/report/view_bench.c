@@ -8,11 +8,11 @@
 #include "report/view.h"
 #include "report/view_parts.h"
 
-static const char *const LEADING[] = {PARAM_MODEL,  PARAM_CONTEXT, PARAM_BATCH,
-                                      PARAM_WARMUP, PARAM_PASS,    NULL};
-static const char *const LEADING_HEADER[] = {"model", "context tokens", "batch", "warm-up steps",
-                                             "pass"};
-enum { LEADING_COUNT = 5 };
+static const char *const LEADING[] = {PARAM_MODEL, PARAM_CONTEXT, PARAM_BATCH, PARAM_ACCUMULATE,
+                                      PARAM_RANKS, PARAM_WARMUP,  PARAM_PASS,  NULL};
+static const char *const LEADING_HEADER[] = {"model", "context tokens", "batch", "accumulate",
+                                             "ranks", "warm-up steps",  "pass"};
+enum { LEADING_COUNT = 7 };
 
 /* Columns of numbers, in the order in which they stand. */
 typedef enum bench_column {
@@ -29,6 +29,11 @@ typedef enum bench_column {
     SPEEDUP,
     EXTRA_MS,
     EXTRA_PERCENT,
+    COMMUNICATION_MS,
+    EXPOSED_MS,
+    OVERLAP_PERCENT,
+    SENT_MB,
+    SENT_FORMULA_MB,
     TOKENS,
     GFLOPS,
     MFU,
@@ -46,7 +51,16 @@ typedef enum bench_column {
 } bench_column;
 
 /* Who sees a column: all, those whose cells have it, files. */
-typedef enum column_audience { ALL, WAYS, RECOMPUTE, CASTS, GPUS, RECORDS, FILES } column_audience;
+typedef enum column_audience {
+    ALL,
+    WAYS,
+    RECOMPUTE,
+    RANKS,
+    CASTS,
+    GPUS,
+    RECORDS,
+    FILES
+} column_audience;
 
 static const struct {
     const char *key, *header;
@@ -66,6 +80,11 @@ static const struct {
     [SPEEDUP] = {"speedup", "speed-up", 2, WAYS},
     [EXTRA_MS] = {"recompute_extra_ms", "recompute extra ms", 2, RECOMPUTE},
     [EXTRA_PERCENT] = {"recompute_extra_percent", "recompute extra %", 1, RECOMPUTE},
+    [COMMUNICATION_MS] = {"communication_ms", "communication ms", 2, RANKS},
+    [EXPOSED_MS] = {"exposed_communication_ms", "exposed communication ms", 2, RANKS},
+    [OVERLAP_PERCENT] = {"overlap_percent", "overlap %", 1, RANKS},
+    [SENT_MB] = {"sent_mb", "sent MB", 2, RANKS},
+    [SENT_FORMULA_MB] = {"sent_formula_mb", "formula MB", 2, RANKS},
     [TOKENS] = {"tokens_per_s", "tokens/s", 0, ALL},
     [GFLOPS] = {"gflops", "GFLOP/s", 1, ALL},
     [MFU] = {"mfu_percent", "MFU %", 1, ALL},
@@ -102,6 +121,7 @@ typedef struct bench_view {
     bool is_full;     /* every column: CSV */
     bool has_device;  /* cells have device_used_bytes: those of a GPU */
     bool has_records; /* cells have device_busy_ns: a GPU kept records */
+    bool has_ranks;   /* cells have more than one */
     bool has_casts;   /* cells have cast_ns: steps were traced */
 } bench_view;
 
@@ -111,6 +131,8 @@ static bool is_shown(const bench_view *view, int column) {
         return view->baselines.has_ways;
     case RECOMPUTE:
         return view->baselines.has_recompute;
+    case RANKS:
+        return view->has_ranks;
     case CASTS:
         return view->has_casts;
     case GPUS:
@@ -241,8 +263,45 @@ static void add_phase_rows(const bench_view *view, int64_t index) {
     }
 }
 
+static double rank_count(const results_cell *cell) {
+    const results_value *ranks = cell_find_parameter(cell, PARAM_RANKS);
+    return ranks ? results_number(ranks) : 1;
+}
+
+static double median_of(const results_cell *cell, const char *series_name) {
+    const results_series *series = cell_find_series(cell, series_name);
+    return series ? statistics_of_series(series).median * view_ms_per_unit(series->unit)
+                  : (double)NAN;
+}
+
+/* What a ring sends from each rank, with gradients and weights of so many bytes: an all-reduce of all
+ * gradients, or a reduce-scatter of them and an all-gather of the weights, which fsdp does twice. */
+static double formula_bytes(const results_cell *cell, double n) {
+    static const char *const low[] = {"bf16", "fp16", NULL};
+    bool is_fsdp = strcmp(view_text(cell, PARAM_PARALLEL), "fsdp") == 0;
+    bool is_zero1 = strcmp(view_text(cell, PARAM_PARALLEL), "zero1") == 0;
+    bool is_compiled = strcmp(view_text(cell, PARAM_MODE), "compiled") == 0;
+    double sent = view_is_one_of(view_text(cell, PARAM_REDUCE), low) ? 2 : 4;
+    double read = is_compiled && view_is_one_of(view_text(cell, PARAM_MATH), low) ? 2 : 4;
+    double gathered = is_fsdp ? 2 * read : is_zero1 ? 4 : sent;
+    return (n - 1) / n * (sent + gathered) * view_metric(cell, METRIC_PARAMETERS);
+}
+
+static void fill_communication(const results_cell *cell, double *numbers) {
+    double n = rank_count(cell), busy = median_of(cell, SERIES_COLLECTIVES);
+    if (n <= 1)
+        return;
+    numbers[COMMUNICATION_MS] = busy;
+    numbers[EXPOSED_MS] = median_of(cell, SERIES_EXPOSED);
+    if (busy > 0)
+        numbers[OVERLAP_PERCENT] = 100 * fmax(0, 1 - numbers[EXPOSED_MS] / busy);
+    numbers[SENT_MB] = view_metric(cell, METRIC_BYTES_SENT) / 1e6;
+    numbers[SENT_FORMULA_MB] = formula_bytes(cell, n) / 1e6;
+}
+
 /* What the plan knows, of cells that did not run as well. */
 static void fill_plan(const results_cell *cell, double *numbers) {
+    fill_communication(cell, numbers);
     numbers[LAUNCHES] = view_metric(cell, METRIC_LAUNCHES);
     numbers[SAVED_MIB] = view_metric(cell, METRIC_SAVED_BYTES) / 0x1p20;
     numbers[PREDICTED_MIB] = view_metric(cell, METRIC_PREDICTED_BYTES) / 0x1p20;
@@ -312,6 +371,15 @@ static void note_comparisons(const bench_view *view) {
     if (view->baselines.has_recompute)
         table_add_note(view->table, "recompute extra: this row's median against that of the same "
                                     "row with recompute none");
+    if (view->has_ranks)
+        table_add_note(
+            view->table,
+            "a step's sequences are ranks x accumulate x batch; tokens/s are those of all "
+            "ranks, other numbers those of rank 0. communication: time in collectives; "
+            "exposed: of that, what launches had to wait for; overlap: 1 - exposed / "
+            "communication. sent: bytes each rank sends in a ring, from the plan; formula: "
+            "(n-1)/n x (gradients scattered + what is gathered), which is the gradients "
+            "again for ddp, the weights for zero1, the weights twice for fsdp");
     if (view->has_casts)
         table_add_note(view->table, "casts: launches that only change the type of numbers, in "
                                     "traced steps; casts fused into other kernels are not in it");
@@ -333,6 +401,7 @@ report_table *view_create_bench_table(const results *run, bool is_full) {
             view.has_device || cell_find_metric(run->cells[i], METRIC_DEVICE_USED_BYTES);
         view.has_records =
             view.has_records || cell_find_metric(run->cells[i], METRIC_DEVICE_BUSY_NS);
+        view.has_ranks = view.has_ranks || rank_count(run->cells[i]) > 1;
         view.has_casts = view.has_casts || cell_find_metric(run->cells[i], METRIC_CAST_NS);
     }
     view.baselines = bench_baselines_of(run);
@@ -362,6 +431,7 @@ report_table *view_create_bench_table(const results *run, bool is_full) {
 
 void view_bench(const results *run, bool is_full, report_document *out) {
     document_add_table(out, view_create_bench_table(run, is_full));
+    view_memory_stages(run, out);
     view_add_interruption(run, out);
     view_add_cells(run, is_full, out);
 }

@@ -298,6 +298,10 @@ void view_add_cells(const results *run, bool is_full, report_document *out) {
         const results_cell *cell = run->cells[i];
         add_steps(cell, out);
         for (int j = 0; j < cell->breakdown_count && cell->status == RESULTS_OK; j++) {
+            static const char *const elsewhere[] = {BREAKDOWN_MEMORY_STAGES, BREAKDOWN_BY_RANK,
+                                                    NULL}; /* or only in the record */
+            if (view_is_one_of(cell->breakdowns[j]->name, elsewhere))
+                continue;
             document_add_table(out,
                                view_create_breakdown_table(cell, cell->breakdowns[j], is_full));
             add_bars(cell->breakdowns[j], out);

@@ -78,6 +78,8 @@ void view_append_note(text *out, const results_cell *cell);
 void view_note_split_launches(const results_cell *cell, report_table *table);
 /* Says that the run did not come to its end, if it did not. */
 void view_add_interruption(const results *run, report_document *out);
+/* The table of the cells that have the breakdown "memory_stages"; nothing where none has. */
+void view_memory_stages(const results *run, report_document *out);
 /* The curve of each cell's steps, and its breakdowns as tables and bars. */
 void view_add_cells(const results *run, bool is_full, report_document *out);
 /* Says below the table that the machine was busy while the run was measured, and what to do, if it

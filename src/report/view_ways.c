@@ -21,8 +21,8 @@ void view_add_whole(report_table *t, double number) {
         table_add_empty(t);
 }
 
-static const char *const WAYS[] = {PARAM_DEVICE,    PARAM_MODE,      PARAM_MATH,
-                                   PARAM_ATTENTION, PARAM_GRADIENTS, PARAM_RECOMPUTE};
+static const char *const WAYS[] = {PARAM_DEVICE,    PARAM_MODE,      PARAM_MATH,    PARAM_ATTENTION,
+                                   PARAM_GRADIENTS, PARAM_RECOMPUTE, PARAM_PARALLEL};
 enum { WAY_COUNT = sizeof WAYS / sizeof *WAYS };
 
 static bool varies(const results *run, const char *name) {
@@ -34,13 +34,16 @@ static bool varies(const results *run, const char *name) {
 
 void view_append_common_ways(const results *run, text *out) {
     text_format(out, "batch %lld", (long long)view_parameter_number(run->cells[0], PARAM_BATCH));
+    if (cell_find_parameter(run->cells[0], PARAM_ACCUMULATE))
+        text_format(out, " x accumulate %lld x ranks %lld",
+                    (long long)view_parameter_number(run->cells[0], PARAM_ACCUMULATE),
+                    (long long)view_parameter_number(run->cells[0], PARAM_RANKS));
     for (int i = 0; i < WAY_COUNT; i++) {
         const char *way = view_text(run->cells[0], WAYS[i]);
         bool is_recompute = strcmp(WAYS[i], PARAM_RECOMPUTE) == 0;
         bool follows_from_mode =
             strcmp(WAYS[i], PARAM_ATTENTION) == 0 || strcmp(WAYS[i], PARAM_GRADIENTS) == 0;
-        if (!varies(run, WAYS[i]) && !follows_from_mode &&
-            !(is_recompute && strcmp(way, "none") == 0))
+        if (!varies(run, WAYS[i]) && !follows_from_mode && strcmp(way, "none") != 0)
             text_format(out, ", %s%s", is_recompute ? "recompute " : "", way);
     }
 }

@@ -139,7 +139,8 @@ static dyno_status launch(program *r, int index, const kernel_args *args) {
         generated_run(r->generated, l, args);
         return DYNO_OK;
     }
-    launch_context context = {.device = r->d};
+    launch_context context = args->context ? *args->context : (launch_context){0};
+    context.device = r->d;
     kernel_args here = *args;
     here.context = &context;
     dyno_status status = r->kernels[index]->run(&here);

@@ -28,6 +28,13 @@ typedef struct nccl_join {
     void *context;
 } nccl_join;
 
+/* A launch of a plan with its arguments. One that runs for several micro-batches occurs several times.
+ * The context of the arguments lacks device and stream, which the device fills in. */
+typedef struct device_launch {
+    int launch;
+    const kernel_args *args;
+} device_launch;
+
 typedef struct device_functions {
     void (*close)(device *d);
 
@@ -57,11 +64,11 @@ typedef struct device_functions {
     /* Runs launch `index`; on a GPU it returns when the launch is enqueued. Fails where the kernel
      * does, or cannot be enqueued. */
     dyno_status (*launch)(program *r, int index, const kernel_args *args);
-    /* Static plans: captures all launches once, to be replayed as one graph; args[i] belongs to
-     * launch i and must stay valid. Event 0 is recorded before all launches, event j + 1 after
-     * launch event_after[j]. NULL where a device cannot capture. */
-    dyno_status (*capture)(program *r, const kernel_args *args, const int *event_after,
-                           int event_count);
+    /* Static plans: captures all launches of a step once, to be replayed as one graph; arguments must
+     * stay valid. Event 0 is recorded before all launches, event j + 1 after steps[event_after[j]].
+     * NULL where a device cannot capture. */
+    dyno_status (*capture)(program *r, const device_launch *steps, int count,
+                           const int *event_after, int event_count);
     dyno_status (*replay)(program *r);
 
     /* ---- time ---- */

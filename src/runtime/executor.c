@@ -17,31 +17,29 @@
 #include "base/stop.h"
 #include "ops/kernel.h"
 #include "runtime/scope_ranges.h"
+#include "runtime/step_order.h"
+#include "runtime/transfers.h"
 
 /* In a replayed step an event takes as long as a small kernel. Phases that alternate more often
  * than this (updates inside the backward) are not timed separately there. */
 enum { MOST_REPLAYED_CHANGES = 7, MOST_REPLAYED_RUNS = 16 };
-
-/* Consecutive launches [first, last] of one phase. A launch that does work of two phases begins a
- * run, so that its time is known and can be divided. */
-typedef struct phase_run {
-    phase phase;
-    int first, last;
-    double flops, backward_flops; /* the second is nothing but in a run of two phases */
-} phase_run;
 
 struct executor {
     const plan *p;
     memory_pool *pool;
     device *d;
     program *code;
-    phase_run *runs;
-    int run_count, phase_changes;
-    void **address;    /* by buffer; NULL while it has no memory */
-    tensor *operands;  /* eager: room for those of the largest launch; static: of all launches */
-    block **memory;    /* eager, by transient buffer */
-    block *arena;      /* static */
-    kernel_args *args; /* static, by launch */
+    step_order order;
+    transfers *transfers; /* NULL: the plan has no collectives */
+    void **address;       /* by buffer; NULL while it has no memory */
+    tensor *operands;     /* eager: room for those of the largest launch; static: of all launches */
+    block **memory;       /* eager, by transient buffer */
+    block *arena;         /* static */
+    /* Static, by position of the order: arguments, which share operands wherever these do not move
+     * from one micro-batch to the next. */
+    kernel_args *args;
+    device_launch *steps;
+    launch_context *contexts; /* by position */
     bool is_captured;
     bool has_run;     /* static: what is in the arena was computed */
     bool has_records; /* static: births of outputs are recorded, their deaths not yet */
@@ -122,20 +120,22 @@ static void record_death_of_outputs(executor *e, int launch) {
 
 /* ---- both ---- */
 
-static tensor resolve(const executor *e, const plan_operand *operand) {
+static tensor resolve(const executor *e, const plan_operand *operand, int repetition) {
     tensor t = operand->layout;
     char *base = e->address[operand->buffer];
-    t.data = base ? base + operand->offset : NULL;
+    t.data = base ? base + operand->offset + repetition * operand->repeat_bytes : NULL;
     return t;
 }
 
 /* Binds a launch's operands into `room`, which the arguments point to. */
-static kernel_args bind(const executor *e, const plan_launch *l, tensor *room) {
+static kernel_args bind(const executor *e, int position, tensor *room) {
+    const step_position *at = &e->order.at[position];
+    const plan_launch *l = &e->p->launches[at->launch];
     tensor *outputs = room + l->input_count;
     for (int i = 0; i < l->input_count; i++)
-        room[i] = resolve(e, &l->inputs[i]);
+        room[i] = resolve(e, &l->inputs[i], at->repetition);
     for (int i = 0; i < l->output_count; i++)
-        outputs[i] = resolve(e, &l->outputs[i]);
+        outputs[i] = resolve(e, &l->outputs[i], at->repetition);
     return (kernel_args){.input_count = l->input_count,
                          .output_count = l->output_count,
                          .inputs = room,
@@ -143,28 +143,68 @@ static kernel_args bind(const executor *e, const plan_launch *l, tensor *room) {
                          .attributes = &l->attributes,
                          .variant = l->variant,
                          .target = &e->p->target,
-                         .workspace = l->workspace < 0 ? NULL : e->address[l->workspace]};
+                         .workspace = l->workspace < 0 ? NULL : e->address[l->workspace],
+                         .context = &e->contexts[position]};
+}
+
+static int operand_count(const plan_launch *l) { return l->input_count + l->output_count; }
+
+static bool moves(const plan_launch *l) {
+    for (int i = 0; i < l->input_count; i++)
+        if (l->inputs[i].repeat_bytes)
+            return true;
+    return false;
+}
+
+/* Positions of later micro-batches share the operands of the first, unless one of them moves. */
+static bool has_own_operands(const executor *e, int position) {
+    int launch = e->order.at[position].launch;
+    return e->order.first_of[launch] == position || moves(&e->p->launches[launch]);
 }
 
 static void bind_all(executor *e) {
     const plan *p = e->p;
-    size_t operands = 0;
-    for (int i = 0; i < p->launch_count; i++)
-        operands += (size_t)(p->launches[i].input_count + p->launches[i].output_count);
+    size_t operands = 0, positions = (size_t)e->order.count;
+    for (int i = 0; i < e->order.count; i++)
+        if (has_own_operands(e, i))
+            operands += (size_t)operand_count(&p->launches[e->order.at[i].launch]);
     e->operands = memory_allocate(operands, sizeof *e->operands);
-    e->args = memory_allocate((size_t)p->launch_count, sizeof *e->args);
+    e->args = memory_allocate(positions, sizeof *e->args);
+    e->steps = memory_allocate(positions, sizeof *e->steps);
     tensor *room = e->operands;
-    for (int i = 0; i < p->launch_count; i++) {
-        const plan_launch *l = &p->launches[i];
-        e->args[i] = bind(e, l, room);
-        room += l->input_count + l->output_count;
+    for (int i = 0; i < e->order.count; i++) {
+        int launch = e->order.at[i].launch;
+        if (has_own_operands(e, i)) {
+            e->args[i] = bind(e, i, room);
+            room += operand_count(&p->launches[launch]);
+        } else {
+            e->args[i] = e->args[e->order.first_of[launch]];
+            e->args[i].context = &e->contexts[i];
+        }
+        e->steps[i] = (device_launch){launch, &e->args[i]};
     }
+}
+
+static void make_contexts(executor *e) {
+    e->contexts = memory_allocate((size_t)e->order.count, sizeof *e->contexts);
+    for (int i = 0; i < e->order.count; i++)
+        e->contexts[i] =
+            (launch_context){.begins_step = i == 0,
+                             .repetition = e->order.at[i].repetition,
+                             .repetitions = e->p->micro_batches,
+                             .handle = transfers_handle(e->transfers, e->order.at[i].launch)};
+}
+
+void executor_set_communicator(executor *e, communicator *c) {
+    transfers_set_communicator(e->transfers, c);
+    for (int i = 0; i < e->order.count; i++)
+        e->contexts[i].communicator = c;
 }
 
 static void make_room_for_largest(executor *e) {
     int most = 1;
     for (int i = 0; i < e->p->launch_count; i++) {
-        int count = e->p->launches[i].input_count + e->p->launches[i].output_count;
+        int count = operand_count(&e->p->launches[i]);
         most = count > most ? count : most;
     }
     e->operands = memory_allocate((size_t)most, sizeof *e->operands);
@@ -181,24 +221,6 @@ static dyno_status allocate_arena(executor *e) {
         if (!p->buffers[i].is_persistent)
             e->address[i] = base + p->buffers[i].offset;
     return DYNO_OK;
-}
-
-static void find_phase_runs(executor *e) {
-    const plan *p = e->p;
-    int capacity = 0;
-    for (int i = 0; i < p->launch_count; i++) {
-        const plan_launch *l = &p->launches[i];
-        bool is_change = i > 0 && l->phase != p->launches[i - 1].phase;
-        if (i == 0 || is_change || l->backward_flops > 0) {
-            MEMORY_GROW(e->runs, e->run_count, capacity);
-            e->runs[e->run_count++] = (phase_run){.phase = l->phase, .first = i};
-        }
-        phase_run *run = &e->runs[e->run_count - 1];
-        run->last = i;
-        run->flops += l->flops;
-        run->backward_flops += l->backward_flops;
-        e->phase_changes += is_change;
-    }
 }
 
 static dyno_status check_target(const plan *p, const device *d) {
@@ -230,7 +252,9 @@ dyno_status executor_create(const plan *p, memory_pool *pool, storage *shared, e
         executor_destroy(e);
         return status;
     }
-    find_phase_runs(e);
+    e->order = step_order_create(p);
+    e->transfers = transfers_create(p);
+    make_contexts(e);
     if (is_static(e))
         bind_all(e);
     else
@@ -255,7 +279,10 @@ void executor_destroy(executor *e) {
         e->d->functions->program_destroy(e->code);
     launch_log_release(&e->observed);
     scope_ranges_destroy(e->ranges);
-    free(e->runs);
+    step_order_release(&e->order);
+    transfers_destroy(e->transfers);
+    free(e->contexts);
+    free(e->steps);
     free(e->address);
     free(e->memory);
     free(e->operands);
@@ -265,18 +292,18 @@ void executor_destroy(executor *e) {
 
 /* ---- a step ---- */
 
-/* In a traced step the events around launch i are 2i and 2i + 1; in any other event 0 is the
+/* In a traced step the events around position i are 2i and 2i + 1; in any other event 0 is the
  * beginning and event j + 1 the end of run j. */
-static int begin_of(int launch) { return 2 * launch; }
-static int end_of(int launch) { return 2 * launch + 1; }
+static int begin_of(int position) { return 2 * position; }
+static int end_of(int position) { return 2 * position + 1; }
 
 /* How many runs have an event at their end in a replayed step: all, or those before the first change
  * of phase where there are too many. */
 static int replayed_events(const executor *e) {
-    if (e->phase_changes <= MOST_REPLAYED_CHANGES && e->run_count <= MOST_REPLAYED_RUNS)
-        return e->run_count;
+    if (e->order.phase_changes <= MOST_REPLAYED_CHANGES && e->order.run_count <= MOST_REPLAYED_RUNS)
+        return e->order.run_count;
     int timed = 1;
-    while (timed < MOST_REPLAYED_RUNS && e->runs[timed].phase == e->runs[0].phase)
+    while (timed < MOST_REPLAYED_RUNS && e->order.runs[timed].phase == e->order.runs[0].phase)
         timed++;
     return timed;
 }
@@ -284,17 +311,18 @@ static int replayed_events(const executor *e) {
 static dyno_status capture(executor *e) {
     int events = replayed_events(e), last[MOST_REPLAYED_RUNS] = {0};
     for (int i = 0; i < events; i++)
-        last[i] = e->runs[i].last;
-    RETURN_IF_FAILED(e->d->functions->capture(e->code, e->args, last, events));
+        last[i] = e->order.runs[i].last;
+    RETURN_IF_FAILED(e->d->functions->capture(e->code, e->steps, e->order.count, last, events));
     e->is_captured = true;
     return DYNO_OK;
 }
 
-static dyno_status run_launch(executor *e, int launch) {
+static dyno_status run_launch(executor *e, int position) {
+    int launch = e->order.at[position].launch;
     int64_t begin_ns = e->recorder ? clock_now_ns() : 0;
-    kernel_args bound, *args = e->args ? &e->args[launch] : &bound;
+    kernel_args bound, *args = e->args ? &e->args[position] : &bound;
     if (!e->args)
-        bound = bind(e, &e->p->launches[launch], e->operands);
+        bound = bind(e, position, e->operands);
     RETURN_IF_FAILED(e->d->functions->launch(e->code, launch, args));
     if (e->recorder)
         launch_log_add(e->recorder, &(launch_record){.step = e->recorder->step_count,
@@ -305,31 +333,53 @@ static dyno_status run_launch(executor *e, int launch) {
     return DYNO_OK;
 }
 
+/* With the collectives that it has to wait for. Time counts where one is not overlapped. */
+static dyno_status run_position(executor *e, int position) {
+    int launch = e->order.at[position].launch;
+    if (!e->transfers)
+        return run_launch(e, position);
+    RETURN_IF_FAILED(transfers_wait_for(e->transfers, launch));
+    int64_t begin = clock_now_ns();
+    RETURN_IF_FAILED(run_launch(e, position));
+    transfers_note(e->transfers, launch, clock_now_ns() - begin);
+    return DYNO_OK;
+}
+
+/* Before the next micro-batch, and at the end. */
+static dyno_status end_repetition(executor *e, int position) {
+    RETURN_IF_FAILED(transfers_wait_for_all(e->transfers));
+    if (!is_static(e) && position + 1 < e->order.count) /* what the step ends with stays */
+        release_all(e, e->order.at[position].launch);
+    return DYNO_OK;
+}
+
 static dyno_status run_launches(executor *e) {
-    const plan *p = e->p;
     void (*record_event)(device *, int) = e->d->functions->record_event;
     bool is_eager = !is_static(e), is_recording = memory_pool_is_recording(e->pool) && e->arena;
     const launch_log *recorder = e->recorder;
     int ends = 0; /* of runs, so far */
     if (!recorder)
         record_event(e->d, 0);
-    for (int i = 0; i < p->launch_count; i++) {
+    for (int i = 0; i < e->order.count; i++) {
+        int launch = e->order.at[i].launch;
         if (recorder)
             record_event(e->d, begin_of(i));
-        scope_ranges_enter(e->ranges, i);
+        scope_ranges_enter(e->ranges, launch);
         if (is_eager)
-            RETURN_IF_FAILED(allocate_births(e, i));
+            RETURN_IF_FAILED(allocate_births(e, launch));
         else if (is_recording)
-            record_births(e, i);
-        RETURN_IF_FAILED(run_launch(e, i));
+            record_births(e, launch);
+        RETURN_IF_FAILED(run_position(e, i));
         RETURN_IF_FAILED(stop_check("running a step")); /* the launch may be cut short then */
         if (is_eager)
-            release_deaths(e, i);
+            release_deaths(e, launch);
         else if (is_recording)
-            record_deaths(e, i);
+            record_deaths(e, launch);
+        if (i + 1 == e->order.count || step_order_ends_repetition(&e->order, i))
+            RETURN_IF_FAILED(end_repetition(e, i));
         if (recorder)
             record_event(e->d, end_of(i));
-        else if (i == e->runs[ends].last)
+        else if (i == e->order.runs[ends].last)
             record_event(e->d, ++ends);
     }
     e->has_records = is_recording;
@@ -372,7 +422,7 @@ dyno_status executor_start(executor *e, launch_log *recorder) {
     e->recorder = recorder;
     e->first_record = recorder ? recorder->count : 0;
     if (recorder)
-        launch_log_reserve(recorder, e->p->launch_count);
+        launch_log_reserve(recorder, e->order.count);
     scope_ranges_begin_step(e->ranges);
     dyno_status status = enqueue_step(e);
     scope_ranges_end_launches(e->ranges);
@@ -385,13 +435,14 @@ dyno_status executor_start(executor *e, launch_log *recorder) {
     e->has_run = true;
     return DYNO_OK;
 }
+
 /* From the beginning of run i to that of the next one, or to its own end where there is none. */
 static int64_t phase_run_ns(const executor *e, int i) {
-    bool is_last = i == e->run_count - 1;
+    bool is_last = i == e->order.run_count - 1;
     if (!e->recorder)
         return e->d->functions->elapsed_ns(e->d, i, i + 1);
-    int end = is_last ? end_of(e->runs[i].last) : begin_of(e->runs[i + 1].first);
-    return e->d->functions->elapsed_ns(e->d, begin_of(e->runs[i].first), end);
+    int end = is_last ? end_of(e->order.runs[i].last) : begin_of(e->order.runs[i + 1].first);
+    return e->d->functions->elapsed_ns(e->d, begin_of(e->order.runs[i].first), end);
 }
 
 /* Time that no event covers (the host before the first launch and after the last) is attributed to
@@ -399,9 +450,9 @@ static int64_t phase_run_ns(const executor *e, int i) {
 static step_times read_times(const executor *e, int64_t total_ns) {
     step_times times = {.total_ns = total_ns};
     int64_t rest = total_ns;
-    int timed = e->was_replayed ? replayed_events(e) : e->run_count;
+    int timed = e->was_replayed ? replayed_events(e) : e->order.run_count;
     for (int i = 0; i < timed; i++) {
-        const phase_run *run = &e->runs[i];
+        const phase_run *run = &e->order.runs[i];
         int64_t ns = phase_run_ns(e, i), backward_ns = 0;
         if (run->backward_flops > 0)
             backward_ns = (int64_t)((double)ns * (run->backward_flops / run->flops));
@@ -409,21 +460,21 @@ static step_times read_times(const executor *e, int64_t total_ns) {
         times.phase_ns[run->phase] += ns - backward_ns;
         rest -= ns;
     }
-    if (timed < e->run_count) {
-        int64_t first_ns = times.phase_ns[e->runs[0].phase];
+    if (timed < e->order.run_count) {
+        int64_t first_ns = times.phase_ns[e->order.runs[0].phase];
         times = (step_times){.total_ns = total_ns, .together_ns = total_ns - first_ns};
-        times.phase_ns[e->runs[0].phase] = first_ns;
+        times.phase_ns[e->order.runs[0].phase] = first_ns;
     } else {
-        times.phase_ns[timed ? e->runs[timed - 1].phase : PHASE_FORWARD] += rest;
+        times.phase_ns[timed ? e->order.runs[timed - 1].phase : PHASE_FORWARD] += rest;
     }
-    if (timed == e->run_count)
+    if (timed == e->order.run_count)
         times.outside_ns = rest;
     return times;
 }
 
 /* The device's times of the step's launches, as if the first began with the step. */
 static void fill_records(const executor *e) {
-    for (int i = 0; i < e->p->launch_count; i++) {
+    for (int i = 0; i < e->order.count; i++) {
         launch_record *r = &e->recorder->records[e->first_record + i];
         r->begin_ns = e->begin_ns + e->d->functions->elapsed_ns(e->d, begin_of(0), begin_of(i));
         r->end_ns = e->begin_ns + e->d->functions->elapsed_ns(e->d, begin_of(0), end_of(i));
@@ -448,6 +499,7 @@ dyno_status executor_finish(executor *e, step_times *times) {
     }
     if (times) {
         *times = read_times(e, total_ns);
+        transfers_take_times(e->transfers, &times->exposed_ns, &times->communication_ns);
         times->enqueue_ns = e->enqueued_ns - e->begin_ns;
     }
     if (e->recorder)
@@ -466,13 +518,15 @@ dyno_status executor_run(executor *e, launch_log *recorder, step_times *times) {
 
 /* ---- inspected steps ---- */
 
-static dyno_status inspect_launch(executor *e, int launch, executor_look *look, void *context,
+static dyno_status inspect_launch(executor *e, int position, executor_look *look, void *context,
                                   bool *goes_on) {
+    int launch = e->order.at[position].launch;
     const plan_launch *l = &e->p->launches[launch];
-    RETURN_IF_FAILED(run_launch(e, launch));
+    RETURN_IF_FAILED(run_position(e, position));
+    RETURN_IF_FAILED(transfers_wait_for_all(e->transfers));
     RETURN_IF_FAILED(e->d->functions->finish(e->d));
     *goes_on =
-        look(context, launch, e->args ? e->args[launch].outputs : e->operands + l->input_count);
+        look(context, launch, e->args ? e->args[position].outputs : e->operands + l->input_count);
     return DYNO_OK;
 }
 
@@ -484,13 +538,16 @@ dyno_status executor_inspect(executor *e, executor_look *look, void *context) {
     if (is_eager)
         release_all(e, -1);
     e->has_run = false;
-    for (int i = 0; i < e->p->launch_count && goes_on && status == DYNO_OK; i++) {
+    for (int i = 0; i < e->order.count && goes_on && status == DYNO_OK; i++) {
+        int launch = e->order.at[i].launch;
         if (is_eager)
-            status = allocate_births(e, i);
+            status = allocate_births(e, launch);
         if (status == DYNO_OK)
             status = inspect_launch(e, i, look, context, &goes_on);
         if (is_eager)
-            release_deaths(e, i);
+            release_deaths(e, launch);
+        if (is_eager && step_order_ends_repetition(&e->order, i))
+            release_all(e, launch);
     }
     if (is_eager)
         release_all(e, e->p->launch_count);
@@ -536,7 +593,7 @@ tensor executor_find(const executor *e, const char *name) {
     const plan_operand *operand = plan_find_name(e->p, name);
     if (!operand)
         return (tensor){0};
-    tensor t = resolve(e, operand);
+    tensor t = resolve(e, operand, 0);
     if (is_static(e) && !e->has_run && !e->p->buffers[operand->buffer].is_persistent)
         t.data = NULL;
     return t;

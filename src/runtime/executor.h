@@ -10,6 +10,7 @@
 #ifndef RUNTIME_EXECUTOR_H
 #define RUNTIME_EXECUTOR_H
 
+#include "distributed/communicator.h"
 #include "plan/plan.h"
 #include "profile/launch_log.h"
 #include "runtime/memory_pool.h"
@@ -27,6 +28,9 @@ typedef struct step_times {
     int64_t phase_ns[PHASE_COUNT];
     int64_t together_ns;
     int64_t outside_ns; /* of the total: before the first launch begins and after the last ends */
+    /* On a CPU: how long the step's collectives took, and of that how long launches had to wait for
+     * them, which is in the phases above. */
+    int64_t communication_ns, exposed_ns;
     int64_t enqueue_ns; /* of the total: until the host had handed all launches to the device */
 } step_times;
 
@@ -36,8 +40,12 @@ NODISCARD dyno_status executor_create(const plan *p, memory_pool *pool, storage 
                                       executor **out);
 void executor_destroy(executor *e);
 
+/* For a plan with collectives, before its first step: the ranks that it was made for. Borrowed. */
+void executor_set_communicator(executor *e, communicator *c);
+
 /* Runs one step and waits for its end. `recorder` and `times` may be NULL. The recorder gets one more
- * step, and a record of each launch with its times only; such a step is not replayed. On failure (out of memory in eager plans; a failed GPU) all transient memory is
+ * step, and a record of each launch, in each micro-batch, with its times only; such a step is not
+ * replayed. On failure (out of memory in eager plans; a failed GPU) all transient memory is
  * released. */
 NODISCARD dyno_status executor_run(executor *e, launch_log *recorder, step_times *times);
 

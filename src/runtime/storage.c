@@ -10,6 +10,7 @@ typedef struct entry {
     char *name;
     plan_buffer what; /* name and scope belong to a plan that may be gone: not used */
     block *memory;
+    void *shared; /* memory that ranks share, in place of `memory`, whose pages stay untouched */
 } entry;
 
 /* A value inside an entry of another name: a member of a family. */
@@ -36,6 +37,7 @@ struct storage {
     known_parameter *known;
     int known_count, known_capacity;
     arena *names; /* of parameters and their leaves */
+    communicator *ranks;
 };
 
 /* Entries outlive the plan that added them; this one stands in when they are released. */
@@ -56,6 +58,8 @@ static void release_entry(storage *s, int index) {
             s->parts[i] = s->parts[--s->part_count];
         }
     memory_pool_release(s->pool, &no_plan, &e->what, -1, e->memory);
+    if (e->shared)
+        communicator_memory_destroy(s->ranks, e->shared);
     free(e->name);
     *e = s->entries[--s->count];
 }
@@ -77,6 +81,18 @@ static entry *find_entry(const storage *s, const char *name) {
         if (strcmp(s->entries[i].name, name) == 0)
             return &s->entries[i];
     return NULL;
+}
+
+static void *address_of(const storage *s, const entry *e) {
+    return e->shared ? e->shared : memory_pool_address(s->pool, e->memory);
+}
+
+/* Of the entry that has this block. */
+static char *address_of_block(const storage *s, const block *memory) {
+    for (int i = 0; i < s->count; i++)
+        if (s->entries[i].memory == memory)
+            return address_of(s, &s->entries[i]);
+    return memory_pool_address(s->pool, memory);
 }
 
 static part *find_part(const storage *s, const char *name) {
@@ -113,6 +129,12 @@ static known_parameter *find_known(const storage *s, const char *name) {
     return NULL;
 }
 
+/* As the plan added last has it: ways to be parallel keep a parameter in different leaves. */
+static void keep_name(storage *s, const char **leaf, const char *name) {
+    if (!*leaf || strcmp(*leaf, name) != 0)
+        *leaf = arena_copy_string(s->names, name);
+}
+
 static void add_parameters(storage *s, const plan *p) {
     for (int i = 0; i < p->parameter_count; i++) {
         const plan_parameter *from = &p->parameters[i];
@@ -122,12 +144,24 @@ static void add_parameters(storage *s, const plan *p) {
             there = &s->known[s->known_count++];
             *there = (known_parameter){.name = arena_copy_string(s->names, from->name)};
         }
+        there->leaves.part = from->part;
+        there->leaves.offset = from->offset;
         const char **leaf = from->is_split ? &there->leaves.rest : &there->leaves.whole;
-        if (!*leaf)
-            *leaf = arena_copy_string(s->names, p->names[from->value].name);
-        if (from->low_copy >= 0 && !there->leaves.low_copy)
-            there->leaves.low_copy = arena_copy_string(s->names, p->names[from->low_copy].name);
+        keep_name(s, leaf, p->names[from->value].name);
+        if (from->low_copy >= 0)
+            keep_name(s, &there->leaves.low_copy, p->names[from->low_copy].name);
     }
+}
+
+/* Sums of gradients lie where other ranks of the host can read them, so that collectives copy nothing.
+ * Every rank comes here with the same entries in the same order. Where there is no such memory they stay
+ * in the pool, which is right as well; a rank that is gone shows in the first collective. */
+static void share_with_ranks(storage *s, entry *e) {
+    bool is_shared = s->ranks && e->what.role == ROLE_GRADIENT && e->what.bytes > 0 &&
+                     device_is_host(memory_pool_device(s->pool)) &&
+                     communicator_kind_of(s->ranks) != COMMUNICATOR_NCCL;
+    if (is_shared && communicator_memory_create(s->ranks, e->what.bytes, &e->shared) != DYNO_OK)
+        e->shared = NULL;
 }
 
 dyno_status storage_add_plan(storage *s, const plan *p) {
@@ -156,8 +190,10 @@ dyno_status storage_add_plan(storage *s, const plan *p) {
         *e = (entry){.name = memory_copy_string(b->name), .what = *b, .memory = memory};
         e->what.name = e->name;
         e->what.scope = 0;
+        share_with_ranks(s, e);
         device *d = memory_pool_device(s->pool);
-        d->functions->clear(d, memory_pool_address(s->pool, memory), b->bytes);
+        if (!e->shared)
+            d->functions->clear(d, memory_pool_address(s->pool, memory), b->bytes);
         status = stop_check("making room for weights");
     }
     if (status != DYNO_OK) {
@@ -194,13 +230,10 @@ void storage_keep_parameters(storage *s, const plan *p) {
 tensor storage_find_tensor(const storage *s, const char *name) {
     const part *inside = find_part(s, name);
     if (inside)
-        return tensor_contiguous((char *)memory_pool_address(s->pool, inside->memory) +
-                                     inside->offset,
-                                 inside->type, &inside->shape);
+        return tensor_contiguous(address_of_block(s, inside->memory) + inside->offset, inside->type,
+                                 &inside->shape);
     const entry *e = find_entry(s, name);
-    return e ? tensor_contiguous(memory_pool_address(s->pool, e->memory), e->what.type,
-                                 &e->what.shape)
-             : (tensor){0};
+    return e ? tensor_contiguous(address_of(s, e), e->what.type, &e->what.shape) : (tensor){0};
 }
 
 void *storage_find(const storage *s, const char *name) { return storage_find_tensor(s, name).data; }
@@ -214,7 +247,9 @@ stored_parameter storage_find_parameter(const storage *s, const char *name) {
     stored_parameter leaves = known ? known->leaves : (stored_parameter){0};
     return (stored_parameter){.whole = if_there(s, leaves.whole),
                               .low_copy = if_there(s, leaves.low_copy),
-                              .rest = if_there(s, leaves.rest)};
+                              .rest = if_there(s, leaves.rest),
+                              .part = leaves.part,
+                              .offset = leaves.offset};
 }
 
 static dyno_status check_access(const storage *s, const char *name, int64_t bytes, void **address) {
@@ -244,5 +279,23 @@ dyno_status storage_write(storage *s, const char *name, const void *from, int64_
     d->functions->write(d, address, from, bytes);
     return DYNO_OK;
 }
+
+dyno_status storage_write_part(storage *s, const char *name, int64_t offset, const void *from,
+                               int64_t bytes) {
+    tensor found = storage_find_tensor(s, name);
+    if (!found.data)
+        return dyno_fail(DYNO_NOT_FOUND, "there is no '%s' in storage", name);
+    if (offset < 0 || bytes < 0 || bytes > tensor_bytes(&found) - offset)
+        return dyno_fail(DYNO_INVALID,
+                         "'%s' is %lld bytes in storage: %lld from %lld on are not inside", name,
+                         (long long)tensor_bytes(&found), (long long)bytes, (long long)offset);
+    device *d = memory_pool_device(s->pool);
+    if (bytes)
+        d->functions->write(d, (char *)found.data + offset, from, bytes);
+    return DYNO_OK;
+}
+
+void storage_set_communicator(storage *s, communicator *c) { s->ranks = c; }
+communicator *storage_communicator(const storage *s) { return s->ranks; }
 
 device *storage_device(const storage *s) { return memory_pool_device(s->pool); }

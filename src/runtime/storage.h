@@ -5,6 +5,7 @@
 #ifndef RUNTIME_STORAGE_H
 #define RUNTIME_STORAGE_H
 
+#include "distributed/communicator.h"
 #include "runtime/memory_pool.h"
 
 typedef struct storage storage;
@@ -36,6 +37,9 @@ tensor storage_find_tensor(const storage *s, const char *name);
 typedef struct stored_parameter {
     const char *whole, *low_copy;
     const char *rest; /* the low 16 bits, which the bf16 copy lacks, in place of the whole */
+    /* Of a parameter that lies in a list of which this rank has a part (plan_parameter): the leaves
+     * are that part. part is 0 for all others. */
+    int64_t part, offset;
 } stored_parameter;
 
 /* The parameter of that name in the plans that were added. The names belong to the storage. */
@@ -45,5 +49,14 @@ stored_parameter storage_find_parameter(const storage *s, const char *name);
  * be there (DYNO_NOT_FOUND). Reading waits for what is running, and fails when the device did. */
 NODISCARD dyno_status storage_read(const storage *s, const char *name, void *to, int64_t bytes);
 NODISCARD dyno_status storage_write(storage *s, const char *name, const void *from, int64_t bytes);
+/* `bytes` of it from `offset` on. */
+NODISCARD dyno_status storage_write_part(storage *s, const char *name, int64_t offset,
+                                         const void *from, int64_t bytes);
+
+/* The ranks that have the parts of such parameters; borrowed, until the storage is destroyed. Set before
+ * plans are added: sums of gradients then lie in memory that the ranks of a host share, and every rank
+ * adds the same plans. NULL: none are known. */
+void storage_set_communicator(storage *s, communicator *c);
+communicator *storage_communicator(const storage *s);
 
 #endif

@@ -1,9 +1,11 @@
 #include "train/split_weights.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/memory.h"
 #include "base/threads.h"
+#include "distributed/world.h"
 #include "ops/adamw/split_weight.h"
 #include "ops/cast/convert.h"
 
@@ -50,9 +52,108 @@ static uint16_t *room_for_halves(int64_t count, halves *h) {
     return h->high;
 }
 
+/* ---- parts of ranks ---- */
+
+/* The elements of a parameter that are in a rank's part: `count` of them, `inside` into the parameter and
+ * `at` into the part. */
+typedef struct own_range {
+    int64_t inside, at, count;
+} own_range;
+
+static own_range range_of(const stored_parameter *there, int64_t elements, int64_t rank) {
+    int64_t begin = rank * there->part, end = begin + there->part;
+    int64_t from = there->offset > begin ? there->offset : begin;
+    int64_t to = there->offset + elements < end ? there->offset + elements : end;
+    return (own_range){from - there->offset, from - begin, to > from ? to - from : 0};
+}
+
+static dyno_status find_rank(const storage *s, const model_parameter *parameter, communicator **c) {
+    *c = storage_communicator(s);
+    if (*c)
+        return DYNO_OK;
+    return dyno_fail(DYNO_INVALID,
+                     "'%s' is divided among ranks, and this process does not know them",
+                     parameter->name);
+}
+
+static dyno_status write_shared(storage *s, const model_parameter *parameter,
+                                const stored_parameter *there, const float *from) {
+    communicator *c;
+    RETURN_IF_FAILED(find_rank(s, parameter, &c));
+    own_range own = range_of(there, shape_elements(&parameter->shape), communicator_rank(c));
+    if (own.count == 0)
+        return DYNO_OK;
+    if (there->whole)
+        RETURN_IF_FAILED(storage_write_part(s, there->whole, own.at * (int64_t)sizeof *from,
+                                            from + own.inside, own.count * (int64_t)sizeof *from));
+    if (!there->low_copy)
+        return DYNO_OK;
+    halves h = {.whole = (float *)from + own.inside,
+                .low = storage_find_tensor(s, there->low_copy).type};
+    uint16_t *room = room_for_halves(own.count, &h);
+    threads_for(own.count, GRAIN, split_range, &h);
+    int64_t bytes = own.count * (int64_t)sizeof *room, at = own.at * (int64_t)sizeof *room;
+    dyno_status status = storage_write_part(s, there->low_copy, at, h.high, bytes);
+    if (status == DYNO_OK && there->rest)
+        status = storage_write_part(s, there->rest, at, h.rest, bytes);
+    free(room);
+    return status;
+}
+
+/* This rank's part of the list in f32. */
+static dyno_status read_part(const storage *s, const stored_parameter *there, float *part) {
+    if (there->whole)
+        return storage_read(s, there->whole, part, there->part * (int64_t)sizeof *part);
+    int64_t bytes = there->part * (int64_t)sizeof(uint16_t);
+    halves h = {.whole = part};
+    uint16_t *room = room_for_halves(there->part, &h);
+    dyno_status status = storage_read(s, there->low_copy, h.high, bytes);
+    if (status == DYNO_OK)
+        status = storage_read(s, there->rest, h.rest, bytes);
+    if (status == DYNO_OK)
+        threads_for(there->part, GRAIN, join_range, &h);
+    free(room);
+    return status;
+}
+
+/* In pieces, each from the rank that has it: every rank calls this for the same parameter. Through the
+ * host, whatever the communicator is for. */
+static dyno_status read_shared(const storage *s, const model_parameter *parameter,
+                               const stored_parameter *there, float *to) {
+    enum { PIECE = 16384 };
+    communicator *c;
+    RETURN_IF_FAILED(find_rank(s, parameter, &c));
+    int64_t elements = shape_elements(&parameter->shape);
+    int ranks = communicator_count(c), rank = communicator_rank(c);
+    float *part = memory_allocate((size_t)there->part, sizeof *part);
+    float *mine = memory_allocate(PIECE, sizeof *mine);
+    float *all = memory_allocate((size_t)ranks * PIECE, sizeof *all);
+    dyno_status status = read_part(s, there, part);
+    own_range own = range_of(there, elements, rank);
+    for (int64_t done = 0; done < there->part && status == DYNO_OK; done += PIECE) {
+        int64_t left = own.count - done, n = left < 0 ? 0 : left < PIECE ? left : PIECE;
+        if (n)
+            memcpy(mine, part + own.at + done, (size_t)n * sizeof *mine);
+        status = world_exchange(c->world, mine, all, PIECE * sizeof *mine);
+        for (int r = 0; r < ranks && status == DYNO_OK; r++) {
+            own_range its = range_of(there, elements, r);
+            int64_t more = its.count - done;
+            if (more > 0)
+                memcpy(to + its.inside + done, all + (int64_t)r * PIECE,
+                       (size_t)(more < PIECE ? more : PIECE) * sizeof *to);
+        }
+    }
+    free(part);
+    free(mine);
+    free(all);
+    return status;
+}
+
 dyno_status weight_read(const storage *s, const model_parameter *parameter, float *to) {
     int64_t count = shape_elements(&parameter->shape), bytes = count * (int64_t)sizeof(uint16_t);
     stored_parameter there = storage_find_parameter(s, parameter->name);
+    if (there.part)
+        return read_shared(s, parameter, &there, to);
     if (there.whole)
         return storage_read(s, there.whole, to, count * (int64_t)sizeof *to);
     if (!there.low_copy || !there.rest)
@@ -73,6 +174,8 @@ dyno_status weight_write(storage *s, const model_parameter *parameter, const flo
     stored_parameter there = storage_find_parameter(s, parameter->name);
     if (!there.whole && !(there.low_copy && there.rest))
         return not_there(parameter);
+    if (there.part)
+        return write_shared(s, parameter, &there, from);
     if (there.whole)
         RETURN_IF_FAILED(storage_write(s, there.whole, from, count * (int64_t)sizeof *from));
     if (!there.low_copy)

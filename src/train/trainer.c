@@ -17,6 +17,7 @@ struct trainer {
     storage *shared;
     executor *e;
     device *d;
+    communicator *ranks; /* NULL: there is one */
     step_options options;
     plan *forward; /* of evaluation; NULL until there is any */
     executor *evaluation;
@@ -29,7 +30,11 @@ struct trainer {
     int32_t *given, *running;
 };
 
-static int64_t rows(const trainer *t) { return t->options.batch * t->options.context; }
+/* Tokens that this rank reads in a step. */
+static int64_t rows(const trainer *t) {
+    int64_t micro_batches = t->options.pipeline.micro_batches;
+    return t->options.batch * t->options.context * (micro_batches ? micro_batches : 1);
+}
 
 static nonfinite_policy policy(const trainer *t) {
     return t->options.pipeline.optimizer.on_nonfinite;
@@ -53,14 +58,22 @@ static dyno_status take_memory(trainer *t, int64_t memory_limit) {
             units_bytes(account.reserved_bytes).text, units_bytes(memory_limit).text);
     RETURN_IF_FAILED(memory_pool_create(t->d, memory_limit, &t->pool));
     t->shared = storage_create(t->pool);
-    return executor_create(t->p, t->pool, t->shared, &t->e);
+    storage_set_communicator(t->shared, t->ranks);
+    RETURN_IF_FAILED(executor_create(t->p, t->pool, t->shared, &t->e));
+    executor_set_communicator(t->e, t->ranks);
+    return DYNO_OK;
 }
 
 dyno_status trainer_create(device *d, const step_options *options, int64_t memory_limit,
                            trainer **out) {
+    return trainer_create_on(NULL, d, options, memory_limit, out);
+}
+
+dyno_status trainer_create_on(communicator *c, device *d, const step_options *options,
+                              int64_t memory_limit, trainer **out) {
     *out = NULL;
     trainer *t = memory_allocate(1, sizeof *t);
-    *t = (trainer){.d = d, .options = *options, .scale = loss_scale_create()};
+    *t = (trainer){.d = d, .ranks = c, .options = *options, .scale = loss_scale_create()};
     dyno_status status = make_plan(t, options, &t->p);
     if (status == DYNO_OK)
         status = take_memory(t, memory_limit);
@@ -144,6 +157,12 @@ static dyno_status fail_step(trainer *t, float loss) {
                                   : "gradients are not finite");
     dyno_status status =
         find_nonfinite_weight(t->shared, &t->options.config, message.data, t->started - 2);
+    /* Ranks would leave the step at different launches, and wait for each other. */
+    if (status == DYNO_OK && t->ranks)
+        status = dyno_fail(DYNO_NOT_FINITE,
+                           "%s on some rank; one rank that accumulates as many "
+                           "micro-batches shows in which tensor first",
+                           message.data);
     if (status == DYNO_OK)
         status = set_data(t, t->running, t->running + rows(t));
     if (status == DYNO_OK)
@@ -213,13 +232,20 @@ static dyno_status prepare_evaluation(trainer *t, bool has_logits) {
     step_options options = t->options;
     options.pipeline.extent = STEP_FORWARD;
     options.keep_logits = has_logits;
+    if (has_logits && options.pipeline.micro_batches > 1)
+        return dyno_fail(DYNO_UNSUPPORTED,
+                         "logits of %lld micro-batches: only those of one fit a plan; use one "
+                         "micro-batch",
+                         (long long)options.pipeline.micro_batches);
     plan *forward;
     RETURN_IF_FAILED(make_plan(t, &options, &forward));
     dyno_status status = executor_create(forward, t->pool, t->shared, &t->evaluation);
-    if (status == DYNO_OK)
+    if (status == DYNO_OK) {
         t->forward = forward;
-    else
+        executor_set_communicator(t->evaluation, t->ranks);
+    } else {
         plan_destroy(forward);
+    }
     return status;
 }
 

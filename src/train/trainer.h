@@ -15,6 +15,10 @@ typedef struct trainer trainer;
  * `memory_limit`. On failure *out is NULL. */
 NODISCARD dyno_status trainer_create(device *d, const step_options *options, int64_t memory_limit,
                                      trainer **out);
+/* The same on the ranks that options.pipeline.parallel is for; borrowed. All of them call it, and take the
+ * same steps, each on its own data; loss and weights are then the same on all. */
+NODISCARD dyno_status trainer_create_on(communicator *c, device *d, const step_options *options,
+                                        int64_t memory_limit, trainer **out);
 void trainer_destroy(trainer *t);
 
 storage *trainer_storage(trainer *t);
@@ -42,7 +46,8 @@ bool trainer_skipped(const trainer *t); /* whether the last step was one of thos
 /* DYNO_NOT_FINITE where a weight is not finite. */
 NODISCARD dyno_status trainer_check_weights(const trainer *t);
 
-/* The forward pass alone, by a plan of its own that is made the first time and shares the weights.
+/* The forward pass alone, by a plan of its own that is made the first time and shares the weights;
+ * of several ranks all call it, and the loss is the mean of theirs.
  * `logits` may be NULL. Replaces the data that was given; no step is under way. */
 NODISCARD dyno_status trainer_evaluate(trainer *t, const int32_t *tokens, const int32_t *targets,
                                        float *loss, float *logits);

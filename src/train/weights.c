@@ -114,3 +114,15 @@ dyno_status weights_save_as(const storage *s, const model_config *config, const 
 dyno_status weights_save(const storage *s, const model_config *config, const char *path) {
     return weights_save_as(s, config, path, &(hf_write_options){0});
 }
+
+dyno_status weights_offer(const storage *s, const model_config *config) {
+    float *room = room_for_largest(config);
+    dyno_status status = DYNO_OK;
+    for (int i = 0; i < model_parameter_count(config) && status == DYNO_OK; i++) {
+        model_parameter p = model_parameter_at(config, i);
+        if (storage_find_parameter(s, p.name).part)
+            status = weight_read(s, &p, room);
+    }
+    free(room);
+    return status;
+}

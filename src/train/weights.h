@@ -21,6 +21,9 @@ NODISCARD dyno_status weights_fill_low_copies(storage *s, const model_config *co
 NODISCARD dyno_status weights_save(const storage *s, const model_config *config, const char *path);
 NODISCARD dyno_status weights_save_as(const storage *s, const model_config *config,
                                       const char *path, const hf_write_options *how);
+/* What the other ranks do while one saves: where weights are divided among ranks, each gives its part of
+ * every weight. */
+NODISCARD dyno_status weights_offer(const storage *s, const model_config *config);
 /* DYNO_NOT_FINITE where `x`, all of the parameter, holds NaN or Inf, with its name and how many. */
 NODISCARD dyno_status weight_check_finite(const model_parameter *parameter, const float *x);
 

@@ -106,6 +106,8 @@ typedef struct driver {
     int (*instantiate)(void **executable, void *graph, unsigned long long flags);
     int (*launch)(void *executable, void *stream);
     int (*synchronize)(void *stream);
+    int (*destroy_executable)(void *executable);
+    int (*destroy_graph)(void *graph);
 } driver;
 
 static driver load_driver(void) {
@@ -120,7 +122,9 @@ static driver load_driver(void) {
                 {"cuStreamEndCapture", &found.end_capture},
                 {"cuGraphInstantiateWithFlags", &found.instantiate},
                 {"cuGraphLaunch", &found.launch},
-                {"cuStreamSynchronize", &found.synchronize}};
+                {"cuStreamSynchronize", &found.synchronize},
+                {"cuGraphExecDestroy", &found.destroy_executable},
+                {"cuGraphDestroy", &found.destroy_graph}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         void *symbol = dlsym(library, rows[i].name);
         RANK_CHECK(symbol);
@@ -164,6 +168,8 @@ static int replay_captured(world *w, void *context) {
         for (int i = 0; i < COUNT; i++)
             RANK_CHECK(host[i] == (float)(sum + ranks * (i % 100 + replay)));
     }
+    /* NCCL's end waits for the graphs that hold its collectives. */
+    RANK_CHECK(cuda.destroy_executable(executable) == 0 && cuda.destroy_graph(graph) == 0);
     communicator_memory_destroy(c, memory);
     communicator_destroy(c);
     free(host);

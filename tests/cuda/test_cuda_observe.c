@@ -53,7 +53,8 @@ static launch_log_sums settle(const plan *p, launch_log *records) {
     for (int i = 0; i < p->launch_count; i++)
         streams[i] = p->launches[i].stream;
     launch_log_sums sums;
-    launch_log_question asked = {p->launch_count, streams, 0, STEPS};
+    launch_log_question asked = {
+        .launch_count = p->launch_count, .stream = streams, .step_count = STEPS};
     expect_ok(launch_log_settle(records, &asked, &sums));
     free(streams);
     return sums;

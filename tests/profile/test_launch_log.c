@@ -57,7 +57,10 @@ static double share_of(const launch_log *log, int launch) {
 }
 
 static launch_log_question question(int first_step, int step_count) {
-    return (launch_log_question){LAUNCHES, STREAMS, first_step, step_count};
+    return (launch_log_question){.launch_count = LAUNCHES,
+                                 .stream = STREAMS,
+                                 .first_step = first_step,
+                                 .step_count = step_count};
 }
 
 #define RECORDS(...)                                                                               \
@@ -116,6 +119,28 @@ static void what_a_launch_waits_for_the_one_before_it_is_not_its_own_time(void *
     assert_int_equal(running_of(&a, 1), 50);
     assert_int_equal(running_of(&a, 2), 80);
     assert_int_equal(t.busy_ns, 160);
+    launch_log_release(&a);
+}
+
+/* Launches 0 and 1 run in each of two micro-batches, 2 beside the last one, 3 behind both. */
+static void launches_of_micro_batches_do_not_wait_for_those_of_the_next(void **state) {
+    (void)state;
+    static const int TIMES[LAUNCHES] = {2, 2, 1, 1};
+    launch_log a = RECORDS({0, 3, 50, 60}, {0, 0, 20, 30}, {0, 1, 30, 40}, {0, 2, 35, 45},
+                           {0, 0, 0, 10}, {0, 1, 10, 20});
+    launch_log_sums t;
+    launch_log_question asked = question(0, 1);
+    asked.times = TIMES;
+    asked.repetitions = 2;
+    expect_ok(launch_log_settle(&a, &asked, &t));
+    assert_int_equal(running_of(&a, 0), 20);
+    assert_int_equal(running_of(&a, 1), 20);
+    assert_int_equal(t.busy_ns, 45 + 10);
+    static const int ORDER[] = {0, 1, 0, 1, 2, 3}, REPETITION[] = {0, 0, 1, 1, 1, 1};
+    for (int i = 0; i < 6; i++) {
+        assert_int_equal(a.records[i].launch, ORDER[i]);
+        assert_int_equal(a.records[i].repetition, REPETITION[i]);
+    }
     launch_log_release(&a);
 }
 
@@ -281,7 +306,8 @@ static void the_cost_of_a_launch_is_that_of_its_longest_record(void **state) {
     a.records[4].end_ns = 111;
     static const int ONE_STREAM[2] = {0};
     launch_log_sums sums;
-    expect_ok(launch_log_settle(&a, &(launch_log_question){2, ONE_STREAM, 0, 2}, &sums));
+    launch_log_question asked = {.launch_count = 2, .stream = ONE_STREAM, .step_count = 2};
+    expect_ok(launch_log_settle(&a, &asked, &sums));
     launch_plan_describe(&a, p);
     plan_destroy(p);
     for (int i = 0; i < 6; i++) {
@@ -303,6 +329,7 @@ int main(void) {
         cmocka_unit_test(busy_is_the_union_of_all_streams_and_idle_what_is_left_of_the_step),
         cmocka_unit_test(shares_add_up_to_the_busy_time),
         cmocka_unit_test(what_a_launch_waits_for_the_one_before_it_is_not_its_own_time),
+        cmocka_unit_test(launches_of_micro_batches_do_not_wait_for_those_of_the_next),
         cmocka_unit_test(the_pieces_of_a_launch_add_up),
         cmocka_unit_test(records_may_come_in_any_order),
         cmocka_unit_test(the_warm_up_is_not_looked_at),

@@ -15,7 +15,7 @@ DYNO = os.path.join(os.environ["DYNO_BUILD"], "dyno")
 VERBS = ("doctor", "list", "plan", "memory", "bench", "profile", "attention", "allreduce", "precision",
          "init", "step", "show", "compare", "suite", "report", "completion", "man")
 TINY = "--layers 1 --d-model 16 --d-ff 32 --heads 2 --vocab 64".split()
-TOKENS = 2048
+TOKENS = 8192
 
 
 def run(words, folder, cache):

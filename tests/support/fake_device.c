@@ -20,7 +20,8 @@ struct program {
     fake_device *f;
     program *on_cpu;
     const plan *p;
-    const kernel_args *args; /* of the capture */
+    const device_launch *steps; /* of the capture */
+    int step_count;
     int *event_after;
     int event_count;
 };
@@ -118,10 +119,10 @@ static void do_replay(program *r) {
     fake_device *f = r->f;
     int events = 0;
     record_now(f, 0);
-    for (int i = 0; i < r->p->launch_count; i++) {
+    for (int i = 0; i < r->step_count; i++) {
         tensor *operands;
-        kernel_args args = take_args(f, &r->args[i], &operands);
-        do_launch(r, i, &args);
+        kernel_args args = take_args(f, r->steps[i].args, &operands);
+        do_launch(r, r->steps[i].launch, &args);
         free(operands);
         while (events < r->event_count && r->event_after[events] == i)
             record_now(f, ++events);
@@ -299,10 +300,11 @@ static dyno_status launch(program *r, int index, const kernel_args *args) {
     return DYNO_OK;
 }
 
-static dyno_status capture(program *r, const kernel_args *args, const int *event_after,
-                           int event_count) {
+static dyno_status capture(program *r, const device_launch *steps, int count,
+                           const int *event_after, int event_count) {
     r->f->captures++;
-    r->args = args;
+    r->steps = steps;
+    r->step_count = count;
     r->event_count = event_count;
     r->event_after = memory_resize(r->event_after, (size_t)event_count + 1, sizeof *event_after);
     memcpy(r->event_after, event_after, (size_t)event_count * sizeof *event_after);
@@ -310,7 +312,7 @@ static dyno_status capture(program *r, const kernel_args *args, const int *event
 }
 
 static dyno_status replay(program *r) {
-    assert_non_null(r->args);
+    assert_non_null(r->steps);
     r->f->replays++;
     put_off(r->f, WORK_REPLAY)->code = r;
     return DYNO_OK;

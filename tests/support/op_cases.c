@@ -4,7 +4,10 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "ops/accumulate/accumulate.h"
 #include "ops/adamw_many/adamw_many.h"
+#include "ops/all_gather/all_gather.h"
+#include "ops/all_reduce/all_reduce.h"
 #include "ops/attention/attention.h"
 #include "ops/broadcast/broadcast.h"
 #include "ops/cast/cast.h"
@@ -18,12 +21,16 @@
 #include "ops/iota/iota.h"
 #include "ops/loss_head/loss_head.h"
 #include "ops/matmul/matmul.h"
+#include "ops/micro_batch/micro_batch.h"
 #include "ops/op_list.h"
+#include "ops/reduce_scatter/reduce_scatter.h"
 #include "ops/reduction.h"
 #include "ops/reshape/reshape.h"
 #include "ops/rope/rope.h"
 #include "ops/scatter_add/scatter_add.h"
+#include "ops/slice/slice.h"
 #include "ops/split/split.h"
+#include "ops/squares/squares.h"
 #include "ops/transpose/transpose.h"
 
 #define UNIFORM(FROM, TO)                                                                          \
@@ -383,6 +390,65 @@ static void build_norm(const op_case *c, op_instance *in, draw *d) {
     build_global_norm(in->g, inputs, count);
 }
 
+static void build_squared(const op_case *c, op_instance *in, draw *d) {
+    value *inputs[4];
+    int count = 1 + (int)draw_below(d, 4);
+    for (int i = 0; i < count; i++) {
+        shape s = draw_shape(d, 0, SHAPE_MAX_RANK);
+        inputs[i] = add_leaf(in, draw_float(d), s, c->fill[0]);
+    }
+    build_squares(in->g, inputs, count);
+}
+
+static void build_root(const op_case *c, op_instance *in, draw *d) {
+    shape s = SHAPE((1 + (int64_t)draw_below(d, 3)) * SQUARES_LENGTH);
+    build_root_of_squares(in->g, add_leaf(in, DTYPE_F64, s, c->fill[0]));
+}
+
+static void build_part(const op_case *c, op_instance *in, draw *d) {
+    int64_t count = 1 + (int64_t)draw_below(d, 4);
+    shape s = draw_shape(d, 1, SHAPE_MAX_RANK);
+    s.dim[0] *= count;
+    build_micro_batch(in->g, add_leaf(in, DTYPE_I32, s, c->fill[0]), count);
+}
+
+static void build_accumulated(const op_case *c, op_instance *in, draw *d) {
+    shape s = draw_shape(d, 0, SHAPE_MAX_RANK);
+    value *sum = add_leaf(in, DTYPE_F32, s, c->fill[0]);
+    sum->role = ROLE_GRADIENT;
+    build_accumulate(in->g, sum, add_leaf(in, draw_float(d), s, c->fill[1]));
+}
+
+static void build_sliced(const op_case *c, op_instance *in, draw *d) {
+    shape to = draw_shape(d, 0, SHAPE_MAX_RANK);
+    int64_t before = (int64_t)draw_below(d, 5), behind = (int64_t)draw_below(d, 5);
+    shape list = SHAPE(before + shape_elements(&to) + behind);
+    build_slice(in->g, add_leaf(in, draw_float(d), list, c->fill[0]), before, &to);
+}
+
+/* Kernels run without other ranks here: tests/train has those with some. */
+static const collective_place ALONE = {.ranks = 1};
+
+static void build_reduced(const op_case *c, op_instance *in, draw *d) {
+    value *inputs[4];
+    int count = 1 + (int)draw_below(d, 4);
+    for (int i = 0; i < count; i++)
+        inputs[i] = add_leaf(in, DTYPE_F32, draw_shape(d, 0, SHAPE_MAX_RANK), c->fill[0]);
+    for (int i = 0; i < count; i++)
+        inputs[i]->role = ROLE_GRADIENT;
+    build_all_reduce(in->g, inputs, count, &ALONE);
+}
+
+static void build_reduced_part(const op_case *c, op_instance *in, draw *d) {
+    shape s = SHAPE(1 + (int64_t)draw_below(d, 100));
+    build_reduce_scatter(in->g, add_leaf(in, DTYPE_F32, s, c->fill[0]), NULL, 0, &ALONE);
+}
+
+static void build_gathered(const op_case *c, op_instance *in, draw *d) {
+    shape s = SHAPE(1 + (int64_t)draw_below(d, 100));
+    build_all_gather(in->g, add_leaf(in, draw_float(d), s, c->fill[0]), &ALONE);
+}
+
 static const op_case cases[] = {
     /* Each of these rounds once. */
     {.kind = &op_add,
@@ -565,6 +631,15 @@ static const op_case cases[] = {
      .build = build_unscaled,
      .fill = {UNIFORM(0, 900), UNIFORM(50, 300)},
      .ulps = 4},
+    {.kind = &op_squares, .build = build_squared},
+    /* Zeros: another number in the place of NaN would be one. ops/test_squares.c has the others. */
+    {.kind = &op_root_of_squares, .build = build_root, .fill = {INTEGERS(0, 1)}, .ulps = 1},
+    {.kind = &op_micro_batch, .build = build_part, .fill = {INTEGERS(0, 1000)}},
+    {.kind = &op_accumulate, .build = build_accumulated},
+    {.kind = &op_slice, .build = build_sliced},
+    {.kind = &op_all_reduce, .build = build_reduced},
+    {.kind = &op_reduce_scatter, .build = build_reduced_part},
+    {.kind = &op_all_gather, .build = build_gathered},
 };
 
 const op_case *op_case_find(const op *kind) {

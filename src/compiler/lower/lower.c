@@ -62,10 +62,11 @@ bool lowering_place_view(lowering *l, const node *n) {
         int64_t offset = 0;
         if (!n->op->view(n, i, &source.layout, &view, &offset))
             return false;
-        l->placed[n->outputs[i]->id] =
-            (plan_operand){.buffer = source.buffer,
-                           .offset = source.offset + offset * dtype_bytes(view.type),
-                           .layout = view};
+        l->placed[n->outputs[i]->id] = (plan_operand){
+            .buffer = source.buffer,
+            .offset = source.offset + offset * dtype_bytes(view.type),
+            .repeat_bytes = n->op->advances ? tensor_bytes(&view) : source.repeat_bytes,
+            .layout = view};
         lowering_adopt_role(l, n->outputs[i]);
     }
     return true;
@@ -140,6 +141,8 @@ static void emit(lowering *l, const node *n, const kernel_choice *chosen, kernel
     launch->backward_flops = cost.backward_flops;
     launch->bytes_read = cost.bytes_read;
     launch->bytes_written = cost.bytes_written;
+    launch->bytes_sent = cost.bytes_sent;
+    launch->runs_once = attribute_find(&n->attributes, "once") != NULL;
     lowering_touch(l, launch->inputs, launch->input_count, index);
     lowering_touch(l, launch->outputs, launch->output_count, index);
 }
@@ -253,8 +256,54 @@ static dyno_status lower_node(lowering *l, const node *n) {
 /* The place of the value in plan.names. */
 static int index_of(const value *v, const int *name_of) { return v ? name_of[v->id] : -1; }
 
+/* The name of a parameter that lies in the whole list `leaf`; -1 where there is none. */
+static int name_inside(lowering *l, const value *leaf, const char *name, const graph_shard *at) {
+    if (!leaf)
+        return -1;
+    plan_operand place = l->placed[leaf->id];
+    place.offset += at->offset * dtype_bytes(leaf->type);
+    place.layout = tensor_contiguous(NULL, leaf->type, &at->shape);
+    plan_add_name(l->p, name, &place);
+    return l->p->name_count - 1;
+}
+
+/* The model's parameters where lists of several of them are the graph's. */
+static void record_shards(lowering *l, const int *name_of) {
+    plan *p = l->p;
+    p->parameter_count = l->g->shard_count;
+    p->parameters = arena_allocate(p->memory, (size_t)p->parameter_count, sizeof *p->parameters);
+    for (int i = 0; i < p->parameter_count; i++) {
+        const graph_shard *at = &l->g->shards[i];
+        const graph_parameter *list = at->list;
+        const char *low =
+            arena_format(p->memory, "%s%s", parameter_part_prefix(PARAMETER_LOW_COPY), at->name);
+        const char *name =
+            list->is_split
+                ? arena_format(p->memory, "%s%s", parameter_part_prefix(PARAMETER_REST), at->name)
+                : at->name;
+        bool is_whole = list->whole != NULL;
+        p->parameters[i] = (plan_parameter){
+            .name = arena_copy_string(p->memory, at->name),
+            .value =
+                is_whole ? name_inside(l, list->whole, name, at) : index_of(list->value, name_of),
+            .low_copy = is_whole ? name_inside(l, list->whole_low, low, at)
+                                 : index_of(list->low_copy, name_of),
+            .gradient = -1,
+            .first_moment = -1,
+            .second_moment = -1,
+            .is_split = list->is_split,
+            .part = is_whole ? 0 : shape_elements(&list->value->shape),
+            .offset = is_whole ? 0 : at->offset,
+        };
+    }
+}
+
 static void record_parameters(lowering *l, const int *name_of) {
     plan *p = l->p;
+    if (l->g->shard_count) {
+        record_shards(l, name_of);
+        return;
+    }
     size_t count = (size_t)l->g->parameter_count;
     p->parameter_count = l->g->parameter_count;
     p->parameters = arena_allocate(p->memory, count, sizeof *p->parameters);
@@ -313,6 +362,17 @@ static dyno_status lower_nodes(lowering *l) {
         i = last + 1;
     }
     return DYNO_OK;
+}
+
+/* Forward and backward are repeated where a micro_batch says so, with all that lies between them. */
+static void find_repeated(lowering *l) {
+    plan *p = l->p;
+    for (int i = 0; i < l->g->node_count; i++)
+        if (l->g->nodes[i]->op->advances)
+            p->micro_batches = (int)attribute_integer(&l->g->nodes[i]->attributes, "count");
+    for (int i = 0; p->micro_batches > 1 && i < p->launch_count; i++)
+        if (p->launches[i].phase == PHASE_FORWARD || p->launches[i].phase == PHASE_BACKWARD)
+            p->repeated_launches = i + 1;
 }
 
 /* Of leaves of one family, those of another role or type have a buffer of their own. */
@@ -387,6 +447,7 @@ dyno_status lower_graph_with(const graph *g, const target *chip, const lower_opt
         l.p->source =
             arena_format(l.p->memory, "%s%s", renderer_of(chip)->prelude(), text_string(&l.source));
     if (status == DYNO_OK) {
+        find_repeated(&l);
         name_values(&l);
         plan_finish(l.p);
         *out = l.p;

@@ -22,4 +22,8 @@ NODISCARD dyno_status lower_graph_with(const graph *g, const target *chip,
  * the lifetimes of what they use accordingly. Runs before the memory is planned. */
 void lower_streams(plan *p);
 
+/* Moves collectives that may run beside other launches to PLAN_STREAM_COMMUNICATION, and extends the
+ * lifetimes of what they use. Runs before the memory is planned. */
+void lower_overlap(plan *p);
+
 #endif

@@ -23,9 +23,12 @@ static void keep_until(plan *p, int buffer, int launch) {
 
 void lower_streams(plan *p) {
     int next = p->launch_count, last_work = -1; /* next: the update that follows on stream 1 */
-    for (int i = 0; i < p->launch_count; i++)
+    for (int i = 0; i < p->launch_count; i++) {
+        if (p->launches[i].phase == PHASE_COMMUNICATION)
+            return; /* updates come behind the collectives, or collectives behind updates */
         if (!is_update(p, &p->launches[i]))
             last_work = i;
+    }
     for (int i = last_work; i >= 0; i--) {
         plan_launch *l = &p->launches[i];
         if (!is_update(p, l))

@@ -14,6 +14,7 @@
 #include "ops/cast/cast.h"
 #include "ops/detach/detach.h"
 #include "ops/fill/fill.h"
+#include "ops/scale/scale.h"
 
 /* needs[v]: value v depends on a parameter along a path that gradients can take. */
 static bool *find_needs(const graph *g) {
@@ -81,12 +82,14 @@ static value *given_gradient(const graph *g, const value *output) {
 }
 
 /* The gradient that the backward starts from; false when there is none. */
-static bool begin(graph *g, value **gradient) {
+static bool begin(graph *g, double share, value **gradient) {
     value *loss = graph_find_value(g, "loss");
     if (is_loss(loss)) {
         g->current_scope = loss->producer->scope;
         value *scale = graph_find_value(g, "loss_scale");
-        gradient[loss->id] = scale && !scale->producer ? scale : build_fill(g, loss->type, 1);
+        bool is_scaled = scale && !scale->producer;
+        value *from = is_scaled ? scale : build_fill(g, loss->type, share);
+        gradient[loss->id] = is_scaled && share != 1 ? build_scale(g, from, share) : from;
         return true;
     }
     bool is_any = false;
@@ -99,10 +102,14 @@ static bool begin(graph *g, value **gradient) {
 }
 
 dyno_status autodiff_append_backward(graph *g, bool keep_gradients) {
+    return autodiff_append_backward_of_share(g, keep_gradients, 1);
+}
+
+dyno_status autodiff_append_backward_of_share(graph *g, bool keep_gradients, double share) {
     int forward_nodes = g->node_count, forward_values = g->value_count;
     value **gradient = memory_allocate((size_t)forward_values, sizeof *gradient);
     g->current_phase = PHASE_BACKWARD;
-    if (!begin(g, gradient)) {
+    if (!begin(g, share, gradient)) {
         free(gradient);
         return dyno_fail(DYNO_INVALID, "graph '%s' has no scalar output named 'loss' to derive",
                          g->name);

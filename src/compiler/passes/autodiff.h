@@ -12,5 +12,8 @@
  * Where the graph has an f32 scalar input "loss_scale", all gradients come out multiplied by it:
  * the backward starts from it instead of from 1. */
 NODISCARD dyno_status autodiff_append_backward(graph *g, bool keep_gradients);
+/* The same with all gradients multiplied by `share`: those of a loss that is so much of another. */
+NODISCARD dyno_status autodiff_append_backward_of_share(graph *g, bool keep_gradients,
+                                                        double share);
 
 #endif

@@ -22,10 +22,12 @@
 #include "ops/adamw_many/adamw_many.h"
 #include "ops/add/add.h"
 #include "ops/add_scalar/add_scalar.h"
+#include "ops/all_gather/all_gather.h"
 #include "ops/fill/fill.h"
 #include "ops/global_norm/global_norm.h"
 #include "ops/op_list.h"
 #include "ops/scale/scale.h"
+#include "ops/squares/squares.h"
 
 static const char *const policy_names[] = {"ignore", "stop", "skip"};
 
@@ -47,13 +49,26 @@ static bool can_be_void(const optimizer_options *options, const value *loss_scal
     return loss_scale || options->on_nonfinite != NONFINITE_IGNORE;
 }
 
+/* Over all ranks, where each has its part. */
+static value *exact_norm(graph *g, const optimizer_options *options, value *const *gradients) {
+    value *squares = build_squares(g, gradients, g->parameter_count);
+    if (options->ranks > 1) {
+        phase before = g->current_phase;
+        g->current_phase = PHASE_COMMUNICATION;
+        squares = build_all_gather(g, squares, &(collective_place){.ranks = options->ranks});
+        g->current_phase = before;
+    }
+    return build_root_of_squares(g, squares);
+}
+
 /* What clips the gradients' norm and undoes the scaling of the loss. Where the step can be void it
  * is NaN unless the norm is finite. */
 static value *norm_factor(graph *g, const optimizer_options *options, value *loss_scale) {
     value **gradients = memory_allocate((size_t)g->parameter_count, sizeof *gradients);
     for (int i = 0; i < g->parameter_count; i++)
         gradients[i] = g->parameters[i]->gradient;
-    value *norm = build_global_norm(g, gradients, g->parameter_count);
+    value *norm = options->is_of_sums ? exact_norm(g, options, gradients)
+                                      : build_global_norm(g, gradients, g->parameter_count);
     free(gradients);
     if (!can_be_void(options, loss_scale))
         return build_clip_coefficient(g, norm, options->clip_norm);
@@ -71,7 +86,8 @@ static value *gradient_scale(graph *g, const optimizer_options *options, value *
     value *factor = has_norm ? norm_factor(g, options, loss_scale) : NULL;
     if (reads_loss) {
         value *loss = graph_find_value(g, "loss");
-        loss->role = ROLE_SAVED; /* the forward makes it, and it is read here */
+        if (loss->role == ROLE_ACTIVATION)
+            loss->role = ROLE_SAVED; /* the forward makes it, and it is read here */
         value *zero = build_scale(g, loss, 0);
         factor = factor ? build_add(g, factor, zero) : build_add_scalar(g, zero, 1);
     }
@@ -87,9 +103,10 @@ typedef struct update_scalars {
     adamw_options options;
 } update_scalars;
 
-static void update_each(graph *g, const update_scalars *with) {
-    for (int i = 0; i < g->parameter_count; i++) {
-        const graph_parameter *p = g->parameters[i];
+static void update_each(graph *g, graph_parameter *const *parameters, int count,
+                        const update_scalars *with) {
+    for (int i = 0; i < count; i++) {
+        const graph_parameter *p = parameters[i];
         adamw_inputs inputs = {.weight = p->value,
                                .gradient = p->gradient,
                                .first_moment = p->first_moment,
@@ -114,6 +131,34 @@ static void update_together(graph *g, graph_parameter *const *parameters, int co
                                                    p->second_moment, p->low_copy};
         }
     build_adamw_many(g, sorted, count, with->rate, with->step, with->scale, &with->options);
+    free(sorted);
+}
+
+/* ---- sums over micro-batches and ranks ---- */
+
+static int by_gradient(const void *a, const void *b) {
+    const graph_parameter *x = *(graph_parameter *const *)a, *y = *(graph_parameter *const *)b;
+    int first = x->gradient->producer->id, second = y->gradient->producer->id;
+    return first != second ? (first < second ? -1 : 1)
+                           : x->gradient->output_index - y->gradient->output_index;
+}
+
+/* Parameters whose gradients one collective sums are updated together, in the order of the collectives:
+ * while they are updated, the next may still be under way. */
+static void update_sums(graph *g, bool together, const update_scalars *with) {
+    int count = g->parameter_count;
+    graph_parameter **sorted = memory_allocate((size_t)count, sizeof *sorted);
+    memcpy(sorted, g->parameters, (size_t)count * sizeof *sorted);
+    qsort(sorted, (size_t)count, sizeof *sorted, by_gradient);
+    if (!together)
+        update_each(g, sorted, count, with);
+    for (int first = 0, end; together && first < count; first = end) {
+        const node *of = sorted[first]->gradient->producer;
+        for (end = first + 1; end < count; end++)
+            if (of->phase == PHASE_COMMUNICATION && sorted[end]->gradient->producer != of)
+                break;
+        update_together(g, sorted + first, end - first, with);
+    }
     free(sorted);
 }
 
@@ -320,11 +365,13 @@ dyno_status optimizer_append_adamw(graph *g, const optimizer_options *options) {
         graph_add_part(g, g->parameters[i], PARAMETER_SECOND_MOMENT, DTYPE_F32);
     }
     bool takes_norm = optimizer_takes_norm(options, loss_scale != NULL);
-    if (options->by_block && !needs_all_at_once(g, takes_norm))
+    if (options->is_of_sums)
+        update_sums(g, options->by_block, &with);
+    else if (options->by_block && !needs_all_at_once(g, takes_norm))
         update_by_block(g, &with, last_before_scale(g, options), node_count);
     else if (options->by_block)
         update_together(g, g->parameters, g->parameter_count, &with);
     else
-        update_each(g, &with);
+        update_each(g, g->parameters, g->parameter_count, &with);
     return graph_status(g);
 }

@@ -29,6 +29,11 @@ typedef struct optimizer_options {
      * low copies (low_copies.h). */
     bool by_block;
     nonfinite_policy on_nonfinite;
+    /* Gradients are sums over micro-batches or ranks (accumulate.h): there is one update of all,
+     * behind the last micro-batch, and their norm is taken from exact sums (ops/squares/squares.h), so
+     * that it has the same bits however they are divided among ranks. */
+    bool is_of_sums;
+    int64_t ranks; /* among which gradients are divided; 0: each has all of them */
 } optimizer_options;
 
 /* Whether the step takes the global norm of all gradients. */

@@ -20,12 +20,13 @@ enum { MOST_STREAMS = 16 };
 
 typedef struct capture {
     program *r;
-    const kernel_args *args;
+    const device_launch *steps;
+    int step_count;
     const int *event_after;
     int event_count;
     hazard_edge *edges;
     int edge_count;
-    cudaEvent_t *is_done; /* by launch: the event of one that another stream waits for */
+    cudaEvent_t *is_done; /* by step: the event of one that another stream waits for */
     int stream_count;
     cudaEvent_t *joins; /* events of join(), kept until the capture has ended */
     int join_count, join_capacity;
@@ -42,21 +43,22 @@ static hazard_range workspace_range(const plan *p, const plan_launch *l, const k
 static void find_edges(capture *c) {
     const plan *p = c->r->p;
     size_t total = 0;
-    for (int i = 0; i < p->launch_count; i++)
-        total += (size_t)(c->args[i].input_count + c->args[i].output_count + 1);
+    for (int i = 0; i < c->step_count; i++)
+        total += (size_t)(c->steps[i].args->input_count + c->steps[i].args->output_count + 1);
     hazard_range *ranges = memory_allocate(total, sizeof *ranges), *next = ranges;
-    hazard_launch *launches = memory_allocate((size_t)p->launch_count, sizeof *launches);
-    for (int i = 0; i < p->launch_count; i++) {
-        const kernel_args *args = &c->args[i];
-        launches[i] = (hazard_launch){.stream = p->launches[i].stream, .ranges = next};
+    hazard_launch *launches = memory_allocate((size_t)c->step_count, sizeof *launches);
+    for (int i = 0; i < c->step_count; i++) {
+        const kernel_args *args = c->steps[i].args;
+        const plan_launch *l = &p->launches[c->steps[i].launch];
+        launches[i] = (hazard_launch){.stream = l->stream, .ranges = next};
         for (int j = 0; j < args->input_count; j++)
             *next++ = hazard_range_of(&args->inputs[j], false);
         for (int j = 0; j < args->output_count; j++)
             *next++ = hazard_range_of(&args->outputs[j], true);
-        *next++ = workspace_range(p, &p->launches[i], args);
+        *next++ = workspace_range(p, l, args);
         launches[i].range_count = (int)(next - launches[i].ranges);
     }
-    c->edge_count = hazards_find(launches, p->launch_count, &c->edges);
+    c->edge_count = hazards_find(launches, c->step_count, &c->edges);
     free(ranges);
     free(launches);
 }
@@ -110,12 +112,12 @@ static dyno_status record_timing_event(const capture *c, int slot) {
 
 /* ---- the launches ---- */
 
-static dyno_status wait_for_edges(const capture *c, int launch, int *next_edge) {
-    for (; *next_edge < c->edge_count && c->edges[*next_edge].launch == launch; ++*next_edge) {
+static dyno_status wait_for_edges(const capture *c, int step, int *next_edge) {
+    int stream = c->r->p->launches[c->steps[step].launch].stream;
+    for (; *next_edge < c->edge_count && c->edges[*next_edge].launch == step; ++*next_edge) {
         cudaEvent_t event = c->is_done[c->edges[*next_edge].waits_for];
-        RETURN_IF_FAILED(cuda_status(
-            cudaStreamWaitEvent(stream_of(c, c->r->p->launches[launch].stream), event, 0),
-            "waiting for another stream"));
+        RETURN_IF_FAILED(cuda_status(cudaStreamWaitEvent(stream_of(c, stream), event, 0),
+                                     "waiting for another stream"));
     }
     return DYNO_OK;
 }
@@ -126,11 +128,12 @@ static dyno_status enqueue_all(capture *c) {
     RETURN_IF_FAILED(record_timing_event(c, 0));
     for (int i = 1; i < c->stream_count; i++)
         RETURN_IF_FAILED(join(c, i, 0));
-    for (int i = 0; i < p->launch_count; i++) {
-        cudaStream_t stream = stream_of(c, p->launches[i].stream);
+    for (int i = 0; i < c->step_count; i++) {
+        int launch = c->steps[i].launch;
+        cudaStream_t stream = stream_of(c, p->launches[launch].stream);
         RETURN_IF_FAILED(wait_for_edges(c, i, &next_edge));
-        cuda_observe_captured(c->r, i);
-        RETURN_IF_FAILED(program_enqueue(c->r, i, &c->args[i], stream));
+        cuda_observe_captured(c->r, launch);
+        RETURN_IF_FAILED(program_enqueue(c->r, launch, c->steps[i].args, stream));
         cuda_observe_captured(c->r, -1);
         if (c->is_done[i])
             RETURN_IF_FAILED(
@@ -147,7 +150,7 @@ static dyno_status enqueue_all(capture *c) {
 }
 
 static dyno_status make_events(capture *c) {
-    c->is_done = memory_allocate((size_t)c->r->p->launch_count, sizeof *c->is_done);
+    c->is_done = memory_allocate((size_t)c->step_count, sizeof *c->is_done);
     for (int i = 0; i < c->edge_count; i++) {
         cudaEvent_t *event = &c->is_done[c->edges[i].waits_for];
         if (!*event)
@@ -200,10 +203,14 @@ static dyno_status count_streams(capture *c) {
     return make_side_streams(c->r->device, c->stream_count - 1);
 }
 
-dyno_status cuda_program_capture(program *r, const kernel_args *args, const int *event_after,
-                                 int event_count) {
+dyno_status cuda_program_capture(program *r, const device_launch *steps, int count,
+                                 const int *event_after, int event_count) {
     cuda_device *d = cuda_device_use(&r->device->base);
-    capture c = {.r = r, .args = args, .event_after = event_after, .event_count = event_count};
+    capture c = {.r = r,
+                 .steps = steps,
+                 .step_count = count,
+                 .event_after = event_after,
+                 .event_count = event_count};
     if (d->failure != DYNO_OK) /* of earlier work, not of this capture */
         return d->base.functions->finish(&d->base);
     if (r->graph) {
@@ -216,7 +223,7 @@ dyno_status cuda_program_capture(program *r, const kernel_args *args, const int 
     find_edges(&c);
     dyno_status status = make_events(&c);
     if (status == DYNO_OK)
-        status = program_rehearse(r, args);
+        status = program_rehearse(r, steps, count);
     if (status == DYNO_OK) {
         status = record_graph(&c, &graph);
         /* A library may initialize itself at its first use in ways that a capture forbids. That is
@@ -230,7 +237,7 @@ dyno_status cuda_program_capture(program *r, const kernel_args *args, const int 
         status = instantiate(r, graph);
     if (graph)
         cuda_device_check(d, cudaGraphDestroy(graph), "destroying a graph");
-    for (int i = 0; i < r->p->launch_count; i++)
+    for (int i = 0; i < count; i++)
         if (c.is_done[i])
             cudaEventDestroy(c.is_done[i]);
     for (int i = 0; i < c.join_count; i++)

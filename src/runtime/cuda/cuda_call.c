@@ -33,6 +33,11 @@ static_assert(sizeof(cuda_args) == sizeof(kernel_args), "cuda_args and kernel_ar
 
 SAME_PLACE(cuda_context, launch_context, device);
 SAME_PLACE(cuda_context, launch_context, stream);
+SAME_PLACE(cuda_context, launch_context, communicator);
+SAME_PLACE(cuda_context, launch_context, begins_step);
+SAME_PLACE(cuda_context, launch_context, repetition);
+SAME_PLACE(cuda_context, launch_context, repetitions);
+SAME_PLACE(cuda_context, launch_context, handle);
 static_assert(sizeof(cuda_context) == sizeof(launch_context),
               "cuda_context and launch_context differ in size");
 

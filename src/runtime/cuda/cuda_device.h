@@ -87,8 +87,8 @@ cudaEvent_t cuda_event(cuda_device *d, int slot);
 dyno_status cuda_program_create(device *d, const plan *p, program **out);
 void cuda_program_destroy(program *r);
 dyno_status cuda_program_launch(program *r, int index, const kernel_args *args);
-dyno_status cuda_program_capture(program *r, const kernel_args *args, const int *event_after,
-                                 int event_count);
+dyno_status cuda_program_capture(program *r, const device_launch *steps, int count,
+                                 const int *event_after, int event_count);
 dyno_status cuda_program_replay(program *r);
 
 /* ---- products.c ---- */

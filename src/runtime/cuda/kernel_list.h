@@ -24,6 +24,12 @@
     X(adamw_cuda)                                                                                  \
     X(adamw_many_cuda)                                                                             \
     X(global_norm_cuda)                                                                            \
+    X(squares_cuda)                                                                                \
+    X(root_of_squares_cuda)                                                                        \
+    X(accumulate_cuda)                                                                             \
+    X(all_reduce_cuda)                                                                             \
+    X(reduce_scatter_cuda)                                                                         \
+    X(all_gather_cuda)                                                                             \
     X(attention_split_kv)                                                                          \
     X(attention_hopper)                                                                            \
     X(attention_mma)                                                                               \

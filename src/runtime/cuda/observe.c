@@ -424,10 +424,10 @@ void cuda_observe_captured_like(cudaGraphNode_t node) {
             session.captured = session.nodes[i].launch;
 }
 
-void cuda_observe_launch_begin(const program *r, int launch) {
+void cuda_observe_launch_begin(const program *r, int launch, bool begins_step) {
     if (session.observed != r)
         return;
-    session.step += launch == 0;
+    session.step += begins_step;
     (void)session.cupti->external_push(CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM0,
                                        (uint64_t)session.step << 32 | (uint64_t)launch);
 }

@@ -17,8 +17,8 @@ NODISCARD dyno_status cuda_observe_end(program *r, launch_log *out);
 void cuda_observe_captured(const program *r, int launch);
 /* The same: they belong to the launch that `node` belongs to. */
 void cuda_observe_captured_like(cudaGraphNode_t node);
-/* Around a launch that is not part of a graph. Launch 0 begins a step. */
-void cuda_observe_launch_begin(const program *r, int launch);
+/* Around a launch that is not part of a graph. */
+void cuda_observe_launch_begin(const program *r, int launch, bool begins_step);
 void cuda_observe_launch_end(const program *r);
 
 #endif

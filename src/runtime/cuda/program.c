@@ -185,7 +185,9 @@ void cuda_program_destroy(program *r) {
 /* Code is loaded lazily, at the first launch: that may run out of memory. */
 dyno_status program_enqueue(program *r, int index, const kernel_args *args, cudaStream_t stream) {
     const plan_launch *l = &r->p->launches[index];
-    launch_context context = {.device = &r->device->base, .stream = stream};
+    launch_context context = args->context ? *args->context : (launch_context){0};
+    context.device = &r->device->base;
+    context.stream = stream;
     kernel_args here = *args;
     here.context = &context;
     dyno_status status = l->generated >= 0 ? launch_generated(r, l, &here, stream)
@@ -195,20 +197,20 @@ dyno_status program_enqueue(program *r, int index, const kernel_args *args, cuda
     return dyno_fail_within(status, "'%s' in scope '%s'", l->kernel_name, r->p->scopes[l->scope]);
 }
 
-dyno_status program_rehearse(program *r, const kernel_args *args) {
+dyno_status program_rehearse(program *r, const device_launch *steps, int count) {
     cuda_device *d = r->device;
     dyno_status status = DYNO_OK;
     d->is_rehearsing = true;
-    for (int i = 0; i < r->p->launch_count && status == DYNO_OK; i++)
-        if (r->runs[i] == dyno_matmul_cublas)
-            status = program_enqueue(r, i, &args[i], d->stream);
+    for (int i = 0; i < count && status == DYNO_OK; i++)
+        if (r->runs[steps[i].launch] == dyno_matmul_cublas)
+            status = program_enqueue(r, steps[i].launch, steps[i].args, d->stream);
     d->is_rehearsing = false;
     return status;
 }
 
 dyno_status cuda_program_launch(program *r, int index, const kernel_args *args) {
     cuda_device *d = cuda_device_use(&r->device->base);
-    cuda_observe_launch_begin(r, index);
+    cuda_observe_launch_begin(r, index, args->context && args->context->begins_step);
     dyno_status status = program_enqueue(r, index, args, d->stream);
     cuda_observe_launch_end(r);
     return status;

@@ -24,6 +24,6 @@ NODISCARD dyno_status program_enqueue(program *r, int index, const kernel_args *
                                       cudaStream_t stream);
 
 /* Tunes the plan's products before it is captured, without running them. */
-NODISCARD dyno_status program_rehearse(program *r, const kernel_args *args);
+NODISCARD dyno_status program_rehearse(program *r, const device_launch *steps, int count);
 
 #endif
