@@ -262,7 +262,7 @@ void study_append_tex(const study *s, text *out) {
                      "\\usepackage{textcomp,booktabs,graphicx,pgfplots}\n"
                      "\\pgfplotsset{compat=1.16}\n\\title{");
     tex_append_text(out, s->title);
-    text_append(out, "}\n\\begin{document}\n\\maketitle\n");
+    text_append(out, "}\n\\begin{document}\n\\sloppy\n\\maketitle\n");
     for (int i = 0; i < s->count; i++) {
         append_tex_section(&s->sections[i], out);
         text_append(out, "\\clearpage\n");

@@ -5,6 +5,7 @@ import functools
 import html.parser
 import json
 import os
+import random
 import re
 import shutil
 import subprocess
@@ -153,6 +154,39 @@ def hostile_records_are_text():
         if CHROMIUM:
             _, console = browse(page)
             assert "CONSOLE" not in console, console
+
+
+def places(value, path=()):
+    """Every place in a record."""
+    yield path
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, item in items:
+        yield from places(item, path + (key,))
+
+
+def wrong_types_are_refused_or_shown_as_text():
+    wrong = [None, True, [], {}, "x", EVIL, -1, 1e308, 2 ** 62, [[[]]], {"rows": [{}]}]
+    numbers = random.Random(17)
+    with tempfile.TemporaryDirectory() as folder:
+        for i in range(32):
+            name = ("profile", "memory", "attention", "steps")[i % 4]
+            with open(f"{measured().name}/{name}/run.json", encoding="utf-8") as file:
+                run = json.load(file)
+            path = numbers.choice([path for path in places(run) if path])
+            place = functools.reduce(lambda value, key: value[key], path[:-1], run)
+            place[path[-1]] = numbers.choice(wrong)
+            with open(f"{folder}/run.json", "w", encoding="utf-8") as file:
+                json.dump(run, file)
+            result = subprocess.run([DYNO, "report", folder], text=True, capture_output=True, check=False, timeout=120)
+            assert result.returncode in (0, 1, 2), (name, path, place[path[-1]], result)
+            if result.returncode:
+                assert "run.json" in result.stderr, (name, path, result.stderr)
+            else:
+                with open(f"{folder}/report.html", encoding="utf-8") as file:
+                    assert Page(file.read()).tags.count("script") == 2, (name, path)
+        with open(f"{folder}/run.json", "wb") as file:
+            file.truncate(2 ** 30)  # a gigabyte
+        assert "the limit is" in dyno("report", folder, code=2)
 
 
 def wrong_files_get_a_clear_error():
@@ -414,5 +448,5 @@ def a_million_launches_are_drawn():
 
 run_all(a_page_has_tables_plots_findings_and_the_samples, the_launches_of_a_page_are_those_of_the_record,
         a_page_stays_small, findings_state_what_the_tables_have, hostile_records_are_text,
-        wrong_files_get_a_clear_error, latex_is_balanced, a_browser_sorts_filters_and_draws_without_an_error,
+        wrong_types_are_refused_or_shown_as_text, wrong_files_get_a_clear_error, latex_is_balanced, a_browser_sorts_filters_and_draws_without_an_error,
         a_million_launches_are_drawn)

@@ -22,15 +22,18 @@ const timelineViewer = (place, run, page) => {
     const kind = new Uint32Array(count);
     let at = 0, end = 0, last = -1;
     const varint = () => {
-      let value = 0, scale = 1, byte;
-      do {
+      let byte = text.charCodeAt(at++), value = byte & 127;
+      for (let scale = 128; byte > 127; scale *= 128) {
         byte = text.charCodeAt(at++);
         value += (byte & 127) * scale;
-        scale *= 128;
-      } while (byte > 127);
+      }
       return value;
     };
-    const zigzag = () => { const value = varint(); return value % 2 ? -(value + 1) / 2 : value / 2; };
+    const zigzag = () => {
+      const value = varint();
+      if (value < 2 ** 30) return (value >>> 1) ^ -(value & 1);
+      return value % 2 ? -(value + 1) / 2 : value / 2;
+    };
     for (let i = 0; i < count; i++) {
       kind[i] = last = last + 1 + zigzag();
       begin[i] = end + zigzag();
@@ -62,10 +65,15 @@ const timelineViewer = (place, run, page) => {
   const memoryOf = () => {
     if (!names.length || names[0].length < 4) return null;
     const lane = lanes.reduce((a, b) => b.begin.length > a.begin.length ? b : a);
-    const bytes = Float64Array.from(lane.kind, (kind) => names[kind][3]);
-    const most = new Float64Array(Math.ceil(bytes.length / BLOCK));
-    bytes.forEach((value, i) => { const b = Math.floor(i / BLOCK); if (value > most[b]) most[b] = value; });
-    return { lane, bytes, most, peak: most.reduce((a, b) => Math.max(a, b), 1) };
+    const alive = Float64Array.from(names, (name) => name[3]), count = lane.kind.length;
+    const bytes = new Float64Array(count), most = new Float64Array(Math.ceil(count / BLOCK));
+    let peak = 1;
+    for (let i = 0; i < count; i++) {
+      const value = bytes[i] = alive[lane.kind[i]], block = Math.floor(i / BLOCK);
+      if (value > most[block]) most[block] = value;
+      if (value > peak) peak = value;
+    }
+    return { lane, bytes, most, peak };
   };
   const mostBetween = (first, last) => {
     let most = 0;
