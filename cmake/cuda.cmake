@@ -70,12 +70,13 @@ file(GLOB_RECURSE CUDA_KERNEL_SOURCES CONFIGURE_DEPENDS src/runtime/cuda/*.cu sr
 # The module has its own copies of what it needs of the library, and no name of theirs is seen
 # outside: only failures go back (runtime/cuda/module.h).
 set(CUDA_MODULE_COPIES
-  src/base/arena.c src/base/cache.c src/base/file.c src/base/hash.c src/base/memory.c
+  src/base/arena.c src/base/cache.c src/base/demangle.c src/base/file.c src/base/hash.c
+  src/base/memory.c src/base/name_table.c
   src/base/printable.c src/base/status.c src/base/text.c src/base/trust.c src/base/units.c
   src/tensor/attributes.c src/tensor/dtype.c src/tensor/role.c src/tensor/shape.c
   src/tensor/tensor.c
   src/plan/hazards.c
-  src/profile/activity.c
+  src/profile/launch_log.c
   src/ops/matmul/matmul_strided.c src/ops/collectives.c
   src/runtime/autotune.c src/runtime/cuda_library.c src/runtime/nvrtc.c src/runtime/product_problem.c
   src/runtime/tuning_cache.c)

@@ -17,6 +17,7 @@ struct dyno_plan {
     target target;
     autotune *tuned;      /* what was tuned for this CPU; NULL: the plan is for another chip */
     step_options options; /* with the two above */
+    bool is_attention_named;
     plan *inner;
 };
 
@@ -53,6 +54,7 @@ static dyno_status set_options(const dyno_plan_options *o, dyno_plan *p) {
                                         o->gradients, &asked));
     RETURN_IF_FAILED(step_variant_settle(&asked, &options->config, &variant));
     step_variant_apply(&variant, &options->pipeline);
+    p->is_attention_named = asked.has_attention;
     return find_target(o, &p->target);
 }
 
@@ -118,7 +120,8 @@ dyno_status dyno_plan_fits(const dyno_plan *p, int64_t memory_bytes, bool *fits,
     plan_advice found = {""};
     *fits = memory_account_plan(p->inner).reserved_bytes <= memory_bytes;
     if (!*fits && advice)
-        RETURN_IF_FAILED(plan_advice_find(&p->options, memory_bytes, &found));
+        RETURN_IF_FAILED(
+            plan_advice_find(&p->options, p->is_attention_named, memory_bytes, &found));
     if (advice)
         *advice = memory_copy_string(found.text);
     return status_conclude(DYNO_OK);

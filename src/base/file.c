@@ -117,6 +117,17 @@ dyno_status file_read_all(const char *path, int64_t limit, char **data, size_t *
     return status;
 }
 
+bool file_read_line(const char *path, char *out, size_t bytes) {
+    out[0] = '\0';
+    FILE *file = fopen(path, "r");
+    if (!file)
+        return false;
+    bool is_good = fgets(out, (int)bytes, file) != NULL;
+    fclose(file);
+    out[strcspn(out, "\n")] = '\0';
+    return is_good && out[0];
+}
+
 bool file_exists(const char *path) {
     struct stat status;
     return lstat(path, &status) == 0;

@@ -27,6 +27,10 @@ bool file_write(int descriptor, const char *from, size_t count);
  * (free). Files over `limit` bytes are refused before anything is allocated. */
 NODISCARD dyno_status file_read_all(const char *path, int64_t limit, char **data, size_t *size);
 
+/* The first line of a small text file, such as those of /sys, without its newline and cut to `bytes`;
+ * false where there is none. */
+bool file_read_line(const char *path, char *out, size_t bytes);
+
 /* Whether there is anything of that name, a link that leads nowhere included. */
 bool file_exists(const char *path);
 /* Whether both names lead to one file, by links too, or would if they were written: writing one
@@ -47,6 +51,9 @@ NODISCARD dyno_status file_writer_append(file_writer *writer, const void *bytes,
  * device or pipe. */
 NODISCARD dyno_status file_writer_append_from(file_writer *writer, file_writer *from,
                                               int64_t offset, int64_t count);
+/* For who writes into it by other means, such as a compressor: everything appended so far is in the
+ * file, and it is the writer that closes it. */
+NODISCARD dyno_status file_writer_descriptor(file_writer *writer, int *out);
 /* Brings everything appended so far to the disk, so that only the rename is left for commit:
  * for two files that must appear together. */
 NODISCARD dyno_status file_writer_flush(file_writer *writer);

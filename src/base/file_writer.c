@@ -194,6 +194,13 @@ dyno_status file_writer_append_from(file_writer *writer, file_writer *from, int6
     return DYNO_OK;
 }
 
+dyno_status file_writer_descriptor(file_writer *writer, int *out) {
+    *out = fileno(writer->file);
+    if (fflush(writer->file) != 0)
+        return dyno_fail(DYNO_IO, "writing '%s': %s", writer->path, strerror(errno));
+    return DYNO_OK;
+}
+
 dyno_status file_writer_flush(file_writer *writer) {
     if (fflush(writer->file) != 0 || (writer->temporary && fsync(fileno(writer->file)) != 0))
         return dyno_fail(DYNO_IO, "writing '%s': %s", writer->path, strerror(errno));

@@ -1,4 +1,5 @@
-/* isa.c - CPUID, XCR0 and, for AMX, the operating system's permission.
+/* isa.c - CPUID, XCR0 and, for AMX, the operating system's permission; on aarch64 what the operating
+ * system tells every process.
  *
  * Leaf 0x1D, which describes the tiles, is never read: hypervisors exist that hide it while
  * AMX works, and the tile shape is fixed by the palette we program anyway. */
@@ -12,9 +13,32 @@
 #include <string.h>
 
 const char *isa_name(isa which) {
-    static const char *const name[ISA_COUNT] = {"AVX2 and FMA", "AVX-512 (F, BW, VL, DQ, CD)",
-                                                "AVX-512 BF16", "AMX BF16"};
+    static const char *const name[ISA_COUNT] = {
+        "AVX2 and FMA", "AVX-512 (F, BW, VL, DQ, CD)", "AVX-512 BF16", "AMX BF16", "NEON", "SVE"};
     return name[which];
+}
+
+static const char *architecture_of(isa which) { return which < ISA_NEON ? "x86-64" : "aarch64"; }
+
+const char *isa_this_architecture(void) {
+#if defined(__x86_64__)
+    return "x86-64";
+#elif defined(__aarch64__)
+    return "aarch64";
+#else
+    return "neither x86-64 nor aarch64";
+#endif
+}
+
+bool isa_is_of_this_architecture(isa which) {
+    return strcmp(isa_this_architecture(), architecture_of(which)) == 0;
+}
+
+static isa_answer is_of_another_architecture(isa which) {
+    isa_answer answer = {0};
+    snprintf(answer.why_not, sizeof answer.why_not, "it is of %s, and this CPU is %s",
+             architecture_of(which), isa_this_architecture());
+    return answer;
 }
 
 #if defined(__x86_64__)
@@ -47,7 +71,7 @@ static const requirement AMX_BITS[] = {{"AMX", 7, 0, EDX, 24}, {"AMX BF16", 7, 0
 static const struct {
     const requirement *bits;
     uint64_t saved_state; /* XCR0: 0x6 SSE and AVX, 0xe0 AVX-512, 0x60000 tiles */
-} NEEDS[ISA_COUNT] = {
+} NEEDS[ISA_NEON] = {
     {AVX2_BITS, 0x6}, {AVX512_BITS, 0xe6}, {AVX512_BF16_BITS, 0xe6}, {AMX_BITS, 0x60000}};
 
 static bool cpu_has(const requirement *need) {
@@ -93,6 +117,8 @@ __attribute__((target("amx-tile,amx-bf16"))) static bool tiles_multiply(void) {
 }
 
 isa_answer isa_check(isa which) {
+    if (!isa_is_of_this_architecture(which))
+        return is_of_another_architecture(which);
     isa_answer answer = {0};
     for (const requirement *need = NEEDS[which].bits; need->name; need++)
         if (!cpu_has(need)) {
@@ -155,12 +181,34 @@ const char *isa_missing_for_this_build(void) {
     return NULL;
 }
 
-#else
+#elif defined(__aarch64__)
+
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
 
 isa_answer isa_check(isa which) {
-    (void)which;
-    return (isa_answer){.why_not = "this is not an x86-64 CPU"};
+    if (!isa_is_of_this_architecture(which))
+        return is_of_another_architecture(which);
+    isa_answer answer = {.is_usable =
+                             getauxval(AT_HWCAP) & (which == ISA_SVE ? HWCAP_SVE : HWCAP_ASIMD)};
+    if (!answer.is_usable)
+        snprintf(answer.why_not, sizeof answer.why_not,
+                 "the CPU has no %s, or the kernel has not enabled it", isa_name(which));
+    return answer;
 }
+
+/* Of SVE alone, which `make ARCH=native` may compile for. */
+const char *isa_missing_for_this_build(void) {
+#ifdef __ARM_FEATURE_SVE
+    if (!isa_check(ISA_SVE).is_usable)
+        return isa_name(ISA_SVE);
+#endif
+    return NULL;
+}
+
+#else
+
+isa_answer isa_check(isa which) { return is_of_another_architecture(which); }
 
 const char *isa_missing_for_this_build(void) { return NULL; }
 

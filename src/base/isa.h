@@ -13,8 +13,14 @@ typedef enum isa {
     ISA_AVX512,      /* F, BW, VL and the rest of x86-64-v4 */
     ISA_AVX512_BF16, /* and BF16 dot products */
     ISA_AMX_BF16,    /* tiles, BF16 products; asking requests the kernel's permission */
+    ISA_NEON,        /* of aarch64: vectors of 16 bytes, which every such CPU has */
+    ISA_SVE,         /* of aarch64: vectors as long as the CPU has them */
     ISA_COUNT
 } isa;
+
+/* "x86-64", "aarch64", or "neither x86-64 nor aarch64": what this program was compiled for. */
+const char *isa_this_architecture(void);
+bool isa_is_of_this_architecture(isa which);
 
 typedef struct isa_answer {
     bool is_usable;

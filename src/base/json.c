@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/printable.h"
 
 enum { JSON_FILE_LIMIT = 256 << 20 };
 
@@ -48,4 +49,20 @@ dyno_status json_write_file(const char *path, const json_t *value) {
     }
     free(dump);
     return status;
+}
+
+void json_append_string(text *out, const char *string) {
+    json_t *value = json_string(string);
+    if (!value) { /* not UTF-8 */
+        char *copy = memory_copy_string(string);
+        for (char *p = copy; *p; p++)
+            if ((unsigned char)*p >= 0x80)
+                *p = '?';
+        value = json_string(copy);
+        free(copy);
+    }
+    char *dump = json_dumps(value, JSON_ENCODE_ANY);
+    text_append_printable_json(out, dump ? dump : "\"\"");
+    free(dump);
+    json_decref(value);
 }

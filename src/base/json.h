@@ -5,6 +5,7 @@
 #include <jansson.h>
 
 #include "base/status.h"
+#include "base/text.h"
 
 /* From now on jansson's memory comes from base/memory.h: where there is none the process ends,
  * instead of writing values that lack something. A setting of the whole process, so only for a
@@ -19,5 +20,8 @@ NODISCARD dyno_status json_read_file(const char *path, json_t **out);
 
 /* Indented, keys in insertion order; the file is replaced atomically. */
 NODISCARD dyno_status json_write_file(const char *path, const json_t *value);
+
+/* Appends the string in quotes, with escapes. What is not UTF-8 in it becomes '?'. */
+void json_append_string(text *out, const char *string);
 
 #endif

@@ -83,3 +83,7 @@ char *memory_copy_string(const char *text) {
 void *memory_try_allocate(size_t bytes) {
     return memory_is_refused() ? NULL : malloc(bytes ? bytes : 1);
 }
+
+void *memory_try_resize(void *block, size_t bytes) {
+    return memory_is_refused() ? NULL : realloc(block, bytes ? bytes : 1);
+}

@@ -21,6 +21,8 @@ char *memory_copy_string(const char *text);
 /* For what a user's sizes decide: files, copies of tensors. Not zeroed; NULL when the system
  * refuses. */
 void *memory_try_allocate(size_t bytes);
+/* The block stays as it is when the system refuses. */
+void *memory_try_resize(void *block, size_t bytes);
 /* The same for memory that does not come from the heap: whether this request is to be refused. */
 bool memory_is_refused(void);
 

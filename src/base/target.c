@@ -9,6 +9,7 @@
 #include <threads.h>
 #include <unistd.h>
 
+#include "base/cpu_info.h"
 #include "base/system_memory.h"
 #include "base/text.h"
 #include "base/threads.h"
@@ -20,7 +21,7 @@ const char *target_kind_name(target_kind kind) {
     return names[kind];
 }
 
-enum { THIS_CPU, FIRST_GPU = 4, COUNT = 8 };
+enum { THIS_CPU, FIRST_GPU = 5, COUNT = 9 };
 
 static target known[COUNT] = {
     {.name = "cpu", .description = "this machine's CPU"},
@@ -32,6 +33,9 @@ static target known[COUNT] = {
      .description = "AVX-512 with BF16, and AMX tiles of bf16",
      .instruction_sets =
          1u << ISA_AVX2 | 1u << ISA_AVX512 | 1u << ISA_AVX512_BF16 | 1u << ISA_AMX_BF16},
+    {.name = "aarch64",
+     .description = "any aarch64, with NEON",
+     .instruction_sets = 1u << ISA_NEON},
     {.name = "h200",
      .description = "NVIDIA H200, 141 GB",
      .kind = TARGET_CUDA,
@@ -66,20 +70,22 @@ static target known[COUNT] = {
      .memory_bytes = 24081 * MIB},
 };
 
-static int64_t cache_bytes(int name) {
+/* The C library knows them on x86-64, where a container may hide /sys. */
+static int64_t cache_bytes(int64_t told, int name) {
     long bytes = sysconf(name);
-    return bytes > 0 ? bytes : 0;
+    return told > 0 ? told : bytes > 0 ? bytes : 0;
 }
 
 static void look_at_this_cpu(void) {
     for (int i = 0; i < ISA_COUNT; i++)
         if (isa_check((isa)i).is_usable)
             known[THIS_CPU].instruction_sets |= 1u << i;
+    cpu_info cpu = cpu_info_read("");
     for (int i = THIS_CPU; i < FIRST_GPU; i++) {
         known[i].cores = threads_available();
-        known[i].l1_bytes = cache_bytes(_SC_LEVEL1_DCACHE_SIZE);
-        known[i].l2_bytes = cache_bytes(_SC_LEVEL2_CACHE_SIZE);
-        known[i].l3_bytes = cache_bytes(_SC_LEVEL3_CACHE_SIZE);
+        known[i].l1_bytes = cache_bytes(cpu.l1_data_bytes, _SC_LEVEL1_DCACHE_SIZE);
+        known[i].l2_bytes = cache_bytes(cpu.l2_bytes, _SC_LEVEL2_CACHE_SIZE);
+        known[i].l3_bytes = cache_bytes(cpu.l3_bytes, _SC_LEVEL3_CACHE_SIZE);
         known[i].memory_bytes = system_memory_read().total_bytes;
     }
 }
@@ -105,7 +111,8 @@ const target *target_this_cpu(void) { return target_at(THIS_CPU); }
 const char *target_reject(const target *t, isa which) {
     static const char *const why[ISA_COUNT] = {
         "the target has no AVX2 and FMA", "the target has no AVX-512",
-        "the target has no AVX-512 BF16", "the target has no AMX BF16"};
+        "the target has no AVX-512 BF16", "the target has no AMX BF16",
+        "the target has no NEON",         "the target has no SVE"};
     return target_has(t, which) ? NULL : why[which];
 }
 

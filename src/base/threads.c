@@ -122,6 +122,8 @@ static void wake(_Atomic uint32_t *word, int count) {
 static void relax(void) {
 #if defined(__x86_64__)
     __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("isb" ::: "memory"); /* `yield` does nothing on most cores */
 #endif
 }
 

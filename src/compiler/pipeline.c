@@ -108,7 +108,7 @@ static dyno_status run_rope_gradient(compilation *c) {
 }
 
 static dyno_status run_loss_head(compilation *c) {
-    return swap_loss_head(c->g, c->options->target);
+    return c->options->is_head_whole ? DYNO_OK : swap_loss_head(c->g, c->options->target);
 }
 
 static dyno_status run_tf32(compilation *c) {

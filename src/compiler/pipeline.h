@@ -69,6 +69,7 @@ typedef struct pipeline_options {
     parallel_options parallel; /* so do 0 ranks */
     const target *target;      /* NULL: this machine's CPU */
     bool is_unfused;           /* compiled, on a CPU: no kernel is generated */
+    bool is_head_whole;        /* compiled: all logits exist together, to see what chunks save */
     kernel_options kernels;    /* what is wanted of them, and what is known of the device */
     bool keep_gradients; /* as outputs "g.P"; always so when the step ends with the backward */
     optimizer_options optimizer;

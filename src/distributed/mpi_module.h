@@ -13,7 +13,7 @@
 #include "base/status.h"
 #include "distributed/communicator.h"
 
-enum { MPI_MODULE_ABI = (1 << 16) + (int)sizeof(collective) };
+enum { MPI_MODULE_ABI = (2 << 16) + (int)sizeof(collective) };
 
 typedef struct mpi_host {
     int abi;
@@ -30,7 +30,8 @@ typedef struct mpi_module {
     int abi;
     const char *version;
     const char *(*library)(void); /* "Open MPI 4.1.4"; needs no job */
-    dyno_status (*open)(mpi_job **out, int *rank, int *count);
+    /* Waits for all ranks, for so long at most. */
+    dyno_status (*open)(double timeout_s, mpi_job **out, int *rank, int *count);
     /* Without `is_clean` MPI is left as it is, because ending it waits for all ranks. */
     void (*close)(mpi_job *job, bool is_clean);
     dyno_status (*start_gather)(mpi_job *job, const void *mine, void *all, size_t bytes,

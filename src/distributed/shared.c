@@ -85,8 +85,24 @@ typedef struct sum_job {
     int from_count;
     void *const *to;
     int to_count;
-    bool is_through; /* past the caches, for others to read */
+    char *copy; /* of the one result, past the caches, for others to read; NULL: none */
 } sum_job;
+
+/* In blocks that stay in the first-level cache: the copy for others is made from there. */
+static void sum_and_copy(const sum_job *job, const void **from, char *to, char *copy,
+                         int64_t count) {
+    enum { BLOCK_BYTES = 8192 };
+    int64_t block = BLOCK_BYTES / dtype_bytes(job->type);
+    for (int64_t at = 0; at < count; at += block) {
+        int64_t n = count - at < block ? count - at : block, bytes = n * dtype_bytes(job->type);
+        sums_write(job->type, from, job->from_count, (void *const[]){to}, 1, n);
+        sums_copy_through(copy, to, bytes);
+        for (int k = 0; k < job->from_count; k++)
+            from[k] = (const char *)from[k] + bytes;
+        to += bytes;
+        copy += bytes;
+    }
+}
 
 static void sum_range(void *context, int64_t begin, int64_t end) {
     const sum_job *job = context;
@@ -97,8 +113,8 @@ static void sum_range(void *context, int64_t begin, int64_t end) {
         from[k] = (const char *)job->from[k] + skip;
     for (int k = 0; k < job->to_count; k++)
         to[k] = (char *)job->to[k] + skip;
-    if (job->is_through)
-        sums_write_through(job->type, from, job->from_count, to[0], end - begin);
+    if (job->copy)
+        sum_and_copy(job, from, to[0], job->copy + skip, end - begin);
     else
         sums_write(job->type, from, job->from_count, to, job->to_count, end - begin);
 }
@@ -186,40 +202,65 @@ static shared_range chunk_at(const shared_run *r, int64_t chunk) {
     return (shared_range){begin < count ? begin : count, end < count ? end : count};
 }
 
+/* Where rank k's part of the chunk is, for sums: in all of the tensor, and in the chunk. */
+typedef struct chunk_part {
+    int64_t in_tensor, in_chunk, count;
+} chunk_part;
+
+static chunk_part part_of(const shared_run *r, int64_t chunk, int k) {
+    shared_range range = chunk_at(r, chunk);
+    int64_t n = range.end - range.begin;
+    if (r->what->op == COLLECTIVE_REDUCE_SCATTER)
+        return (chunk_part){k * r->what->count + range.begin, k * n, n};
+    shared_range part = shared_part(n, k, r->members);
+    return (chunk_part){range.begin + part.begin, part.begin, part.end - part.begin};
+}
+
+static bool reduces(const collective *what) {
+    return what->op == COLLECTIVE_ALL_REDUCE || what->op == COLLECTIVE_REDUCE_SCATTER;
+}
+
+/* A rank adds up its own part itself: the others need it not. */
 static void copy_in(const shared_run *r, int64_t chunk) {
     const collective *what = r->what;
     shared_range range = chunk_at(r, chunk);
-    int64_t n = range.end - range.begin;
     char *slot = host_group_staging(r->group, r->group->chunks + chunk, r->index);
     const char *from = what->from;
-    if (n <= 0 || (what->op == COLLECTIVE_BROADCAST && r->index != what->root))
+    if (range.begin >= range.end)
         return;
-    int parts = what->op == COLLECTIVE_REDUCE_SCATTER ? r->members : 1;
-    for (int k = 0; k < parts; k++)
-        shared_copy_through(slot + k * n * r->element,
-                            from + (k * what->count + range.begin) * r->element, n * r->element,
-                            r->threads);
+    if (!reduces(what)) {
+        if (what->op != COLLECTIVE_BROADCAST || r->index == what->root)
+            shared_copy_through(slot, from + range.begin * r->element,
+                                (range.end - range.begin) * r->element, r->threads);
+        return;
+    }
+    for (int k = 0; k < r->members; k++) {
+        chunk_part part = part_of(r, chunk, k);
+        if (k != r->index)
+            shared_copy_through(slot + part.in_chunk * r->element,
+                                from + part.in_tensor * r->element, part.count * r->element,
+                                r->threads);
+    }
 }
 
 static void sum_chunk(const shared_run *r, int64_t chunk) {
     const collective *what = r->what;
-    shared_range range = chunk_at(r, chunk);
-    int64_t n = range.end - range.begin, slot = r->group->chunks + chunk;
-    bool scatters = what->op == COLLECTIVE_REDUCE_SCATTER;
-    shared_range part = scatters ? (shared_range){r->index * n, (r->index + 1) * n}
-                                 : shared_part(n, r->index, r->members);
+    int64_t slot = r->group->chunks + chunk;
+    chunk_part part = part_of(r, chunk, r->index);
+    int64_t in_chunk = part.in_chunk * r->element, in_tensor = part.in_tensor * r->element;
     const void *from[MEETING_MOST_MEMBERS];
     for (int k = 0; k < r->members; k++)
-        from[k] = host_group_staging(r->group, slot, k) + part.begin * r->element;
-    void *to = scatters ? (char *)what->to + range.begin * r->element
-                        : host_group_result(r->group, slot) + part.begin * r->element;
+        from[k] = k == r->index ? (const char *)what->from + in_tensor
+                                : host_group_staging(r->group, slot, k) + in_chunk;
+    bool scatters = what->op == COLLECTIVE_REDUCE_SCATTER;
+    void *to = (char *)what->to + (scatters ? chunk_at(r, chunk).begin * r->element : in_tensor);
     sum_job job = {.type = what->type,
                    .from = from,
                    .from_count = r->members,
                    .to = &to,
                    .to_count = 1,
-                   .is_through = !scatters};
-    sum_by(job, part.end - part.begin, r->threads);
+                   .copy = scatters ? NULL : host_group_result(r->group, slot) + in_chunk};
+    sum_by(job, part.count, r->threads);
 }
 
 static void copy_out(const shared_run *r, int64_t chunk) {
@@ -227,29 +268,38 @@ static void copy_out(const shared_run *r, int64_t chunk) {
     shared_range range = chunk_at(r, chunk);
     int64_t bytes = (range.end - range.begin) * r->element, skip = range.begin * r->element;
     int64_t slot = r->group->chunks + chunk;
-    char *to = (char *)what->to + skip;
-    if (what->op == COLLECTIVE_ALL_REDUCE)
-        shared_copy(to, host_group_result(r->group, slot), bytes, r->threads);
-    else if (what->op == COLLECTIVE_ALL_GATHER)
-        for (int k = 0; k < r->members; k++)
-            shared_copy(to + k * what->count * r->element, host_group_staging(r->group, slot, k),
-                        bytes, r->threads);
-    else if (what->op == COLLECTIVE_BROADCAST)
-        shared_copy(to, host_group_staging(r->group, slot, what->root), bytes, r->threads);
+    char *to = what->to;
+    if (what->op == COLLECTIVE_BROADCAST)
+        shared_copy(to + skip,
+                    r->index == what->root ? (const char *)what->from + skip
+                                           : host_group_staging(r->group, slot, what->root),
+                    bytes, r->threads);
+    for (int k = 0; k < r->members && what->op == COLLECTIVE_ALL_GATHER; k++)
+        shared_copy(to + k * what->count * r->element + skip,
+                    k == r->index ? (const char *)what->from + skip
+                                  : host_group_staging(r->group, slot, k),
+                    bytes, r->threads);
+    for (int k = 0; k < r->members && what->op == COLLECTIVE_ALL_REDUCE; k++) {
+        chunk_part part = part_of(r, chunk, k);
+        if (k != r->index)
+            shared_copy(to + part.in_tensor * r->element,
+                        host_group_result(r->group, slot) + part.in_chunk * r->element,
+                        part.count * r->element, r->threads);
+    }
 }
 
 /* The first chunk is in the slots. */
 static dyno_status run_staged(const shared_run *r) {
-    bool reduces = r->what->op == COLLECTIVE_ALL_REDUCE;
+    bool sums_all = r->what->op == COLLECTIVE_ALL_REDUCE;
     int64_t size = chunk_elements(r), chunks = (r->what->count + size - 1) / size;
-    for (int64_t chunk = 0; chunk < chunks + reduces; chunk++) {
+    for (int64_t chunk = 0; chunk < chunks + sums_all; chunk++) {
         if (chunk > 0)
             RETURN_IF_FAILED(host_group_meet(r->group));
-        if (reduces && chunk > 0)
+        if (sums_all && chunk > 0)
             copy_out(r, chunk - 1);
         if (chunk == chunks)
             break;
-        if (reduces || r->what->op == COLLECTIVE_REDUCE_SCATTER)
+        if (reduces(r->what))
             sum_chunk(r, chunk);
         else
             copy_out(r, chunk);

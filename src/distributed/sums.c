@@ -148,23 +148,6 @@ INLINE void write_sums(dtype type, const void *const *from, int from_count, void
     }
 }
 
-INLINE void write_through(dtype type, const void *const *from, int from_count, void *to,
-                          int64_t count) {
-    _Alignas(64) float sums[BLOCK];
-    _Alignas(64) uint16_t rounded[BLOCK];
-    int64_t bytes = dtype_bytes(type);
-    for (int64_t at = 0; at < count; at += BLOCK) {
-        int64_t n = count - at < BLOCK ? count - at : BLOCK;
-        load_block(type, from[0], at, n, sums);
-        for (int k = 1; k < from_count; k++)
-            add_block(type, from[k], at, n, sums);
-        if (type != DTYPE_F32)
-            store_block(type, sums, rounded, 0, n);
-        sums_copy_through((char *)to + at * bytes, type == DTYPE_F32 ? (void *)sums : rounded,
-                          n * bytes);
-    }
-}
-
 INLINE void accumulate(dtype type, float *total, bool is_first, const void *const *from,
                        int from_count, int64_t count) {
     for (int64_t at = 0; at < count; at += BLOCK) {
@@ -181,8 +164,6 @@ INLINE void accumulate(dtype type, float *total, bool is_first, const void *cons
 typedef struct sums_functions {
     void (*write)(dtype type, const void *const *from, int from_count, void *const *to,
                   int to_count, int64_t count);
-    void (*write_through)(dtype type, const void *const *from, int from_count, void *to,
-                          int64_t count);
     void (*accumulate)(dtype type, float *total, bool is_first, const void *const *from,
                        int from_count, int64_t count);
     void (*round)(dtype type, const float *total, void *to, int64_t count);
@@ -198,15 +179,6 @@ typedef struct sums_functions {
             write_sums(DTYPE_BF16, from, from_count, to, to_count, count);                         \
         else                                                                                       \
             write_sums(DTYPE_F16, from, from_count, to, to_count, count);                          \
-    }                                                                                              \
-    attribute static void through_##level(dtype type, const void *const *from, int from_count,     \
-                                          void *to, int64_t count) {                               \
-        if (type == DTYPE_F32)                                                                     \
-            write_through(DTYPE_F32, from, from_count, to, count);                                 \
-        else if (type == DTYPE_BF16)                                                               \
-            write_through(DTYPE_BF16, from, from_count, to, count);                                \
-        else                                                                                       \
-            write_through(DTYPE_F16, from, from_count, to, count);                                 \
     }                                                                                              \
     attribute static void accumulate_##level(dtype type, float *total, bool is_first,              \
                                              const void *const *from, int from_count,              \
@@ -235,10 +207,10 @@ SUMS_LEVEL(v4, __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512c
 #endif
 
 static const sums_functions *level(void) {
-    static const sums_functions base = {write_base, through_base, accumulate_base, round_base};
+    static const sums_functions base = {write_base, accumulate_base, round_base};
 #if defined(__x86_64__)
-    static const sums_functions v3 = {write_v3, through_v3, accumulate_v3, round_v3};
-    static const sums_functions v4 = {write_v4, through_v4, accumulate_v4, round_v4};
+    static const sums_functions v3 = {write_v3, accumulate_v3, round_v3};
+    static const sums_functions v4 = {write_v4, accumulate_v4, round_v4};
     static const sums_functions *chosen;
     const sums_functions *known = __atomic_load_n(&chosen, __ATOMIC_ACQUIRE);
     if (known)
@@ -254,11 +226,6 @@ static const sums_functions *level(void) {
 void sums_write(dtype type, const void *const *from, int from_count, void *const *to, int to_count,
                 int64_t count) {
     level()->write(type, from, from_count, to, to_count, count);
-}
-
-void sums_write_through(dtype type, const void *const *from, int from_count, void *to,
-                        int64_t count) {
-    level()->write_through(type, from, from_count, to, count);
 }
 
 void sums_accumulate(dtype type, float *total, bool is_first, const void *const *from,

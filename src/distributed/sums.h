@@ -14,9 +14,6 @@ bool sums_have_type(dtype type);
  * once. Each `to` may be one of `from`, but not another part of its memory. `from_count` is at least 1. */
 void sums_write(dtype type, const void *const *from, int from_count, void *const *to, int to_count,
                 int64_t count);
-/* The same to one result that other processes read next: it is written past the caches. */
-void sums_write_through(dtype type, const void *const *from, int from_count, void *to,
-                        int64_t count);
 /* A copy for other processes to read, written past the caches: a store to a line that another core has
  * in its cache waits until that core has given it up, and costs tens of times as much. */
 void sums_copy_through(void *to, const void *from, int64_t bytes);

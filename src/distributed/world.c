@@ -252,13 +252,17 @@ static dyno_status share_memory(world *w, introduction *self, bool *is_apart) {
     return status;
 }
 
+/* Programs start slowly on a busy machine, whatever a collective may take. */
+#define LEAST_START_S 30.0
+
 static dyno_status join_mpi(world *w) {
     int rank, count;
+    double start_s = w->timeout_s > LEAST_START_S ? w->timeout_s : LEAST_START_S;
     dyno_status status = mpi_module_load(&w->mpi);
     if (status != DYNO_OK)
         return dyno_fail_within(status, "%s says that this is rank %d of %d", w->place.evidence,
                                 w->place.rank, w->place.count);
-    RETURN_IF_FAILED(w->mpi->open(&w->job, &rank, &count));
+    RETURN_IF_FAILED(w->mpi->open(start_s, &w->job, &rank, &count));
     if (rank != w->place.rank || count != w->place.count)
         return dyno_fail(DYNO_UNSUPPORTED,
                          "%s says that this is rank %d of %d, MPI (%s) says rank %d of %d; use the "

@@ -80,25 +80,30 @@ static void add_governor(results *run) {
 static void add_cpu(results *run) {
     environment_cpu cpu = environment_read_cpu();
     char note[128];
-    add_text(run, "cpu", "model", cpu.model, "");
+    add_text(run, "cpu", "model", cpu.info.model, "");
+    add_text(run, "cpu", "architecture", isa_this_architecture(), "");
     snprintf(note, sizeof note, "to this process; the machine has %d, with %d hardware threads",
-             cpu.physical_cores, cpu.logical_cores);
+             cpu.info.physical_cores, cpu.logical_cores);
     add_integer(run, "cpu", "cores available", cpu.available_cores, note);
-    if (cpu.l2_bytes) {
-        add_real(run, "cpu", "L1 data KiB", (double)cpu.l1_data_bytes / 0x1p10,
+    if (cpu.info.l2_bytes) {
+        add_real(run, "cpu", "L1 data KiB", (double)cpu.info.l1_data_bytes / 0x1p10,
                  "each, as there can be several of a cache");
-        add_real(run, "cpu", "L2 KiB", (double)cpu.l2_bytes / 0x1p10, "each");
-        add_real(run, "cpu", "L3 MiB", (double)cpu.l3_bytes / 0x1p20, "each");
+        add_real(run, "cpu", "L2 KiB", (double)cpu.info.l2_bytes / 0x1p10, "each");
+        add_real(run, "cpu", "L3 MiB", (double)cpu.info.l3_bytes / 0x1p20, "each");
     }
     add_governor(run);
     for (isa which = 0; which < ISA_COUNT; which++) {
+        if (!isa_is_of_this_architecture(which))
+            continue;
         isa_answer answer = isa_check(which);
         add_text(run, "instructions", isa_name(which), answer.is_usable ? "usable" : "no",
                  answer.why_not);
     }
-    const char *level = level_name(target_this_cpu());
-    add_text(run, "instructions", "kernels", level ? level : "one level",
+    const target *here = target_this_cpu();
+    add_text(run, "instructions", "kernels", level_name(here),
              "what the CPU's kernels are compiled for; --target takes less");
+    add_text(run, "instructions", "generated kernels", level_of_generated(here),
+             "what those of compiled mode are compiled for (-march)");
 }
 
 static void add_memory(results *run) {

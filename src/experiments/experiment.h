@@ -44,8 +44,9 @@ typedef struct experiment {
     dyno_status (*run)(flags *given, const experiment_context *context, experiment_output *out);
 } experiment;
 
-extern const experiment experiment_bench, experiment_attention, experiment_plan,
-    experiment_allreduce, experiment_precision, experiment_doctor;
+extern const experiment experiment_bench, experiment_profile, experiment_attention,
+    experiment_allreduce, experiment_plan, experiment_memory, experiment_precision,
+    experiment_doctor;
 
 /* NULL behind the last, and when there is none of that name. */
 const experiment *experiment_at(int index);

@@ -6,8 +6,8 @@
 #include "experiments/step_estimate.h"
 
 /* The change so far, as flags. */
-static void describe(const step_options *before, const step_options *after, const step_needs *start,
-                     const step_needs *result, plan_advice *out) {
+static void describe(const step_options *before, bool is_attention_named, const step_options *after,
+                     const step_needs *start, const step_needs *result, plan_advice *out) {
     size_t used = 0, room = sizeof out->text;
     out->text[0] = '\0';
 #define APPEND(...)                                                                                \
@@ -17,6 +17,9 @@ static void describe(const step_options *before, const step_options *after, cons
     } while (0)
     if (after->pipeline.mode != before->pipeline.mode)
         APPEND("--mode %s ", step_mode_name(after->pipeline.mode));
+    bool is_named = before->pipeline.mode == STEP_COMPILED || is_attention_named;
+    if (after->pipeline.attention != before->pipeline.attention && is_named)
+        APPEND("--attention %s ", attention_way_name(after->pipeline.attention));
     if (after->pipeline.precision != before->pipeline.precision)
         APPEND("--precision %s ", precision_name(after->pipeline.precision));
     if (after->pipeline.recompute.mode != before->pipeline.recompute.mode ||
@@ -114,9 +117,14 @@ static bool runs_little_again(recompute_mode mode) {
 static dyno_status search(advisor *a, const step_options *options, candidate *c) {
     step_options *trial = &c->options;
     bool recomputes = options->pipeline.extent != STEP_FORWARD;
-    trial->pipeline.mode = STEP_COMPILED;
-    if (!c->fits && options->pipeline.mode != STEP_COMPILED)
+    if (!c->fits && options->pipeline.mode != STEP_COMPILED) {
+        *trial = step_compiled(trial);
         RETURN_IF_FAILED(try_options(a, c));
+    }
+    if (!c->fits && trial->pipeline.attention == ATTENTION_NAIVE && step_can_flash(trial)) {
+        trial->pipeline.attention = ATTENTION_FLASH;
+        RETURN_IF_FAILED(try_options(a, c));
+    }
     if (!c->fits && recomputes && runs_little_again(options->pipeline.recompute.mode))
         RETURN_IF_FAILED(try_recompute(a, c));
     if (!c->fits && precision_low_type(trial->pipeline.precision) == DTYPE_F32) {
@@ -157,7 +165,8 @@ static dyno_status search_and_check(advisor *a, const step_options *options, ste
     }
 }
 
-dyno_status plan_advice_find(const step_options *options, int64_t memory_bytes, plan_advice *out) {
+dyno_status plan_advice_find(const step_options *options, bool is_attention_named,
+                             int64_t memory_bytes, plan_advice *out) {
     advisor a = {.estimator = step_estimator_begin(options->config.layers),
                  .memory_bytes = memory_bytes};
     step_needs start;
@@ -166,7 +175,7 @@ dyno_status plan_advice_find(const step_options *options, int64_t memory_bytes, 
     step_estimator_release(&a.estimator);
     RETURN_IF_FAILED(status);
     if (found.fits)
-        describe(options, &found.options, &start, &found.needs, out);
+        describe(options, is_attention_named, &found.options, &start, &found.needs, out);
     else
         snprintf(out->text, sizeof out->text,
                  "nothing here: weights and their state alone need more (%s at the least)",

@@ -9,6 +9,8 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
+#include "ops/attention/attention.h"
+#include "plan/least_time.h"
 #include "plan/memory_account.h"
 
 /* Blocks of the shortest models; of the models that are planned in full anyway. */
@@ -38,15 +40,29 @@ dyno_status step_needs_exactly(const step_options *options, step_needs *out) {
     RETURN_IF_FAILED(step_plan_create(&counted, &p));
     out->bytes = memory_account_plan(p).reserved_bytes;
     out->flops = plan_total_cost(p, PHASE_COUNT).flops;
+    out->seconds = least_time_of_plan(p, PHASE_COUNT);
     plan_destroy(p);
     return DYNO_OK;
+}
+
+bool step_can_flash(const step_options *options) {
+    return options->config.head_dim <= ATTENTION_MAX_HEAD_DIM;
+}
+
+step_options step_compiled(const step_options *options) {
+    step_options compiled = *options;
+    if (compiled.pipeline.mode == STEP_EAGER)
+        compiled.pipeline.attention = step_can_flash(options) ? ATTENTION_FLASH : ATTENTION_NAIVE;
+    compiled.pipeline.mode = STEP_COMPILED;
+    return compiled;
 }
 
 static bool same_step(const step_options *a, const step_options *b) {
     const pipeline_options *x = &a->pipeline, *y = &b->pipeline;
     return a->config.layers == b->config.layers && a->batch == b->batch &&
            a->context == b->context && x->mode == y->mode && x->precision == y->precision &&
-           x->recompute.mode == y->recompute.mode && x->recompute.every == y->recompute.every;
+           x->attention == y->attention && x->recompute.mode == y->recompute.mode &&
+           x->recompute.every == y->recompute.every;
 }
 
 /* The same step of a model of so many blocks, recomputed so. */
@@ -69,7 +85,8 @@ static dyno_status plan_short(step_estimator *e, const step_options *options, in
 /* a + (b - a) * steps, where b is one step behind a. */
 static step_needs extrapolate(const step_needs *a, const step_needs *b, double steps) {
     return (step_needs){.bytes = a->bytes + (int64_t)((double)(b->bytes - a->bytes) * steps),
-                        .flops = a->flops + (b->flops - a->flops) * steps};
+                        .flops = a->flops + (b->flops - a->flops) * steps,
+                        .seconds = a->seconds + (b->seconds - a->seconds) * steps};
 }
 
 /* From two models with the same remainder of blocks behind the last whole `period`. */
@@ -105,6 +122,7 @@ static dyno_status from_no_mlps(step_estimator *e, const step_options *options, 
     all = extrapolate(&without, &with, share);
     out->bytes += all.bytes - without.bytes;
     out->flops += all.flops - without.flops;
+    out->seconds += all.seconds - without.seconds;
     return DYNO_OK;
 }
 
@@ -124,7 +142,7 @@ static dyno_status from_short_segments(step_estimator *e, const step_options *op
     static const int segments[] = {FEW_SEGMENTS, MORE_SEGMENTS};
     static const int blocks[] = {SMALL_SEGMENT, LARGER_SEGMENT};
     int64_t layers = options->config.layers, every = options->pipeline.recompute.every;
-    double bytes[2][2], flops[2][2], scale = (double)e->scale;
+    double bytes[2][2], flops[2][2], seconds[2][2], scale = (double)e->scale;
     for (int i = 0; i < 2; i++)
         for (int j = 0; j < 2; j++) {
             step_needs needs;
@@ -133,11 +151,13 @@ static dyno_status from_short_segments(step_estimator *e, const step_options *op
                 plan_short(e, options, segments[i] * size, RECOMPUTE_EVERY, size, &needs));
             bytes[i][j] = (double)needs.bytes;
             flops[i][j] = needs.flops;
+            seconds[i][j] = needs.seconds;
         }
     double count = (double)((layers + every - 1) / every);
     *out = (step_needs){
         .bytes = (int64_t)on_plane(bytes, count, (double)every / scale, (double)layers / scale),
-        .flops = on_plane(flops, count, (double)every / scale, (double)layers / scale)};
+        .flops = on_plane(flops, count, (double)every / scale, (double)layers / scale),
+        .seconds = on_plane(seconds, count, (double)every / scale, (double)layers / scale)};
     return DYNO_OK;
 }
 

@@ -11,6 +11,7 @@
 typedef struct step_needs {
     int64_t bytes; /* reserved */
     double flops;
+    double seconds; /* at the least, at the target's rates on paper (plan/least_time.h) */
 } step_needs;
 
 typedef struct estimated_step {
@@ -35,5 +36,11 @@ NODISCARD dyno_status step_estimate(step_estimator *e, const step_options *optio
                                     step_needs *out);
 /* By planning all of it. Nothing will run the plan, so that no verifier looks at it. */
 NODISCARD dyno_status step_needs_exactly(const step_options *options, step_needs *out);
+
+/* The step compiled, with attention as --mode compiled chooses it: flash where its kernels take the
+ * head size. An eager step's attention is naive whatever was asked for, and says nothing. */
+step_options step_compiled(const step_options *options);
+/* Whether flash attention can take the place of the step's naive one. */
+bool step_can_flash(const step_options *options);
 
 #endif

@@ -74,11 +74,15 @@ dyno_status sweep_finish(sweep *s, dyno_status status) {
      * asked to stop does not wait for the second. */
     if (is_cpu(s) && status == DYNO_OK)
         keep_better_peaks(s, machine_measure_peak_flops_f32(threads_count()), measure_bf16(s));
+    sweep_close(s);
+    return status;
+}
+
+void sweep_close(sweep *s) {
     autotune_destroy(s->tuned);
     s->tuned = NULL;
     device_close(s->device);
     s->device = NULL;
-    return status;
 }
 
 bool sweep_should_stop(void *s) { return experiment_should_stop(((const sweep *)s)->context); }

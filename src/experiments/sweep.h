@@ -51,6 +51,9 @@ NODISCARD dyno_status sweep_start(sweep *s);
  * Returns `status`. */
 NODISCARD dyno_status sweep_finish(sweep *s, dyno_status status);
 
+/* Closes the device and nothing else: for a sweep that was only prepared. */
+void sweep_close(sweep *s);
+
 /* Whether the caller wants no more. `sweep` is one, for those who know only a pointer. */
 bool sweep_should_stop(void *sweep);
 /* Says how many cells are planned, where planning takes long, and how many there are in all. */

@@ -2,16 +2,13 @@
 #ifndef MEASURE_ENVIRONMENT_H
 #define MEASURE_ENVIRONMENT_H
 
-#include "base/isa.h"
+#include "base/cpu_info.h"
 #include "measure/results.h"
 
 typedef struct environment_cpu {
-    char model[128];
-    char flags[512];     /* those of the kernel's flags that matter here: "avx2 fma avx512f" */
-    int physical_cores;  /* in the machine */
+    cpu_info info;
     int logical_cores;   /* online */
     int available_cores; /* that this process may run on */
-    int64_t l1_data_bytes, l2_bytes, l3_bytes; /* of one instance; 0: unknown */
 } environment_cpu;
 
 environment_cpu environment_read_cpu(void);

@@ -1,8 +1,9 @@
 /* machine.c - the loops behind "% of peak".
  *
  * Twelve accumulators cover a latency of four cycles on two, and nearly three, FMA units, and
- * fit the sixteen registers of AVX2. They run towards a fixed point (x = x * m + a with
- * a = 1 - m), so that no value ever becomes a denormal or infinite. */
+ * fit the sixteen registers of AVX2; 24 cover four units, as aarch64 has them, and fit its 32. They
+ * are x = x + x * m with an m so small that x stays what it is: no value ever becomes a denormal or
+ * infinite, and the sum overwrites an operand, as NEON's FMA does. */
 #define _GNU_SOURCE
 #include "measure/machine.h"
 
@@ -19,7 +20,12 @@
 #include "measure/environment.h"
 #include "measure/machine_bf16.h"
 
-enum { ACCUMULATORS = 12, MOST_THREAD_COUNTS = 8 };
+#if defined(__aarch64__)
+enum { ACCUMULATORS = 24 };
+#else
+enum { ACCUMULATORS = 12 };
+#endif
+enum { MOST_THREAD_COUNTS = 8 };
 
 static const int64_t FLOPS_BUDGET_NS = 150 * 1000 * 1000;
 static const int64_t FLOPS_RUN_NS = 10 * 1000 * 1000;
@@ -60,11 +66,11 @@ static inline __attribute__((always_inline)) uint64_t loop_body(traffic which, u
 #define LOOPS(LEVEL, ATTRIBUTE, BYTES)                                                             \
     ATTRIBUTE static float fmas_##LEVEL(int64_t iterations, float seed) {                          \
         typedef float lanes __attribute__((vector_size(BYTES)));                                   \
-        lanes m = (lanes){0} + seed * 0.75f, a = (lanes){0} + seed * 0.25f, x[ACCUMULATORS];       \
+        lanes m = (lanes){0} + seed * 0x1p-40f, x[ACCUMULATORS];                                   \
         for (int k = 0; k < ACCUMULATORS; k++)                                                     \
             x[k] = (lanes){0} + seed * (float)(k + 2);                                             \
         for (int64_t i = 0; i < iterations; i++) {                                                 \
-            _Pragma("GCC unroll 12") for (int k = 0; k < ACCUMULATORS; k++) x[k] = x[k] * m + a;   \
+            _Pragma("GCC unroll 24") for (int k = 0; k < ACCUMULATORS; k++) x[k] += x[k] * m;      \
         }                                                                                          \
         float sum = 0;                                                                             \
         for (int k = 0; k < ACCUMULATORS; k++)                                                     \
@@ -213,7 +219,7 @@ static double best_rate(traffic which, int threads, unsigned char *buffer, size_
 dyno_status machine_measure_bandwidth(int threads, machine_bandwidth *out) {
     *out = (machine_bandwidth){0};
     threads = limit_to_cores(threads);
-    int64_t wanted = 256 << 20, past_cache = environment_read_cpu().l3_bytes * 4;
+    int64_t wanted = 256 << 20, past_cache = environment_read_cpu().info.l3_bytes * 4;
     int64_t available = system_memory_read().available_bytes;
     if (past_cache > wanted)
         wanted = past_cache;

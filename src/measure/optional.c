@@ -90,6 +90,13 @@ static void read_mpi(void *symbol, char *out) {
         snprintf(out, VERSION_BYTES, "%.*s", (int)strcspn(answer, ",\n"), answer);
 }
 
+/* SQLite and zlib. */
+static void read_text(void *symbol, char *out) {
+    typedef const char *get_version(void);
+    AS_FUNCTION(get_version *, get, symbol);
+    snprintf(out, VERSION_BYTES, "%s", get());
+}
+
 static const struct {
     const char *name, *without;
     const char *library[MOST_NAMES]; /* newest first */
@@ -139,6 +146,18 @@ static const struct {
                       "MPI_Get_library_version",
                       read_mpi,
                       NULL},
+    [OPTIONAL_SQLITE] = {"SQLite",
+                         "exports of Nsight Systems cannot be read (profile --from)",
+                         {"libsqlite3.so.0"},
+                         "sqlite3_libversion",
+                         read_text,
+                         NULL},
+    [OPTIONAL_ZLIB] = {"zlib",
+                       "compressed traces must be unpacked first (profile --from)",
+                       {"libz.so.1"},
+                       "zlibVersion",
+                       read_text,
+                       NULL},
 };
 
 const char *optional_name(optional_part part) { return PARTS[part].name; }

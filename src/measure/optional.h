@@ -14,6 +14,8 @@ typedef enum optional_part {
     OPTIONAL_CUPTI,
     OPTIONAL_NCCL,
     OPTIONAL_MPI,
+    OPTIONAL_SQLITE,
+    OPTIONAL_ZLIB,
     OPTIONAL_COUNT
 } optional_part;
 

@@ -9,6 +9,7 @@
 #include "plan/memory_account.h"
 #include "plan/memory_formula.h"
 #include "plan/scope.h"
+#include "plan/value_groups.h"
 
 typedef struct scope_cost {
     char scope[SCOPE_TEXT_BYTES];
@@ -66,48 +67,23 @@ static void record_flops_by_scope(const plan *p, results_cell *cell) {
     free(costs);
 }
 
-/* Values of one name (layers folded), role and formula. */
-typedef struct value_group {
-    char name[SCOPE_TEXT_BYTES];
-    role role;
-    const plan_buffer *sample;
-    int64_t count, bytes;
-} value_group;
-
-static int largest_first(const void *a, const void *b) {
-    int64_t x = ((const value_group *)a)->bytes, y = ((const value_group *)b)->bytes;
-    return (x < y) - (x > y);
+static bool is_alive(void *launch, const plan_buffer *b) {
+    return memory_account_is_alive(b, *(const int *)launch);
 }
 
-static void record_peak_values(const plan *p, int launch, results_cell *cell) {
-    value_group *groups = NULL;
-    int count = 0, capacity = 0;
-    for (int i = 0; i < p->buffer_count; i++) {
-        const plan_buffer *b = &p->buffers[i];
-        if (!memory_account_is_alive(b, launch))
-            continue;
-        scope_text name = scope_fold_layers(b->name ? b->name : p->scopes[b->scope]);
-        int at = 0;
-        while (at < count && (strcmp(groups[at].name, name.text) != 0 ||
-                              groups[at].role != b->role || groups[at].sample->type != b->type ||
-                              !shape_equal(&groups[at].sample->shape, &b->shape)))
-            at++;
-        if (at == count) {
-            MEMORY_GROW(groups, count, capacity);
-            groups[count] = (value_group){.role = b->role, .sample = b};
-            memcpy(groups[count++].name, name.text, sizeof name.text);
-        }
-        groups[at].count++;
-        groups[at].bytes += b->bytes;
-    }
-    qsort(groups, (size_t)count, sizeof *groups, largest_first);
+void plan_record_values_at(const plan *p, int launch, results_cell *cell) {
+    int count;
+    value_group *groups = value_groups_create(
+        p, &(value_group_options){.takes = is_alive, .context = &launch}, &count);
+    value_groups_sort_by_total(groups, count);
     static const char *const keys[] = {KEY_VALUE, KEY_ROLE, KEY_FORMULA};
     static const results_column columns[] = {{COLUMN_COUNT, ""}, {COLUMN_BYTES, "B"}};
     results_breakdown *table = cell_add_breakdown(cell, BREAKDOWN_PEAK_VALUES, keys, 3, columns, 2);
     for (int i = 0; i < count; i++) {
         text formula = {0};
         memory_formula_append(groups[i].sample, &formula);
-        const char *texts[] = {groups[i].name, role_name(groups[i].role), text_string(&formula)};
+        const char *texts[] = {groups[i].name.text, role_name(groups[i].sample->role),
+                               text_string(&formula)};
         results_value values[] = {results_integer(groups[i].count),
                                   results_integer(groups[i].bytes)};
         breakdown_add_row(table, texts, values);
@@ -140,29 +116,33 @@ void plan_record_cost(const plan *p, results_cell *cell) {
     cell_set_metric_real(cell, METRIC_BYTES_MOVED, "B", all.bytes_read + all.bytes_written);
 }
 
-void plan_record(const plan *p, int64_t memory_bytes, results_cell *cell) {
-    memory_account account = memory_account_plan(p);
-    plan_record_cost(p, cell);
+void plan_record_peak(const plan *p, const memory_account *account, results_cell *cell) {
     for (int r = 0; r < ROLE_COUNT; r++) {
         char name[48];
         snprintf(name, sizeof name, METRIC_AT_PEAK_PREFIX "%s", role_name((role)r));
-        cell_set_metric(cell, name, "B", account.at_peak[r]);
+        cell_set_metric(cell, name, "B", account->at_peak[r]);
     }
-    cell_set_metric(cell, METRIC_PEAK_BYTES, "B", account.peak_bytes);
-    cell_set_metric(cell, METRIC_RESERVED_BYTES, "B", account.reserved_bytes);
-    cell_set_metric(cell, METRIC_PEAK_LAUNCH, "", account.peak_launch);
+    cell_set_metric(cell, METRIC_PEAK_LAUNCH, "", account->peak_launch);
     char where[192] = "before the first launch";
-    if (account.peak_launch >= 0) {
-        const plan_launch *l = &p->launches[account.peak_launch];
+    if (account->peak_launch >= 0) {
+        const plan_launch *l = &p->launches[account->peak_launch];
         snprintf(where, sizeof where, "%s %s (%s)", p->scopes[l->scope], l->op_name,
                  phase_name(l->phase));
     }
     cell_set_text(cell, PARAM_PEAK_AT, where);
+}
+
+void plan_record(const plan *p, int64_t memory_bytes, results_cell *cell) {
+    memory_account account = memory_account_plan(p);
+    plan_record_cost(p, cell);
+    plan_record_peak(p, &account, cell);
+    cell_set_metric(cell, METRIC_PEAK_BYTES, "B", account.peak_bytes);
+    cell_set_metric(cell, METRIC_RESERVED_BYTES, "B", account.reserved_bytes);
     if (memory_bytes) {
         cell_set_metric(cell, METRIC_MEMORY_BYTES, "B", memory_bytes);
         cell_set_text(cell, PARAM_FITS, account.reserved_bytes <= memory_bytes ? "yes" : "no");
     }
     record_flops_by_scope(p, cell);
-    record_peak_values(p, account.peak_launch, cell);
+    plan_record_values_at(p, account.peak_launch, cell);
     cell_set_status(cell, RESULTS_OK, NULL);
 }

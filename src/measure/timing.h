@@ -1,7 +1,6 @@
-/* timing.h - steps of an executor, timed into a cell of a run.
+/* timing.h - steps of an executor, timed into a cell of a run: whole steps and their phases.
  *
- * Timing and tracing are separate runs: timing_run times whole steps and their phases,
- * timing_break_down times every launch and reports what tracing cost. */
+ * Timing and tracing are separate runs: measure/step_trace.h times every launch. */
 #ifndef MEASURE_TIMING_H
 #define MEASURE_TIMING_H
 
@@ -37,22 +36,6 @@ typedef struct timing_span {
  * "reps" counts them. options->steps is ignored; options->on_step counts all. */
 NODISCARD dyno_status timing_run_for(executor *e, const plan *p, const timing_options *options,
                                      const timing_span *span, results_cell *cell);
-
-/* Adds the breakdowns "by_class", "by_kernel", "by_phase" and "by_scope" of an average step over
- * options->steps traced ones. Each sums to the traced step: the gaps between launches have a row of
- * their own. The metric traced_step_ns is that step's length, to be compared with the untraced
- * ones; cast_ns is the time in it of launches that are casts.
- *
- * Where the device has activity records, steps run as usual and are broken down by these: the step
- * is device_span_ns, from the begin of its first launch to the end of its last, of which the device
- * was busy for device_busy_ns; the column "running" is how long launches ran, "time" the same with
- * overlapping time divided among those that ran. between_steps_ns is the gap between two steps.
- * Lost records make it fail with DYNO_CORRUPT, without a breakdown.
- *
- * Elsewhere launches run one by one with events around each; in_launches_ns is the part of the
- * traced step in which they ran. */
-NODISCARD dyno_status timing_break_down(executor *e, const plan *p, const timing_options *options,
-                                        results_cell *cell);
 
 /* Most bytes of this process resident at once since the last call of timing_reset_peak_rss;
  * 0 where the system does not tell. */

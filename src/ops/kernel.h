@@ -23,6 +23,7 @@ typedef struct launch_context {
     struct device *device;
     void *stream;                      /* a GPU's cudaStream_t; NULL on a CPU */
     struct communicator *communicator; /* of the ranks; NULL where there is one */
+    bool begins_step;                  /* the first launch of it */
     int repetition, repetitions;       /* the micro-batch, from 0, and how many there are */
     /* A collective that may run beside the launches that follow it: it is started, and its handle
      * stored here. NULL: it is complete when the kernel returns (on a GPU: enqueued). */

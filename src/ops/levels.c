@@ -21,7 +21,11 @@ static const char *const BASELINE = "x86-64";
 #else
 static const level LEVELS[1];
 enum { LEVEL_COUNT = 0 };
-static const char *const BASELINE;
+#if defined(__aarch64__)
+static const char *const BASELINE = "armv8-a";
+#else
+static const char *const BASELINE = "any CPU of the architecture";
+#endif
 #endif
 
 /* NULL: the level of every machine. */
@@ -35,6 +39,16 @@ static const level *highest_level(const target *chip) {
 const char *level_name(const target *chip) {
     const level *l = highest_level(chip);
     return l ? l->name : BASELINE;
+}
+
+/* On aarch64 what the target has says all that generated loops can use. "native" would say no more,
+ * and a compiler for another machine (a cross compiler under qemu) does not know it. */
+const char *level_of_generated(const target *chip) {
+#if defined(__aarch64__)
+    return target_has(chip, ISA_SVE) ? "armv8.2-a+sve" : level_name(chip);
+#else
+    return target_is_this_cpu(chip) ? "native" : level_name(chip);
+#endif
 }
 
 /* Kernels are told apart by name: a level that lacks one leaves it to that for every machine. */

@@ -10,7 +10,8 @@
 
 enum {
     GRAIN_ELEMENTS = 8192,
-    COLUMN_BLOCK = 64,     /* columns summed together, in registers */
+    COLUMN_GRAIN = 64,     /* columns that a thread takes at least */
+    COLUMN_BLOCK = 512,    /* columns reduced together, their results in the first cache */
     ROWS_PER_PARTIAL = 128 /* rows added in float before they go into the double total */
 };
 
@@ -127,33 +128,63 @@ static void reduce_rows(void *context, int64_t begin, int64_t end) {
     }
 }
 
+/* The sum of a block's columns over `rows` rows, each column in the order of its rows; four rows
+ * at a time, so that sums are loaded and stored once for them. */
+static void sum_rows_of_block(int64_t rows, int64_t stride, const float *restrict row,
+                              int64_t width, float *restrict sum) {
+    int64_t i = 0;
+    for (; i + 4 <= rows; i += 4, row += 4 * stride)
+        for (int64_t j = 0; j < width; j++)
+            sum[j] =
+                (((sum[j] + row[j]) + row[j + stride]) + row[j + 2 * stride]) + row[j + 3 * stride];
+    for (; i < rows; i++, row += stride)
+        for (int64_t j = 0; j < width; j++)
+            sum[j] += row[j];
+}
+
 static void sum_column_block(const reduce_context *c, int64_t column, int64_t width) {
     int64_t rows = c->input.shape.dim[0], stride = c->input.stride[0];
     double total[COLUMN_BLOCK] = {0};
     for (int64_t start = 0; start < rows; start += ROWS_PER_PARTIAL) {
-        int64_t stop = rows - start < ROWS_PER_PARTIAL ? rows : start + ROWS_PER_PARTIAL;
         float partial[COLUMN_BLOCK] = {0};
-        for (int64_t i = start; i < stop; i++) {
-            const float *row = c->in + i * stride + column;
-            if (width == COLUMN_BLOCK)
-                for (int j = 0; j < COLUMN_BLOCK; j++)
-                    partial[j] += row[j];
-            else
-                for (int64_t j = 0; j < width; j++)
-                    partial[j] += row[j];
-        }
-        for (int j = 0; j < COLUMN_BLOCK; j++)
+        sum_rows_of_block(rows - start < ROWS_PER_PARTIAL ? rows - start : ROWS_PER_PARTIAL, stride,
+                          c->in + start * stride + column, width, partial);
+        for (int64_t j = 0; j < width; j++)
             total[j] += partial[j];
     }
     for (int64_t j = 0; j < width; j++)
         c->out[column + j] = (float)(total[j] * c->scale);
 }
 
+/* The larger, or a NaN where one is. */
+static inline float larger(float best, float x) { return x > best || x != x ? x : best; }
+
+static void max_column_block(const reduce_context *c, int64_t column, int64_t width) {
+    int64_t rows = c->input.shape.dim[0], stride = c->input.stride[0], i = 0;
+    const float *row = c->in + column;
+    float best[COLUMN_BLOCK];
+    for (int j = 0; j < COLUMN_BLOCK; j++)
+        best[j] = -INFINITY;
+    for (; i + 4 <= rows; i += 4, row += 4 * stride)
+        for (int64_t j = 0; j < width; j++)
+            best[j] = larger(
+                larger(larger(larger(best[j], row[j]), row[j + stride]), row[j + 2 * stride]),
+                row[j + 3 * stride]);
+    for (; i < rows; i++, row += stride)
+        for (int64_t j = 0; j < width; j++)
+            best[j] = larger(best[j], row[j]);
+    for (int64_t j = 0; j < width; j++)
+        c->out[column + j] = best[j];
+}
+
 static void reduce_columns(void *context, int64_t begin, int64_t end) {
     const reduce_context *c = context;
     for (int64_t column = begin; column < end; column += COLUMN_BLOCK) {
         int64_t width = end - column < COLUMN_BLOCK ? end - column : COLUMN_BLOCK;
-        sum_column_block(c, column, width);
+        if (c->kind == REDUCTION_MAX)
+            max_column_block(c, column, width);
+        else
+            sum_column_block(c, column, width);
     }
 }
 
@@ -210,9 +241,8 @@ void reduction_run_f32(const kernel_args *args, op_reduction kind) {
     int64_t grain = length >= GRAIN_ELEMENTS ? 1 : GRAIN_ELEMENTS / length;
     if (dense && inner_reduced && (rank == 1 || (rank == 2 && pair[1].stride[0] != 0)))
         threads_for(results, grain, reduce_rows, &c);
-    else if (dense && rank == 2 && !inner_reduced && pair[1].stride[0] == 0 &&
-             kind != REDUCTION_MAX)
-        threads_for(results, COLUMN_BLOCK, reduce_columns, &c);
+    else if (dense && rank == 2 && !inner_reduced && pair[1].stride[0] == 0)
+        threads_for(results, COLUMN_GRAIN, reduce_columns, &c);
     else
         threads_for(results, grain, reduce_general, &c);
 }

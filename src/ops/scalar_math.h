@@ -23,7 +23,7 @@ static inline uint32_t bits_from_float(float number) {
 
 /* a * b + c, rounded once where the machine can: said outright, because generated kernels are
  * compiled without contraction. */
-#ifdef __FMA__
+#if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
 #define MULTIPLY_ADD(a, b, c) __builtin_fmaf(a, b, c)
 #else
 #define MULTIPLY_ADD(a, b, c) ((a) * (b) + (c))
@@ -31,14 +31,19 @@ static inline uint32_t bits_from_float(float number) {
 
 /* exp in float, within 1.5 ulp; 0 below -104, infinity above 88.73, NaN stays NaN.
  * x = n ln 2 + r with |r| <= ln 2 / 2; e^r by a polynomial (Cephes' coefficients). 2^n is
- * applied in two halves, so that subnormal results come out right. */
+ * applied in two halves, so that subnormal results come out right.
+ *
+ * Limits of x would be the plain way to keep n within what an exponent holds. But gcc follows what
+ * a limit makes constant through the rest, and a loop then chooses between results thrice. So n has
+ * its upper limit as an integer, above which r and with it the polynomial grow until the result is
+ * infinite; and what is below the lower limit is replaced at the end. */
 static inline float exp_f32(float x) {
     const float magic = 0x1.8p23f; /* adding it rounds to an integer, held in the low bits */
-    float clamped = x < -104.0f ? -104.0f : x;
-    clamped = clamped > 104.0f ? 104.0f : clamped;
-    float shifted = MULTIPLY_ADD(clamped, 0x1.715476p0f, magic);
-    float n = shifted - magic;
-    float r = MULTIPLY_ADD(n, -0x1.62e4p-1f, clamped);
+    int32_t most = (int32_t)bits_from_float(magic) + 150;
+    int32_t rounded = (int32_t)bits_from_float(MULTIPLY_ADD(x, 0x1.715476p0f, magic));
+    rounded = rounded < most ? rounded : most;
+    float n = float_from_bits((uint32_t)rounded) - magic;
+    float r = MULTIPLY_ADD(n, -0x1.62e4p-1f, x);
     r = MULTIPLY_ADD(n, -0x1.7f7d1cp-20f, r);
     float p = 1.9875691500e-4f;
     p = MULTIPLY_ADD(p, r, 1.3981999507e-3f);
@@ -47,22 +52,22 @@ static inline float exp_f32(float x) {
     p = MULTIPLY_ADD(p, r, 1.6666665459e-1f);
     p = MULTIPLY_ADD(p, r, 5.0000001201e-1f);
     float y = MULTIPLY_ADD(p, r * r, r) + 1.0f;
-    uint32_t exponent = bits_from_float(shifted) - bits_from_float(magic); /* n, two's complement */
+    uint32_t exponent = (uint32_t)rounded - bits_from_float(magic); /* n, two's complement */
     uint32_t half = (uint32_t)((int32_t)exponent >> 1), rest = exponent - half;
     y *= float_from_bits((half + 127u) << 23);
-    return y * float_from_bits((rest + 127u) << 23);
+    y *= float_from_bits((rest + 127u) << 23);
+    return x < -104.0f ? 0.0f : y;
 }
 
 /* log in float, within 1.5 ulp; -infinity at 0, NaN below it.
- * x = 2^n m with m in [sqrt(1/2), sqrt(2)); log m by a polynomial (Cephes' coefficients). */
+ * x = 2^n m with m in [sqrt(1/2), sqrt(2)); log m by a polynomial (Cephes' coefficients). Subnormal
+ * numbers are scaled to normal ones, by a mask of all bits or none: see exp_f32. */
 static inline float log_f32(float x) {
-    float scaled = x < 0x1p-126f ? x * 0x1p23f : x;
-    float bias = x < 0x1p-126f ? 150.0f : 127.0f;
-    uint32_t bits = bits_from_float(scaled);
-    uint32_t shifted = bits - 0x3f3504f3u; /* sqrt(1/2) */
-    int32_t exponent = (int32_t)shifted >> 23;
+    uint32_t is_small = (int32_t)bits_from_float(x) < 0x00800000 ? ~0u : 0u;
+    float scaled = x * float_from_bits(0x3f800000u + (is_small & 23u << 23)); /* 1 or 2^23 */
+    uint32_t shifted = bits_from_float(scaled) - 0x3f3504f3u;                 /* sqrt(1/2) */
     float m = float_from_bits((shifted & 0x007fffffu) + 0x3f3504f3u) - 1.0f;
-    float n = (float)exponent + (127.0f - bias);
+    float n = (float)(((int32_t)shifted >> 23) - (int32_t)(is_small & 23u));
     float p = 7.0376836292e-2f;
     p = MULTIPLY_ADD(p, m, -1.1514610310e-1f);
     p = MULTIPLY_ADD(p, m, 1.1676998740e-1f);
@@ -75,8 +80,9 @@ static inline float log_f32(float x) {
     float square = m * m;
     float y = p * m * square - 0x1.bd0106p-13f * n - 0.5f * square;
     y = m + y + 0x1.63p-1f * n;
-    y = x > 0.0f ? y : x == 0.0f ? -INFINITY : NAN;
-    return x == INFINITY ? INFINITY : y;
+    y = x < INFINITY ? y : x; /* NaN, too */
+    y = x < 0.0f ? NAN : y;
+    return x == 0.0f ? -INFINITY : y;
 }
 
 #define EXP(x) _Generic((x), double : exp, float : exp_f32)(x)

@@ -267,7 +267,12 @@ static void begin_search(const arena_map *map, search *s) {
 }
 
 int64_t arena_map_lowest_fit(const arena_map *map, int born, int last_used, int64_t bytes) {
-    search s = {.born = born, .last_used = last_used, .bytes = bytes};
+    search s; /* not cleared: its cursors are kilobytes, of which few are used */
+    s.born = born;
+    s.last_used = last_used;
+    s.offset = 0;
+    s.bytes = bytes;
+    s.run_count = s.part_count = 0;
     begin_search(map, &s);
     for (bool is_moved = bytes > 0; is_moved;) {
         is_moved = false;

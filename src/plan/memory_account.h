@@ -13,6 +13,8 @@ typedef struct memory_account {
     int64_t at_peak[ROLE_COUNT]; /* alive then, by role */
     int64_t persistent_bytes;    /* alive all the time: inputs, parameters, state */
     int64_t total[ROLE_COUNT];   /* bytes of all buffers ever made, by role */
+    int64_t alive_bytes;         /* the sum of at_peak, in either mode */
+    int64_t peak_block_bytes;    /* the most of values alive at once, in whole blocks */
     int64_t reserved_bytes;      /* what the pool holds at its largest */
 } memory_account;
 
@@ -27,6 +29,11 @@ bool memory_account_is_alive(const plan_buffer *b, int launch);
  * earlier and is read from here on. Gaps in the arena of a static plan do not count. */
 int64_t memory_account_bytes_before(const plan *p, int launch);
 
+/* The launch that the backward begins with; the number of launches where there is none. */
+int memory_account_first_backward(const plan *p);
+/* Whether the buffer waits for the backward when it begins: it was made before and has the role "saved".
+ */
+bool memory_account_is_saved(const plan_buffer *b, int first_backward);
 /* Bytes that wait for the backward when it begins: values of the role "saved". 0 without one. */
 int64_t memory_account_saved_bytes(const plan *p);
 

@@ -3,6 +3,7 @@
 #include <ctype.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 scope_text scope_fold_layers(const char *scope) {
     scope_text out = {{0}};
@@ -24,4 +25,14 @@ scope_text scope_fold_layers(const char *scope) {
         out.text[used++] = *scope++;
     }
     return out;
+}
+
+int scope_block(const char *scope) {
+    bool starts_part = true;
+    for (; *scope; scope++) {
+        if (starts_part && isdigit((unsigned char)*scope))
+            return (int)strtol(scope, NULL, 10);
+        starts_part = *scope == '.';
+    }
+    return -1;
 }

@@ -10,5 +10,8 @@ typedef struct {
 
 /* "layers.3.attn.softmax" -> "layers.*.attn.softmax"; "" -> "(top)". */
 scope_text scope_fold_layers(const char *scope);
+/* The number of the block that a scope or a value's name belongs to: 3 of "layers.3.attn.softmax" and of
+ * "g.model.layers.3.mlp.down_proj.weight"; -1 where it has none. */
+int scope_block(const char *scope);
 
 #endif

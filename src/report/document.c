@@ -47,6 +47,22 @@ plot_bar *document_add_bars(report_document *document, const char *unit, int64_t
     return bars.bars;
 }
 
+document_areas *document_add_areas(report_document *document, const char *title, const char *unit,
+                                   int area_count, int64_t count) {
+    document_areas areas = {
+        .title = arena_copy_string(document->memory, title),
+        .unit = arena_copy_string(document->memory, unit),
+        .areas = arena_allocate(document->memory, (size_t)area_count, sizeof *areas.areas),
+        .area_count = area_count,
+        .count = count,
+        .marks = arena_allocate(document->memory, (size_t)count + 1, 1)};
+    for (int i = 0; i < area_count; i++)
+        areas.areas[i].values =
+            arena_allocate(document->memory, (size_t)count, sizeof *areas.areas[i].values);
+    add_block(document, (document_block){.kind = BLOCK_AREAS, .areas = areas});
+    return &document->blocks[document->count - 1].areas;
+}
+
 void document_add_note(report_document *document, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);

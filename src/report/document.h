@@ -11,7 +11,13 @@
 #include "report/renderer.h"
 #include "report/table.h"
 
-typedef enum block_kind { BLOCK_TABLE, BLOCK_CURVE, BLOCK_BARS, BLOCK_NOTE } block_kind;
+typedef enum block_kind {
+    BLOCK_TABLE,
+    BLOCK_CURVE,
+    BLOCK_BARS,
+    BLOCK_AREAS,
+    BLOCK_NOTE
+} block_kind;
 
 typedef struct document_curve {
     const char *title, *unit;
@@ -26,12 +32,22 @@ typedef struct document_bars {
     int64_t count;
 } document_bars;
 
+/* What several things add up to over time. */
+typedef struct document_areas {
+    const char *title, *unit;
+    plot_area *areas;
+    int area_count;
+    int64_t count;
+    char *marks; /* one for each value */
+} document_areas;
+
 typedef struct document_block {
     block_kind kind;
     union {
         report_table *table;
         document_curve curve;
         document_bars bars;
+        document_areas areas;
         const char *note;
     };
 } document_block;
@@ -53,6 +69,10 @@ void document_add_table(report_document *document, report_table *table);
 double *document_add_curve(report_document *document, const char *title, const char *unit,
                            int64_t count, int64_t warmup);
 plot_bar *document_add_bars(report_document *document, const char *unit, int64_t count);
+/* The caller fills areas (labels are borrowed, values are there) and marks. Terminals draw it always:
+ * it is for what a report is about. */
+document_areas *document_add_areas(report_document *document, const char *title, const char *unit,
+                                   int area_count, int64_t count);
 void document_add_note(report_document *document, const char *format, ...) PRINTF_LIKE(2, 3);
 
 #endif

@@ -25,4 +25,17 @@ enum { PLOT_LINE_MARGIN = 14 }; /* columns beside the picture, for the scale */
 void plot_line(text *out, const double *values, int64_t count, int64_t marked, int width,
                int height, const char *unit);
 
+typedef struct plot_area {
+    const char *label;
+    char letter; /* that it is drawn with */
+    double *values;
+} plot_area;
+
+/* Areas on top of each other, the first at the bottom, `width` x `height` characters, from 0 to the
+ * largest sum. More values than columns: each column is the moment of its largest sum, so that every
+ * column is something that was, and a spike cannot vanish. `marks`, one character for each value, are
+ * drawn below the axis (NULL: none), and below them where the largest sum is. */
+void plot_areas(text *out, const plot_area *areas, int area_count, int64_t count, const char *marks,
+                int width, int height, const char *unit);
+
 #endif

@@ -1,28 +1,8 @@
 /* render_json.c - the run, as in run.json. Of a document without one, its tables: the only one as an
  * array with an object for each row, several as an object of such arrays by their titles. */
-#include <jansson.h>
-#include <stdlib.h>
-
-#include "base/memory.h"
-#include "base/printable.h"
+#include "base/json.h"
 #include "measure/results_json.h"
 #include "report/document.h"
-
-static void append_json_text(text *out, const char *string) {
-    json_t *value = json_string(string);
-    if (!value) { /* not UTF-8 */
-        char *copy = memory_copy_string(string);
-        for (char *p = copy; *p; p++)
-            if ((unsigned char)*p >= 0x80)
-                *p = '?';
-        value = json_string(copy);
-        free(copy);
-    }
-    char *dump = json_dumps(value, JSON_ENCODE_ANY);
-    text_append_printable_json(out, dump ? dump : "\"\"");
-    free(dump);
-    json_decref(value);
-}
 
 static void append_table(const report_table *table, text *out) {
     text_append(out, "[");
@@ -31,12 +11,12 @@ static void append_table(const report_table *table, text *out) {
         for (int j = 0; j < table->column_count; j++) {
             const table_cell *cell = &table->rows[i].cells[j];
             text_append(out, j ? ", " : "");
-            append_json_text(out, table->columns[j].key);
+            json_append_string(out, table->columns[j].key);
             text_append(out, ": ");
             if (cell->kind == CELL_EMPTY)
                 text_append(out, "null");
             else if (cell->kind == CELL_TEXT)
-                append_json_text(out, cell->text);
+                json_append_string(out, cell->text);
             else
                 table_append_exact(out, cell);
         }
@@ -56,7 +36,7 @@ static void append_tables(const report_document *document, text *out) {
         const report_table *table = document->blocks[i].table;
         if (tables > 1) {
             text_append(out, appended++ ? ",\n" : "\n");
-            append_json_text(out, table->title ? table->title : "");
+            json_append_string(out, table->title ? table->title : "");
             text_append(out, ": ");
         }
         append_table(table, out);

@@ -11,7 +11,7 @@
 #include "report/document.h"
 #include "report/table_layout.h"
 
-enum { CURVE_WIDTH = 72, CURVE_HEIGHT = 8, BAR_WIDTH = 40, MOST_BARS = 40 };
+enum { CURVE_WIDTH = 72, CURVE_HEIGHT = 8, AREAS_HEIGHT = 16, BAR_WIDTH = 40, MOST_BARS = 40 };
 enum { NOTE_INDENT = 2 };
 
 static void append_repeated(text *out, char c, int count) {
@@ -158,6 +158,14 @@ static void append_bars(const document_bars *bars, int columns, text *out) {
         text_format(out, "  and %lld more rows\n", (long long)left_out);
 }
 
+static void append_areas(const document_areas *plot, int columns, text *out) {
+    int room = columns - PLOT_LINE_MARGIN;
+    bool is_narrow = columns > 0 && room < CURVE_WIDTH;
+    append_line(out, plot->title, columns);
+    plot_areas(out, plot->areas, plot->area_count, plot->count, plot->marks,
+               is_narrow ? room : CURVE_WIDTH, AREAS_HEIGHT, plot->unit);
+}
+
 /* Narrower than that nothing can be read. */
 static render_options widen(render_options options) {
     if (options.columns > 0 && options.columns < TABLE_NARROWEST)
@@ -181,6 +189,8 @@ void render_terminal(const report_document *document, render_options given, text
             text_append(out, out->length > start ? "\n" : "");
             if (is_curve)
                 append_curve(&block->curve, options.columns, out);
+            else if (block->kind == BLOCK_AREAS)
+                append_areas(&block->areas, options.columns, out);
             else
                 append_table(block->table, options, out);
         }

@@ -9,6 +9,8 @@ const registered_view REGISTERED_VIEWS[] = {
     {RUN_ATTENTION, view_attention, true},
     {RUN_ALLREDUCE, view_allreduce, true},
     {RUN_PLAN, view_plan, true},
+    {RUN_PROFILE, view_profile, true},
+    {RUN_MEMORY, view_memory, true},
     {RUN_PRECISION, view_precision, false},
     {RUN_DOCTOR, view_doctor, false},
     {NULL, view_general, true},

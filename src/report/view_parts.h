@@ -65,6 +65,12 @@ double view_utilization(double flops, double seconds, double peak_gflops);
 /* Says below the table what MFU and HFU are, of which time, and what the peak is. */
 void view_note_utilization(const results *run, const char *time, report_table *table);
 
+/* A breakdown with so many keys and columns, or NULL: the file may hold another. */
+const results_breakdown *view_breakdown_of_form(const results_cell *cell, const char *name,
+                                                int keys, int columns);
+/* The largest values alive at the peak, from the cell's breakdown "peak_values". */
+report_table *view_create_peak_table(const results_cell *cell, const results_breakdown *values);
+
 /* "needs 12.00 GiB, there is 7.50 GiB", then the reason. */
 void view_append_note(text *out, const results_cell *cell);
 /* Says below the table how the FLOPs and the time of launches that do work of two phases were

@@ -1,5 +1,4 @@
 /* view_plan.c - the tables of verb "plan": a summary, FLOPs by scope, values at the peak, a map. */
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -7,8 +6,7 @@
 #include "measure/keys.h"
 #include "report/view.h"
 #include "report/view_parts.h"
-
-enum { PEAK_VALUES = 16 }; /* rows for people; the record has all */
+#include "report/view_ways.h"
 
 static const double MIB = 0x1p20, GIB = 0x1p30;
 
@@ -17,17 +15,8 @@ static double metric(const results_cell *cell, const char *name) {
     return found ? results_number(&found->value) : 0;
 }
 
-/* Numbers of a file may be anything; those that are no whole number show as 0. */
-static int64_t whole(double number) {
-    return isfinite(number) && fabs(number) < 0x1p62 ? (int64_t)number : 0;
-}
-
-static int64_t parameter_number(const results_cell *cell, const char *name) {
-    return whole(results_number(cell_find_parameter(cell, name)));
-}
-
 static int64_t context_of(const results_cell *cell) {
-    return parameter_number(cell, PARAM_CONTEXT);
+    return view_parameter_number(cell, PARAM_CONTEXT);
 }
 
 static bool has_limit(const results *run) {
@@ -41,7 +30,7 @@ static int64_t memory_limit(const results *run) {
     double limit = 0;
     for (int64_t i = 0; i < run->cell_count && !(limit > 0); i++)
         limit = metric(run->cells[i], METRIC_MEMORY_BYTES);
-    return whole(limit);
+    return view_whole(limit);
 }
 
 static bool has_advice(const results *run) {
@@ -61,54 +50,6 @@ static bool are_all_planned(const results *run) {
     return true;
 }
 
-static void add_whole(report_table *t, double number) {
-    if (isfinite(number))
-        table_add_integer(t, whole(number));
-    else
-        table_add_empty(t);
-}
-
-/* How cells are run: parameters that are columns when they vary and part of the title when not. */
-static const char *const WAYS[] = {PARAM_DEVICE,    PARAM_MODE,      PARAM_MATH,    PARAM_ATTENTION,
-                                   PARAM_GRADIENTS, PARAM_RECOMPUTE, PARAM_PARALLEL};
-enum { WAY_COUNT = sizeof WAYS / sizeof *WAYS };
-
-static bool varies(const results *run, const char *name) {
-    for (int64_t i = 1; i < run->cell_count; i++)
-        if (strcmp(view_text(run->cells[i], name), view_text(run->cells[0], name)) != 0)
-            return true;
-    return false;
-}
-
-/* "batch 4, compiled, bf16" */
-static void append_common_ways(const results *run, text *out) {
-    text_format(out, "batch %lld", (long long)parameter_number(run->cells[0], PARAM_BATCH));
-    if (cell_find_parameter(run->cells[0], PARAM_ACCUMULATE))
-        text_format(out, " x accumulate %lld x ranks %lld",
-                    (long long)parameter_number(run->cells[0], PARAM_ACCUMULATE),
-                    (long long)parameter_number(run->cells[0], PARAM_RANKS));
-    for (int i = 0; i < WAY_COUNT; i++) {
-        const char *way = view_text(run->cells[0], WAYS[i]);
-        bool is_recompute = strcmp(WAYS[i], PARAM_RECOMPUTE) == 0;
-        bool follows_from_mode =
-            strcmp(WAYS[i], PARAM_ATTENTION) == 0 || strcmp(WAYS[i], PARAM_GRADIENTS) == 0;
-        if (!varies(run, WAYS[i]) && !follows_from_mode && strcmp(way, "none") != 0)
-            text_format(out, ", %s%s", is_recompute ? "recompute " : "", way);
-    }
-}
-
-static void add_way_columns(const results *run, report_table *t) {
-    for (int i = 0; i < WAY_COUNT; i++)
-        if (varies(run, WAYS[i]))
-            table_add_setting(t, WAYS[i], WAYS[i], TABLE_LEFT);
-}
-
-static void add_ways(const results *run, const results_cell *cell, report_table *t) {
-    for (int i = 0; i < WAY_COUNT; i++)
-        if (varies(run, WAYS[i]))
-            table_add_text(t, view_text(cell, WAYS[i]));
-}
-
 static report_table *summary_table(const results *run) {
     static const struct {
         const char *metric, *header;
@@ -119,13 +60,13 @@ static report_table *summary_table(const results *run) {
                  {METRIC_AT_PEAK_PREFIX "activation", "activations"}};
     text title = {0};
     text_append(&title, "plan: ");
-    append_common_ways(run, &title);
+    view_append_common_ways(run, &title);
     text_append(&title, "; bytes by role at the peak");
     report_table *t = table_create(text_string(&title));
     text_release(&title);
     table_add_setting(t, "model", "model", TABLE_LEFT);
     table_add_setting(t, "context", "context", TABLE_RIGHT);
-    add_way_columns(run, t);
+    view_add_way_columns(run, t);
     table_add_setting(t, "pass", "pass", TABLE_LEFT);
     table_add_column(t, "parameters", "parameters", TABLE_RIGHT);
     table_add_column(t, "model_gflop", "model GFLOP", TABLE_RIGHT);
@@ -156,12 +97,12 @@ static report_table *summary_table(const results *run) {
         table_add_row(t);
         table_add_text(t, view_text(cell, PARAM_MODEL));
         table_add_integer(t, context_of(cell));
-        add_ways(run, cell, t);
+        view_add_ways(run, cell, t);
         table_add_text(t, view_text(cell, PARAM_PASS));
-        add_whole(t, view_metric(cell, METRIC_PARAMETERS));
+        view_add_whole(t, view_metric(cell, METRIC_PARAMETERS));
         table_add_real(t, view_metric(cell, METRIC_MODEL_FLOPS) / 1e9, 1);
         table_add_real(t, view_metric(cell, METRIC_FLOPS) / 1e9, 1);
-        add_whole(t, view_metric(cell, METRIC_LAUNCHES));
+        view_add_whole(t, view_metric(cell, METRIC_LAUNCHES));
         for (size_t r = 0; r < sizeof roles / sizeof *roles; r++)
             table_add_real(t, view_metric(cell, roles[r].metric) / MIB, 1);
         table_add_real(t, view_metric(cell, METRIC_PEAK_BYTES) / MIB, 1);
@@ -209,8 +150,8 @@ static report_table *flops_table(const results_cell *cell, const results_breakdo
             table_add_rule(t);
         table_add_row(t);
         table_add_text(t, is_total ? "total" : b->rows[i].keys[0]);
-        table_add_integer(t, is_total ? whole(metric(cell, METRIC_LAUNCHES))
-                                      : whole(results_number(&b->rows[i].values[5])));
+        table_add_integer(t, is_total ? view_whole(metric(cell, METRIC_LAUNCHES))
+                                      : view_whole(results_number(&b->rows[i].values[5])));
         double flops = 0;
         for (int c = 0; c < 5; c++) {
             double value = is_total ? total[c] : results_number(&b->rows[i].values[c]);
@@ -227,46 +168,6 @@ static report_table *flops_table(const results_cell *cell, const results_breakdo
     return t;
 }
 
-static report_table *peak_table(const results_cell *cell, const results_breakdown *b) {
-    char title[768];
-    snprintf(title, sizeof title, "%s, context %lld, %s: largest values alive at the peak, %s",
-             view_text(cell, PARAM_MODEL), (long long)context_of(cell), view_text(cell, PARAM_PASS),
-             view_text(cell, PARAM_PEAK_AT));
-    report_table *t = table_create(title);
-    table_add_column(t, "value", "value", TABLE_LEFT);
-    table_add_column(t, "role", "role", TABLE_LEFT);
-    table_add_column(t, "count", "count", TABLE_RIGHT);
-    table_add_column(t, "formula", "each", TABLE_LEFT);
-    table_add_column(t, "mib", "MiB", TABLE_RIGHT);
-    table_add_column(t, "share", "% of peak", TABLE_RIGHT);
-    static const char *const importance[] = {"value", "mib", "share", "role", NULL};
-    table_set_importance(t, importance);
-    double peak = metric(cell, METRIC_PEAK_BYTES), rest = peak;
-    int64_t shown = b->row_count < PEAK_VALUES ? b->row_count : PEAK_VALUES;
-    for (int64_t i = 0; i < shown; i++) {
-        double bytes = results_number(&b->rows[i].values[1]);
-        rest -= bytes;
-        table_add_row(t);
-        table_add_text(t, b->rows[i].keys[0]);
-        table_add_text(t, b->rows[i].keys[1]);
-        table_add_integer(t, whole(results_number(&b->rows[i].values[0])));
-        table_add_text(t, b->rows[i].keys[2]);
-        table_add_real(t, bytes / MIB, 2);
-        table_add_real(t, peak > 0 ? 100 * bytes / peak : 0, 1);
-    }
-    if (b->row_count > shown)
-        table_add_note(t, "and %lld kinds more, %.1f MiB together; --format json has them all",
-                       (long long)(b->row_count - shown), rest / MIB);
-    return t;
-}
-
-static bool is_run_alike(const results_cell *a, const results_cell *b) {
-    for (int i = 0; i < WAY_COUNT; i++)
-        if (strcmp(view_text(a, WAYS[i]), view_text(b, WAYS[i])) != 0)
-            return false;
-    return true;
-}
-
 /* Says why a cell of the map is not there, once for each reason. */
 static void add_map_note(const results *run, int64_t index, report_table *t) {
     const results_cell *cell = run->cells[index];
@@ -281,7 +182,7 @@ static void add_map_note(const results *run, int64_t index, report_table *t) {
 static report_table *map_table(const results *run) {
     text title = {0};
     text_append(&title, "memory needed, GiB (");
-    append_common_ways(run, &title);
+    view_append_common_ways(run, &title);
     text_append(&title, ")");
     if (has_limit(run))
         text_format(&title, ", x: more than %s", units_bytes(memory_limit(run)).text);
@@ -289,14 +190,14 @@ static report_table *map_table(const results *run) {
     text_release(&title);
     table_add_setting(t, "model", "model", TABLE_LEFT);
     table_add_column(t, "parameters", "parameters", TABLE_RIGHT);
-    add_way_columns(run, t);
+    view_add_way_columns(run, t);
     table_add_setting(t, "pass", "pass", TABLE_LEFT);
     const results_cell *first = run->cells[0];
     int64_t across = 0;
     while (across < run->cell_count &&
            strcmp(view_text(run->cells[across], PARAM_MODEL), view_text(first, PARAM_MODEL)) == 0 &&
            strcmp(view_text(run->cells[across], PARAM_PASS), view_text(first, PARAM_PASS)) == 0 &&
-           is_run_alike(run->cells[across], first)) {
+           view_are_run_alike(run->cells[across], first)) {
         char header[48];
         snprintf(header, sizeof header, "context %lld", (long long)context_of(run->cells[across]));
         table_add_column(t, header, header, TABLE_RIGHT);
@@ -309,7 +210,7 @@ static report_table *map_table(const results *run) {
             table_add_text(t, view_text(cell, PARAM_MODEL));
             table_add_text(t, is_planned(cell) ? units_count(metric(cell, METRIC_PARAMETERS)).text
                                                : "");
-            add_ways(run, cell, t);
+            view_add_ways(run, cell, t);
             table_add_text(t, view_text(cell, PARAM_PASS));
         }
         bool fits = strcmp(view_text(cell, PARAM_FITS), "no") != 0;
@@ -330,24 +231,17 @@ static bool has_flag(const results *run, const char *flag) {
     return false;
 }
 
-/* A breakdown of this form, or NULL: the file may hold another. */
-static const results_breakdown *breakdown_of_form(const results_cell *cell, const char *name,
-                                                  int keys, int columns) {
-    const results_breakdown *b = cell_find_breakdown(cell, name);
-    return b && b->key_count == keys && b->column_count == columns ? b : NULL;
-}
-
 static void add_details(const results *run, report_document *out) {
     for (int64_t i = 0; i < run->cell_count; i++) {
         const results_cell *cell = run->cells[i];
         if (!is_planned(cell))
             continue;
-        const results_breakdown *scopes = breakdown_of_form(cell, BREAKDOWN_BY_SCOPE, 1, 6);
-        const results_breakdown *values = breakdown_of_form(cell, BREAKDOWN_PEAK_VALUES, 3, 2);
+        const results_breakdown *scopes = view_breakdown_of_form(cell, BREAKDOWN_BY_SCOPE, 1, 6);
+        const results_breakdown *values = view_breakdown_of_form(cell, BREAKDOWN_PEAK_VALUES, 3, 2);
         if (scopes)
             document_add_table(out, flops_table(cell, scopes));
         if (values)
-            document_add_table(out, peak_table(cell, values));
+            document_add_table(out, view_create_peak_table(cell, values));
     }
 }
 

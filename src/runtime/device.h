@@ -10,7 +10,7 @@
 #include "distributed/communicator.h"
 #include "ops/kernel.h"
 #include "plan/plan.h"
-#include "profile/activity.h"
+#include "profile/launch_log.h"
 
 typedef struct device device;
 typedef struct program program; /* a plan prepared for a device */
@@ -77,11 +77,15 @@ typedef struct device_functions {
     /* After finish: nanoseconds between the events of two slots. */
     int64_t (*elapsed_ns)(device *d, int from, int to);
     /* Between begin and end, the device records when it ran each launch of the program, in steps
-     * that run as usual; a step that is replayed is captured anew in between. Both return
+     * that run as usual; a step that is replayed is captured anew in between. Times are by the
+     * host's clock (base/clock.h), as far as the device's can be converted to it. Both return
      * DYNO_UNSUPPORTED where it cannot; NULL where no device of the kind can. finish comes before
      * the end. */
     dyno_status (*observe_begin)(program *r);
-    dyno_status (*observe_end)(program *r, activity *out);
+    dyno_status (*observe_end)(program *r, launch_log *out);
+    /* Nested ranges of what the host does, for profilers of others; NULL where none watches. */
+    void (*push_range)(device *d, const char *name);
+    void (*pop_range)(device *d);
 
     /* ---- several ranks ---- */
     /* Of a GPU; NULL elsewhere. Rank 0 makes an id, which all others are told; then all ranks join,

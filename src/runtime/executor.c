@@ -16,6 +16,7 @@
 #include "base/memory.h"
 #include "base/stop.h"
 #include "ops/kernel.h"
+#include "runtime/scope_ranges.h"
 #include "runtime/step_order.h"
 #include "runtime/transfers.h"
 
@@ -46,8 +47,13 @@ struct executor {
     /* The step under way. */
     bool is_running;
     bool was_replayed;
-    trace *recorder;
-    int64_t begin_ns;
+    launch_log *recorder;
+    int64_t first_record; /* of this step, in the recorder */
+    int64_t begin_ns, enqueued_ns;
+
+    bool is_observed;
+    launch_log observed;  /* only the steps; the device has the records */
+    scope_ranges *ranges; /* NULL: none are emitted */
 };
 
 static bool is_static(const executor *e) { return e->p->memory_mode == PLAN_MEMORY_STATIC; }
@@ -183,7 +189,8 @@ static void make_contexts(executor *e) {
     e->contexts = memory_allocate((size_t)e->order.count, sizeof *e->contexts);
     for (int i = 0; i < e->order.count; i++)
         e->contexts[i] =
-            (launch_context){.repetition = e->order.at[i].repetition,
+            (launch_context){.begins_step = i == 0,
+                             .repetition = e->order.at[i].repetition,
                              .repetitions = e->p->micro_batches,
                              .handle = transfers_handle(e->transfers, e->order.at[i].launch)};
 }
@@ -270,6 +277,8 @@ void executor_destroy(executor *e) {
     }
     if (e->code)
         e->d->functions->program_destroy(e->code);
+    launch_log_release(&e->observed);
+    scope_ranges_destroy(e->ranges);
     step_order_release(&e->order);
     transfers_destroy(e->transfers);
     free(e->contexts);
@@ -310,10 +319,18 @@ static dyno_status capture(executor *e) {
 
 static dyno_status run_launch(executor *e, int position) {
     int launch = e->order.at[position].launch;
+    int64_t begin_ns = e->recorder ? clock_now_ns() : 0;
     kernel_args bound, *args = e->args ? &e->args[position] : &bound;
     if (!e->args)
         bound = bind(e, position, e->operands);
-    return e->d->functions->launch(e->code, launch, args);
+    RETURN_IF_FAILED(e->d->functions->launch(e->code, launch, args));
+    if (e->recorder)
+        launch_log_add(e->recorder, &(launch_record){.step = e->recorder->step_count,
+                                                     .launch = launch,
+                                                     .stream = e->p->launches[launch].stream,
+                                                     .host_begin_ns = begin_ns,
+                                                     .host_end_ns = clock_now_ns()});
+    return DYNO_OK;
 }
 
 /* With the collectives that it has to wait for. Time counts where one is not overlapped. */
@@ -336,9 +353,10 @@ static dyno_status end_repetition(executor *e, int position) {
     return DYNO_OK;
 }
 
-static dyno_status run_launches(executor *e, trace *recorder) {
+static dyno_status run_launches(executor *e) {
     void (*record_event)(device *, int) = e->d->functions->record_event;
     bool is_eager = !is_static(e), is_recording = memory_pool_is_recording(e->pool) && e->arena;
+    const launch_log *recorder = e->recorder;
     int ends = 0; /* of runs, so far */
     if (!recorder)
         record_event(e->d, 0);
@@ -346,6 +364,7 @@ static dyno_status run_launches(executor *e, trace *recorder) {
         int launch = e->order.at[i].launch;
         if (recorder)
             record_event(e->d, begin_of(i));
+        scope_ranges_enter(e->ranges, launch);
         if (is_eager)
             RETURN_IF_FAILED(allocate_births(e, launch));
         else if (is_recording)
@@ -367,7 +386,33 @@ static dyno_status run_launches(executor *e, trace *recorder) {
     return DYNO_OK;
 }
 
-dyno_status executor_start(executor *e, trace *recorder) {
+/* Those of a step that failed. */
+static void forget_records(executor *e) {
+    if (e->recorder)
+        e->recorder->count = e->first_record;
+    e->recorder = NULL;
+}
+
+/* Captures the launches where that is to be done, and replays them, or runs one after the other. */
+static dyno_status enqueue_step(executor *e) {
+    e->begin_ns = clock_now_ns();
+    e->was_replayed = is_static(e) && !e->recorder && !memory_pool_is_recording(e->pool) &&
+                      e->d->functions->capture && e->p->launch_count > 0;
+    e->has_run = false;
+    if (e->was_replayed && !e->is_captured)
+        RETURN_IF_FAILED(capture(e));
+    if (e->was_replayed)
+        return e->d->functions->replay(e->code);
+    dyno_status status = run_launches(e);
+    if (status != DYNO_OK) { /* nothing may still use memory that was released */
+        forget_records(e);
+        dyno_status before = e->d->functions->finish(e->d);
+        return before != DYNO_OK ? before : status;
+    }
+    return DYNO_OK;
+}
+
+dyno_status executor_start(executor *e, launch_log *recorder) {
     if (e->is_running)
         RETURN_IF_FAILED(executor_finish(e, NULL));
     if (!is_static(e))
@@ -375,21 +420,17 @@ dyno_status executor_start(executor *e, trace *recorder) {
     else
         record_death_of_outputs(e, -1);
     e->recorder = recorder;
-    e->begin_ns = clock_now_ns();
-    e->was_replayed = is_static(e) && !recorder && !memory_pool_is_recording(e->pool) &&
-                      e->d->functions->capture && e->p->launch_count > 0;
-    e->has_run = false;
-    if (e->was_replayed && !e->is_captured)
-        RETURN_IF_FAILED(capture(e));
-    if (e->was_replayed) {
-        RETURN_IF_FAILED(e->d->functions->replay(e->code));
-    } else {
-        dyno_status status = run_launches(e, recorder);
-        if (status != DYNO_OK) { /* nothing may still use memory that was released */
-            dyno_status before = e->d->functions->finish(e->d);
-            return before != DYNO_OK ? before : status;
-        }
+    e->first_record = recorder ? recorder->count : 0;
+    if (recorder)
+        launch_log_reserve(recorder, e->order.count);
+    scope_ranges_begin_step(e->ranges);
+    dyno_status status = enqueue_step(e);
+    scope_ranges_end_launches(e->ranges);
+    if (status != DYNO_OK) {
+        scope_ranges_end_step(e->ranges);
+        return status;
     }
+    e->enqueued_ns = clock_now_ns();
     e->is_running = true;
     e->has_run = true;
     return DYNO_OK;
@@ -431,18 +472,13 @@ static step_times read_times(const executor *e, int64_t total_ns) {
     return times;
 }
 
-static void fill_trace(const executor *e, int64_t total_ns) {
-    trace *t = e->recorder;
-    t->step_begin_ns = e->begin_ns;
+/* The device's times of the step's launches, as if the first began with the step. */
+static void fill_records(const executor *e) {
     for (int i = 0; i < e->order.count; i++) {
-        int launch = e->order.at[i].launch;
-        int64_t begin = e->d->functions->elapsed_ns(e->d, begin_of(0), begin_of(i));
-        int64_t end = e->d->functions->elapsed_ns(e->d, begin_of(0), end_of(i));
-        if (e->order.first_of[launch] == i)
-            t->begin_ns[launch] = t->end_ns[launch] = e->begin_ns + begin;
-        t->end_ns[launch] += end - begin;
+        launch_record *r = &e->recorder->records[e->first_record + i];
+        r->begin_ns = e->begin_ns + e->d->functions->elapsed_ns(e->d, begin_of(0), begin_of(i));
+        r->end_ns = e->begin_ns + e->d->functions->elapsed_ns(e->d, begin_of(0), end_of(i));
     }
-    t->step_end_ns = e->begin_ns + total_ns;
 }
 
 dyno_status executor_finish(executor *e, step_times *times) {
@@ -453,8 +489,10 @@ dyno_status executor_finish(executor *e, step_times *times) {
     e->is_running = false;
     dyno_status status = e->d->functions->finish(e->d);
     int64_t total_ns = clock_now_ns() - e->begin_ns;
+    scope_ranges_end_step(e->ranges);
     if (status != DYNO_OK) {
         e->has_run = false;
+        forget_records(e);
         if (!is_static(e))
             release_all(e, e->p->launch_count);
         return status;
@@ -462,13 +500,18 @@ dyno_status executor_finish(executor *e, step_times *times) {
     if (times) {
         *times = read_times(e, total_ns);
         transfers_take_times(e->transfers, &times->exposed_ns, &times->communication_ns);
+        times->enqueue_ns = e->enqueued_ns - e->begin_ns;
     }
     if (e->recorder)
-        fill_trace(e, total_ns);
+        fill_records(e);
+    launch_log *steps = e->recorder ? e->recorder : e->is_observed ? &e->observed : NULL;
+    if (steps)
+        launch_log_add_step(steps,
+                            (logged_step){e->begin_ns, e->enqueued_ns, e->begin_ns + total_ns});
     return DYNO_OK;
 }
 
-dyno_status executor_run(executor *e, trace *recorder, step_times *times) {
+dyno_status executor_run(executor *e, launch_log *recorder, step_times *times) {
     RETURN_IF_FAILED(executor_start(e, recorder));
     return executor_finish(e, times);
 }
@@ -479,7 +522,8 @@ static dyno_status inspect_launch(executor *e, int position, executor_look *look
                                   bool *goes_on) {
     int launch = e->order.at[position].launch;
     const plan_launch *l = &e->p->launches[launch];
-    RETURN_IF_FAILED(run_launch(e, position));
+    RETURN_IF_FAILED(run_position(e, position));
+    RETURN_IF_FAILED(transfers_wait_for_all(e->transfers));
     RETURN_IF_FAILED(e->d->functions->finish(e->d));
     *goes_on =
         look(context, launch, e->args ? e->args[position].outputs : e->operands + l->input_count);
@@ -490,6 +534,7 @@ dyno_status executor_inspect(executor *e, executor_look *look, void *context) {
     RETURN_IF_FAILED(executor_finish(e, NULL));
     bool is_eager = !is_static(e), goes_on = true;
     dyno_status status = DYNO_OK;
+    e->recorder = NULL;
     if (is_eager)
         release_all(e, -1);
     e->has_run = false;
@@ -516,19 +561,30 @@ dyno_status executor_observe_begin(executor *e) {
     if (!e->d->functions->observe_begin)
         return dyno_fail(DYNO_UNSUPPORTED, "%s has no activity records", e->d->name);
     RETURN_IF_FAILED(e->d->functions->observe_begin(e->code));
+    e->is_observed = true;
     e->is_captured = false; /* captured anew, so that each graph node is attributed to its launch */
     return DYNO_OK;
 }
 
-dyno_status executor_observe_end(executor *e, activity *out) {
-    *out = (activity){0};
+dyno_status executor_observe_end(executor *e, launch_log *out) {
+    *out = (launch_log){0};
     dyno_status finished = executor_finish(e, NULL);
+    if (finished == DYNO_OK) /* what was enqueued besides steps */
+        finished = e->d->functions->finish(e->d);
     e->is_captured = false; /* captured anew, without observation */
+    e->is_observed = false;
     dyno_status status = e->d->functions->observe_end(e->code, out);
+    for (int i = 0; i < e->observed.step_count; i++)
+        launch_log_add_step(out, e->observed.steps[i]);
+    launch_log_release(&e->observed);
     if (finished == DYNO_OK)
         return status;
-    activity_release(out);
+    launch_log_release(out);
     return finished;
+}
+
+dyno_status executor_emit_ranges(executor *e) {
+    return e->ranges ? DYNO_OK : scope_ranges_create(e->d, e->p, &e->ranges);
 }
 
 /* ---- access to values ---- */

@@ -12,8 +12,7 @@
 
 #include "distributed/communicator.h"
 #include "plan/plan.h"
-#include "profile/activity.h"
-#include "profile/trace.h"
+#include "profile/launch_log.h"
 #include "runtime/memory_pool.h"
 #include "runtime/storage.h"
 
@@ -32,6 +31,7 @@ typedef struct step_times {
     /* On a CPU: how long the step's collectives took, and of that how long launches had to wait for
      * them, which is in the phases above. */
     int64_t communication_ns, exposed_ns;
+    int64_t enqueue_ns; /* of the total: until the host had handed all launches to the device */
 } step_times;
 
 /* Borrows plan, pool and storage, which must outlive it. Adds to the storage what the plan needs
@@ -43,15 +43,16 @@ void executor_destroy(executor *e);
 /* For a plan with collectives, before its first step: the ranks that it was made for. Borrowed. */
 void executor_set_communicator(executor *e, communicator *c);
 
-/* Runs one step and waits for its end. `recorder` and `times` may be NULL; a step with a recorder
- * is not replayed. On failure (out of memory in eager plans; a failed GPU) all transient memory is
+/* Runs one step and waits for its end. `recorder` and `times` may be NULL. The recorder gets one more
+ * step, and a record of each launch, in each micro-batch, with its times only; such a step is not
+ * replayed. On failure (out of memory in eager plans; a failed GPU) all transient memory is
  * released. */
-NODISCARD dyno_status executor_run(executor *e, trace *recorder, step_times *times);
+NODISCARD dyno_status executor_run(executor *e, launch_log *recorder, step_times *times);
 
 /* The same in two halves, between which the host may do other work while a GPU runs the step. A
  * write in between takes effect after the step, a read waits for it. executor_finish fills the
  * recorder; without a step under way it does nothing. */
-NODISCARD dyno_status executor_start(executor *e, trace *recorder);
+NODISCARD dyno_status executor_start(executor *e, launch_log *recorder);
 NODISCARD dyno_status executor_finish(executor *e, step_times *times);
 
 /* Runs one step launch by launch and shows the outputs of each, in device memory, to `look` before
@@ -63,9 +64,13 @@ NODISCARD dyno_status executor_inspect(executor *e, executor_look *look, void *c
 /* Between begin and end the device records when it ran each launch of every step, by a clock of its
  * own, in steps that are replayed as usual. Steps are counted from 0; a capture comes before the
  * first. DYNO_UNSUPPORTED, with the reason, where the device has no such records; nothing has begun
- * then. On success the records are the caller's (activity_release). */
+ * then. On success the records are the caller's (launch_log_release). */
 NODISCARD dyno_status executor_observe_begin(executor *e);
-NODISCARD dyno_status executor_observe_end(executor *e, activity *out);
+NODISCARD dyno_status executor_observe_end(executor *e, launch_log *out);
+
+/* From now on steps are ranges of NVTX, and in them phases and scopes (runtime/scope_ranges.h).
+ * DYNO_UNSUPPORTED on a device that nobody watches. */
+NODISCARD dyno_status executor_emit_ranges(executor *e);
 
 /* A leaf, or after a run an output; data is NULL when there is no such name or it was not computed.
  * Data is in device memory: the host may access it only if device_is_host. */

@@ -46,9 +46,8 @@ static const char *const FLAGS[] = {
 enum { FLAG_COUNT = sizeof FLAGS / sizeof *FLAGS };
 
 static text architecture_flag(const target *chip) {
-    const char *level = target_is_this_cpu(chip) ? NULL : level_name(chip);
     text flag = {0};
-    text_format(&flag, "-march=%s", level ? level : "native");
+    text_format(&flag, "-march=%s", level_of_generated(chip));
     return flag;
 }
 

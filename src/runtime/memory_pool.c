@@ -67,6 +67,7 @@ static void record(memory_pool *pool, const plan *p, const plan_buffer *what, in
                         .launch = launch,
                         .offset = offset,
                         .bytes = bytes,
+                        .tensor_bytes = what->bytes,
                         .role = what->role,
                         .type = what->type,
                         .shape = what->shape,
@@ -185,6 +186,8 @@ void memory_pool_start_recording(memory_pool *pool) {
     pool->is_recording = true;
     pool->record_count = 0;
 }
+
+void memory_pool_stop_recording(memory_pool *pool) { pool->is_recording = false; }
 
 bool memory_pool_is_recording(const memory_pool *pool) { return pool->is_recording; }
 

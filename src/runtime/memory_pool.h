@@ -17,8 +17,9 @@ typedef struct memory_pool memory_pool;
 /* One allocation or release, as it happened. */
 typedef struct memory_record {
     bool is_allocation;
-    int launch; /* at which it happened; -1 before the first */
-    int64_t offset, bytes;
+    int launch;            /* at which it happened; -1 before the first */
+    int64_t offset, bytes; /* of the block */
+    int64_t tensor_bytes;  /* that were asked for */
     role role;
     dtype type;
     shape shape;
@@ -61,6 +62,8 @@ int64_t memory_pool_reserved_bytes(const memory_pool *pool);
 /* Recording is off by default: it is a run of its own, never one that is timed. Records belong to
  * the pool, until the next recording starts. */
 void memory_pool_start_recording(memory_pool *pool);
+/* The records stay. */
+void memory_pool_stop_recording(memory_pool *pool);
 bool memory_pool_is_recording(const memory_pool *pool);
 /* A buffer of the static plan `p`, whose arena is `b`, comes to life or dies at a launch. */
 void memory_pool_record(memory_pool *pool, const plan *p, const plan_buffer *what, int launch,

@@ -54,6 +54,37 @@ static size_t widest_line(const char *shown) {
     return widest;
 }
 
+static bool stop_at_once(void *caller) {
+    (void)caller;
+    return true;
+}
+
+static void trace_of_another_program_is_profiled(void **state) {
+    (void)state;
+    const char *settings[] = {"from=" DYNO_TEST_DIR "/traces/nsys.sqlite", "by=phase"};
+    dyno_render_options how = {.size = sizeof how, .format = "csv"};
+    dyno_experiment_options o = {
+        .size = sizeof o, .name = "profile", .settings = settings, .setting_count = 2};
+    dyno_results *found;
+    char *out;
+    OK(dyno_experiment_run(&o, &found));
+    OK(dyno_results_render(found, &how, &out));
+    assert_ptr_equal(strstr(out, "phase,count,time ms,%"), out);
+    assert_non_null(strstr(out, "\nbackward,10,0.223,"));
+    dyno_text_free(out);
+    dyno_results_destroy(found);
+    o.should_stop = stop_at_once;
+    FAILS(DYNO_INTERRUPTED, "interrupted", dyno_experiment_run(&o, &found));
+    OK(dyno_results_json(found, &out));
+    assert_non_null(strstr(out, "\"INCOMPLETE\""));
+    dyno_text_free(out);
+    dyno_results_destroy(found);
+    settings[0] = "from=" DYNO_TEST_DIR "/CMakeLists.txt";
+    o.should_stop = NULL;
+    FAILS(DYNO_UNSUPPORTED, "is neither an .sqlite export", dyno_experiment_run(&o, &found));
+    assert_null(found);
+}
+
 static void tables_and_help_fit_a_terminal(void **state) {
     (void)state;
     dyno_render_options how = {.size = sizeof how, .columns = 80};
@@ -728,6 +759,7 @@ int main(void) {
         cmocka_unit_test(an_experiment_says_how_many_ranks_it_wants),
         cmocka_unit_test(names_end_with_null),
         cmocka_unit_test(lists_are_tables_in_any_format),
+        cmocka_unit_test(trace_of_another_program_is_profiled),
         cmocka_unit_test(tables_and_help_fit_a_terminal),
         cmocka_unit_test(models_have_parameters_by_name),
         cmocka_unit_test(a_plan_knows_what_a_step_takes),

@@ -396,6 +396,7 @@ static void null_is_named_by_ranks(void **state) {
     NAMED(dyno_ranks_start, arguments, &without_arguments, &number);
     NAMED(dyno_rank, rank, NULL, &number);
     NAMED(dyno_rank, count, &number, NULL);
+    NAMED(dyno_ranks_agree, any, false, NULL);
 }
 
 static void null_is_nothing_to_functions_that_cannot_fail(void **state) {

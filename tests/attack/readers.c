@@ -21,6 +21,8 @@
 #include "formats/safetensors.h"
 #include "model/parameters.h"
 #include "ops/op_list.h"
+#include "profile/foreign_trace.h"
+#include "profile/kernel_groups.h"
 #include "runtime/tuning_cache.h"
 
 static char place[512]; /* the directory that was given */
@@ -148,6 +150,72 @@ static bool read_run(const char *bytes, size_t size) {
     require(dyno_results_render(run, &how, &shown) == DYNO_OK);
     dyno_text_free(shown);
     dyno_results_destroy(run);
+    return true;
+}
+
+/* ---- traces of other programs ---- */
+
+typedef struct trace_check {
+    kernel_groups *groups;
+    int64_t records;
+} trace_check;
+
+static dyno_status check_record(void *caller, const launch_record *record) {
+    trace_check *check = caller;
+    require(record->recorded && record->class_name && record->begin_ns >= 0);
+    require(record->end_ns >= record->begin_ns && record->step >= 0);
+    check->records++;
+    return kernel_groups_add(check->groups, record);
+}
+
+static dyno_status check_range(void *caller, const foreign_range *range) {
+    (void)caller;
+    require(range->begin_ns >= 0 && range->end_ns >= range->begin_ns);
+    return DYNO_OK;
+}
+
+static bool read_trace(const char *name, const char *bytes, size_t size) {
+    static const grouping by[] = {{"phase", {GROUP_PHASE, GROUP_SCOPE}, 2}};
+    trace_check check = {kernel_groups_create(by, 1), 0};
+    kernel_classes *classes;
+    foreign_trace trace;
+    put(name, bytes, size);
+    require(kernel_classes_create(NULL, &classes) == DYNO_OK);
+    foreign_visitor visitor = {&check, classes, check_record, check_range, NULL};
+    bool is_good = is_accepted(foreign_trace_read(path_of(name), &visitor, &trace));
+    int64_t joined = 0;
+    for (int i = 0; i < JOIN_COUNT; i++)
+        joined += trace.joined[i];
+    require(joined == trace.records && trace.records == check.records);
+    kernel_classes_destroy(classes);
+    kernel_groups_destroy(check.groups);
+    return is_good;
+}
+
+static bool read_pytorch_trace(const char *bytes, size_t size) {
+    return read_trace("trace.json", bytes, size);
+}
+
+static bool read_nsys_trace(const char *bytes, size_t size) {
+    return read_trace("trace.sqlite", bytes, size);
+}
+
+static bool make_classes(int number, text *out) {
+    if (number > 0)
+        return false;
+    text_append(out, "# ours\nmy_*_kernel, mine\nvoid fused<float, 4>, fused things\ngemm, m\n");
+    return true;
+}
+
+static bool read_classes(const char *bytes, size_t size) {
+    kernel_classes *classes;
+    put("classes", bytes, size);
+    if (!is_accepted(kernel_classes_create(path_of("classes"), &classes))) {
+        require(!classes);
+        return false;
+    }
+    require(kernel_classes_find(classes, "void my_own_kernel<float, 4>", "aten::mm")[0]);
+    kernel_classes_destroy(classes);
     return true;
 }
 
@@ -320,6 +388,9 @@ static const reader READERS[] = {
     {"index", use_directory, read_index, NULL},
     {"tokens", use_directory, read_tokens, NULL},
     {"run", use_directory, read_run, NULL},
+    {"pytorch", use_directory, read_pytorch_trace, NULL},
+    {"nsys", use_directory, read_nsys_trace, NULL},
+    {"classes", use_directory, read_classes, make_classes},
     {"tuning", use_tuning, read_tuning, make_tuning},
     {"kernels", use_cache, read_kernels, make_kernels},
     {"flags", use_directory, read_flags, make_flags},

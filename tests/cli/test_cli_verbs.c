@@ -39,7 +39,8 @@ static json_t *parse(const text *output) {
 
 static void every_verb_explains_itself(void **state) {
     (void)state;
-    static const char *const verbs[] = {"doctor", "list", "plan", "bench", "init", "step", "show"};
+    static const char *const verbs[] = {"doctor",  "list", "plan", "memory", "bench",
+                                        "profile", "init", "step", "show"};
     text all = {0};
     assert_int_equal(dyno_run(&all, "--help 2>/dev/null"), 0);
     for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++) {

@@ -12,6 +12,8 @@
 #include <string.h>
 
 #include "compiler/pipeline.h"
+#include "experiments/experiment.h"
+#include "measure/keys.h"
 #include "ops/cast/cast.h"
 #include "ops/elementwise.h"
 #include "ops/matmul/matmul.h"
@@ -338,10 +340,44 @@ static void row_sums_pass_two_to_the_31_elements(void **state) {
     large_destroy(&r);
 }
 
+/* `dyno memory --measure`: what was in use while each launch ran. */
+static void a_recorded_step_is_the_predicted_one_at_every_launch(void **state) {
+    static const char *const settings[] = {
+        "d-model=64",          "d-ff=128",           "layers=3",    "heads=2",
+        "vocab=100",           "context=32",         "device=cuda", "mode=eager,compiled",
+        "precision=fp32,bf16", "part=grid,timeline", "measure"};
+    device_bench_open(state); /* or skips */
+    const experiment *e = experiment_find("memory");
+    experiment_context nobody = {0};
+    experiment_output out;
+    flags *given;
+    expect_ok(flags_parse_settings(e->settings, (int)(sizeof settings / sizeof *settings), settings,
+                                   &given));
+    expect_ok(experiment_run(e, given, &nobody, &out));
+    for (int64_t i = 0; i < out.run->cell_count; i++) {
+        const results_cell *cell = out.run->cells[i];
+        assert_int_equal(cell->status, RESULTS_OK);
+        assert_int_equal(cell_find_metric(cell, METRIC_RESERVED_BYTES)->value.integer,
+                         cell_find_metric(cell, METRIC_PREDICTED_RESERVED_BYTES)->value.integer);
+        const results_breakdown *t = cell_find_breakdown(cell, BREAKDOWN_TIMELINE);
+        int blocks = -1, measured = -1;
+        for (int j = 0; j < t->column_count; j++) {
+            blocks = strcmp(t->columns[j].name, COLUMN_BLOCKS) == 0 ? j : blocks;
+            measured = strcmp(t->columns[j].name, COLUMN_MEASURED) == 0 ? j : measured;
+        }
+        for (int64_t row = 0; row < t->row_count; row++)
+            assert_int_equal(t->rows[row].values[measured].integer,
+                             t->rows[row].values[blocks].integer);
+    }
+    experiment_output_release(&out);
+    flags_destroy(given);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(static_plans_take_what_was_foretold_to_the_byte),
         cmocka_unit_test(eager_plans_take_what_was_foretold_within_rounding),
+        cmocka_unit_test(a_recorded_step_is_the_predicted_one_at_every_launch),
         cmocka_unit_test(a_limit_that_is_too_low_is_a_status),
         cmocka_unit_test(a_device_without_enough_memory_refuses_and_goes_on),
         cmocka_unit_test(steps_made_and_unmade_leave_nothing_behind),

@@ -39,8 +39,8 @@ static void begin_or_skip(step_bench *b) {
     SKIP_BECAUSE("nothing is recorded: %s", dyno_error_message());
 }
 
-static activity observe(step_bench *b) {
-    activity records;
+static launch_log observe(step_bench *b) {
+    launch_log records;
     begin_or_skip(b);
     for (int step = 0; step < STEPS; step++)
         step_bench_run(b);
@@ -48,15 +48,54 @@ static activity observe(step_bench *b) {
     return records;
 }
 
-static activity_times analyse(const plan *p, const activity *records) {
+static launch_log_sums settle(const plan *p, launch_log *records) {
     int *streams = memory_allocate((size_t)p->launch_count, sizeof *streams);
     for (int i = 0; i < p->launch_count; i++)
         streams[i] = p->launches[i].stream;
-    activity_times times;
-    activity_question asked = {p->launch_count, streams, 0, STEPS};
-    expect_ok(activity_analyse(records, &asked, &times));
+    launch_log_sums sums;
+    launch_log_question asked = {
+        .launch_count = p->launch_count, .stream = streams, .step_count = STEPS};
+    expect_ok(launch_log_settle(records, &asked, &sums));
     free(streams);
-    return times;
+    return sums;
+}
+
+/* Every launch has records in every step, and they ran for some time. */
+static void expect_all_launches(const plan *p, const launch_log *records) {
+    for (int i = 0; i < p->launch_count; i++) {
+        int64_t pieces = 0, ns = 0;
+        for (int64_t r = 0; r < records->count; r++)
+            if (records->records[r].launch == i) {
+                pieces++;
+                ns += records->records[r].end_ns - records->records[r].begin_ns;
+            }
+        if (pieces < STEPS || ns <= 0)
+            fail_msg("launch %d of %d, %s in %s: %lld records, %lld ns", i, p->launch_count,
+                     p->launches[i].kernel_name, p->scopes[p->launches[i].scope], (long long)pieces,
+                     (long long)ns);
+    }
+}
+
+/* What a record says of its kernel and of the call that launched it, in the host's clock. */
+static void expect_details(const launch_log *records, bool is_replayed) {
+    for (int64_t i = 0; i < records->count; i++) {
+        const launch_record *r = &records->records[i];
+        const logged_step *step = &records->steps[r->step];
+        bool is_kernel = strcmp(r->recorded, "memcpy") != 0 && strcmp(r->recorded, "memset") != 0;
+        assert_int_equal(r->grid[0] > 0, is_kernel);
+        assert_int_equal(r->block[0] > 0, is_kernel);
+        assert_int_equal(r->registers > 0, is_kernel);
+        assert_true(strncmp(r->recorded, "_Z", 2) != 0);
+        assert_true(r->correlation > 0);
+        assert_int_equal(r->graph_node != 0, is_replayed);
+        /* Both clocks are converted, to a few tens of microseconds at the worst. */
+        enum { TOLERANCE_NS = 200000 };
+        assert_true(r->host_begin_ns > step->begin_ns - TOLERANCE_NS);
+        assert_true(r->host_end_ns < step->end_ns + TOLERANCE_NS);
+        assert_true(r->host_begin_ns <= r->host_end_ns);
+        assert_true(r->begin_ns > r->host_begin_ns - TOLERANCE_NS);
+        assert_true(r->end_ns < step->end_ns + TOLERANCE_NS);
+    }
 }
 
 static void every_launch_of_every_step_is_recorded(void **state) {
@@ -66,24 +105,19 @@ static void every_launch_of_every_step_is_recorded(void **state) {
              p++) {
             step_options options = options_of((step_mode)mode, (precision)p);
             step_bench b = step_bench_create_on(d, &options, 1);
-            activity records = observe(&b);
-            activity_times times = analyse(b.p, &records);
-            for (int i = 0; i < b.p->launch_count; i++)
-                if (times.pieces[i] < STEPS || times.running_ns[i] <= 0)
-                    fail_msg("launch %d of %d, %s in %s: %lld records, %lld ns", i,
-                             b.p->launch_count, b.p->launches[i].kernel_name,
-                             b.p->scopes[b.p->launches[i].scope], (long long)times.pieces[i],
-                             (long long)times.running_ns[i]);
-            assert_int_equal(times.unseen, 0);
-            assert_true(times.unknown_ns == 0);
-            assert_true(times.busy_ns > 0 && times.busy_ns <= times.span_ns);
-            assert_true(times.between_ns > 0);
+            launch_log records = observe(&b);
+            launch_log_sums sums = settle(b.p, &records);
+            expect_all_launches(b.p, &records);
+            expect_details(&records, mode == STEP_COMPILED);
+            assert_int_equal(sums.unseen, 0);
+            assert_true(sums.unknown_ns == 0);
+            assert_true(sums.busy_ns > 0 && sums.busy_ns <= sums.span_ns);
+            assert_true(sums.between_ns > 0);
             print_message("%s %s: %d launches, %lld records, busy %.1f of %.1f us a step\n",
                           step_mode_name((step_mode)mode), precision_name((precision)p),
                           b.p->launch_count, (long long)records.count,
-                          (double)times.busy_ns / STEPS / 1e3, (double)times.span_ns / STEPS / 1e3);
-            activity_times_release(&times);
-            activity_release(&records);
+                          (double)sums.busy_ns / STEPS / 1e3, (double)sums.span_ns / STEPS / 1e3);
+            launch_log_release(&records);
             step_bench_destroy(&b);
         }
 }
@@ -110,7 +144,7 @@ static bool is_of_row(const char *row, const char *name) {
     return strstr(name, stem) != NULL;
 }
 
-static void expect_names(const plan *p, const activity *records) {
+static void expect_names(const plan *p, const launch_log *records) {
     for (int i = 0; i < p->launch_count; i++) {
         const plan_launch *l = &p->launches[i];
         bool is_found = false;
@@ -118,7 +152,7 @@ static void expect_names(const plan *p, const activity *records) {
         for (int64_t r = 0; r < records->count && !is_found; r++) {
             if (records->records[r].launch != i)
                 continue;
-            const char *name = records->names[records->records[r].name];
+            const char *name = records->records[r].recorded;
             is_found = l->generated >= 0 ? strcmp(name, p->generated[l->generated].symbol) == 0
                                          : is_of_row(l->kernel_name, name);
             text_format(&seen, " %s", name);
@@ -135,19 +169,19 @@ static void kernels_of_a_step_are_those_of_the_plan(void **state) {
     for (int mode = 0; mode < STEP_MODE_COUNT; mode++) {
         step_options options = options_of((step_mode)mode, PRECISION_BF16);
         step_bench b = step_bench_create_on(d, &options, 1);
-        activity records = observe(&b);
+        launch_log records = observe(&b);
         expect_names(b.p, &records);
-        activity_release(&records);
+        launch_log_release(&records);
         step_bench_destroy(&b);
     }
 }
 
 /* Attention alone, once. */
-static activity observe_attention(device *d, const plan *p) {
+static launch_log observe_attention(device *d, const plan *p) {
     enum { POOL_BYTES = 1 << 28 };
     memory_pool *pool;
     executor *e;
-    activity records = {0};
+    launch_log records = {0};
     expect_ok(memory_pool_create(d, POOL_BYTES, &pool));
     storage *shared = storage_create(pool);
     expect_ok(executor_create(p, pool, shared, &e));
@@ -193,10 +227,10 @@ static void kernels_of_attention_are_those_of_the_plan(void **state) {
             continue; /* kernels of another chip */
         assert_string_equal(attention_find_launch(p, false)->kernel_name, rows[i].forward);
         assert_string_equal(attention_find_launch(p, true)->kernel_name, rows[i].backward);
-        activity records = observe_attention(d, p);
+        launch_log records = observe_attention(d, p);
         if (records.count)
             expect_names(p, &records);
-        activity_release(&records);
+        launch_log_release(&records);
         plan_destroy(p);
     }
 }
@@ -209,7 +243,7 @@ static void looking_on_changes_no_bit_before_or_after(void **state) {
         step_bench seen = step_bench_create_on(d, &options, 1);
         step_bench plain = step_bench_create_on(d, &options, 1);
         step_bench_run(&seen);
-        activity records = {0};
+        launch_log records = {0};
         if (executor_observe_begin(seen.e) == DYNO_OK) {
             step_bench_run(&seen);
             expect_ok(executor_observe_end(seen.e, &records));
@@ -221,7 +255,7 @@ static void looking_on_changes_no_bit_before_or_after(void **state) {
         for (int step = 0; step < 3; step++)
             step_bench_run(&plain);
         expect_same_names(&seen, &plain);
-        activity_release(&records);
+        launch_log_release(&records);
         step_bench_destroy(&seen);
         step_bench_destroy(&plain);
     }
@@ -236,9 +270,9 @@ static void only_one_is_observed_at_a_time(void **state) {
     assert_int_equal(executor_observe_begin(two.e), DYNO_UNSUPPORTED);
     step_bench_run(&two); /* is nobody's */
     step_bench_destroy(&two);
-    activity records;
+    launch_log records;
     expect_ok(executor_observe_end(one.e, &records));
-    activity_release(&records);
+    launch_log_release(&records);
     step_bench_destroy(&one);
 }
 

@@ -34,7 +34,7 @@ static void sixteen_bit_numbers_keep_their_value(void **state) {
 static void expect_sums_are_rounded_once(dtype type) {
     enum { COUNT = 200003 };
     uint16_t *a = malloc(COUNT * sizeof *a), *b = malloc(COUNT * sizeof *b);
-    uint16_t *to = malloc(COUNT * sizeof *to), *past = malloc(COUNT * sizeof *past);
+    uint16_t *to = malloc(COUNT * sizeof *to);
     uint32_t seed = 12345;
     for (int i = 0; i < COUNT; i++) {
         seed = seed * 1664525u + 1013904223u;
@@ -45,8 +45,6 @@ static void expect_sums_are_rounded_once(dtype type) {
     const void *from[] = {a, b, a};
     void *results[] = {to};
     sums_write(type, from, 3, results, 1, COUNT);
-    sums_write_through(type, from, 3, past, COUNT);
-    assert_memory_equal(to, past, COUNT * sizeof *to);
     for (int i = 0; i < COUNT; i++) {
         float sum = (float)dtype_load(type, a, i);
         sum += (float)dtype_load(type, b, i);
@@ -61,7 +59,6 @@ static void expect_sums_are_rounded_once(dtype type) {
     free(a);
     free(b);
     free(to);
-    free(past);
 }
 
 static void sums_of_sixteen_bit_numbers_are_rounded_once(void **state) {

@@ -78,7 +78,8 @@ static const char *text_of(const results_cell *cell, const char *key) {
 
 static void experiments_are_found_by_name(void **state) {
     (void)state;
-    static const char *const names[] = {"doctor", "plan", "bench", "attention", "precision"};
+    static const char *const names[] = {"doctor", "plan",      "memory",
+                                        "bench",  "attention", "precision"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         assert_string_equal(experiment_find(names[i])->settings->name, names[i]);
     assert_null(experiment_find("step"));
@@ -241,6 +242,9 @@ static void bad_settings_are_refused_before_anything_starts(void **state) {
                  {"attention", "seq=", "--seq"},
                  {"plan", "device=abacus", "abacus"},
                  {"plan", "recompute=some", "some"},
+                 {"memory", "part=everything", "everything"},
+                 {"memory", "memory=much", "much"},
+                 {"memory", "target=abacus", "abacus"},
                  {"precision", "polcy", "did you mean 'policy'"},
                  {"doctor", "threads=-1", "--threads"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -256,7 +260,8 @@ static void bad_settings_are_refused_before_anything_starts(void **state) {
 
 static void a_caller_that_cannot_start_ends_it(void **state) {
     (void)state;
-    static const char *const names[] = {"doctor", "plan", "bench", "attention", "precision"};
+    static const char *const names[] = {"doctor", "plan",      "memory",
+                                        "bench",  "attention", "precision"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         listener l = {.start_status = DYNO_IO};
         experiment_output out;

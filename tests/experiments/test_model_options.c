@@ -110,8 +110,8 @@ static void every_row_of_a_breakdown_in_csv_names_its_cell(void **state) {
         rows += !is_header;
         names += strstr(line, "\"layers 1, d-model 32, d-ff 64, heads 2, vocab 50\"") != NULL;
         if (strncmp(line, "by_", 3) == 0)
-            assert_true(strstr(line, ",50,8,4,1,1,step,eager,fp32,") ||
-                        strstr(line, ",50,16,4,1,1,step,eager,fp32,"));
+            assert_true(strstr(line, ",50,8,4,1,1,none,fp32,1,1,step,eager,fp32,") ||
+                        strstr(line, ",50,16,4,1,1,none,fp32,1,1,step,eager,fp32,"));
     }
     assert_int_equal(headers, 1 + 2 * 4);
     assert_true(rows > 30);

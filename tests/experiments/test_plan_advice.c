@@ -81,7 +81,7 @@ static void the_level_of_the_fewest_flops_that_fits_is_named(void **state) {
                 if (costs[j].bytes <= limit && (least == 0 || costs[j].flops < least))
                     least = costs[j].flops;
             plan_advice advice;
-            assert_int_equal(plan_advice_find(&options, limit, &advice), DYNO_OK);
+            assert_int_equal(plan_advice_find(&options, false, limit, &advice), DYNO_OK);
             char level[16];
             int named = sscanf(advice.text, "--recompute %15s", level);
             assert_int_equal(named == 1 && !strstr(advice.text, "--batch"), least > 0);
@@ -101,7 +101,7 @@ static void a_step_that_runs_mlps_again_is_told_to_run_more(void **state) {
     int64_t limit = cost_at(options, "mlp:1").bytes;
     assert_int_equal(recompute_parse("mlp:4", &options.pipeline.recompute), DYNO_OK);
     plan_advice advice;
-    assert_int_equal(plan_advice_find(&options, limit, &advice), DYNO_OK);
+    assert_int_equal(plan_advice_find(&options, false, limit, &advice), DYNO_OK);
     assert_non_null(strstr(advice.text, "--recompute "));
     assert_null(strstr(advice.text, "--batch"));
 }
@@ -111,14 +111,47 @@ static void compiled_mode_comes_first_and_smaller_steps_last(void **state) {
     step_options options = step_of(STEP_EAGER, PRECISION_FP32, 256), compiled = options;
     compiled.pipeline.mode = STEP_COMPILED;
     plan_advice advice;
-    assert_int_equal(plan_advice_find(&options, cost_at(compiled, "none").bytes, &advice), DYNO_OK);
+    assert_int_equal(plan_advice_find(&options, false, cost_at(compiled, "none").bytes, &advice),
+                     DYNO_OK);
     assert_int_equal(strncmp(advice.text, "--mode compiled (", 17), 0);
     compiled.pipeline.precision = PRECISION_BF16;
-    assert_int_equal(plan_advice_find(&options, cost_at(compiled, "full").bytes - 1, &advice),
-                     DYNO_OK);
+    assert_int_equal(
+        plan_advice_find(&options, false, cost_at(compiled, "full").bytes - 1, &advice), DYNO_OK);
     assert_non_null(strstr(advice.text, "--recompute full --batch 2 ("));
-    assert_int_equal(plan_advice_find(&options, 1, &advice), DYNO_OK);
+    assert_int_equal(plan_advice_find(&options, false, 1, &advice), DYNO_OK);
     assert_non_null(strstr(advice.text, "nothing here"));
+}
+
+/* An eager step's attention is naive; --mode compiled of the same command line is flash. Advice that
+ * kept the naive one would ask for more changes than are needed. */
+static void compiled_mode_brings_flash_attention_with_it(void **state) {
+    (void)state;
+    step_options options = step_of(STEP_EAGER, PRECISION_FP32, 256);
+    options.context = 256;
+    options.pipeline.attention = ATTENTION_NAIVE;
+    step_options naive = options, flash = step_compiled(&options);
+    naive.pipeline.mode = STEP_COMPILED;
+    int64_t limit = cost_at(flash, "none").bytes;
+    assert_true(limit < cost_at(naive, "none").bytes);
+    plan_advice advice;
+    assert_int_equal(plan_advice_find(&options, false, limit, &advice), DYNO_OK);
+    assert_int_equal(strncmp(advice.text, "--mode compiled (", 17), 0);
+    assert_int_equal(plan_advice_find(&options, true, limit, &advice), DYNO_OK);
+    assert_int_equal(strncmp(advice.text, "--mode compiled --attention flash (", 35), 0);
+    assert_int_equal(plan_advice_find(&naive, true, limit, &advice), DYNO_OK);
+    assert_int_equal(strncmp(advice.text, "--attention flash (", 19), 0);
+}
+
+static void flash_is_not_advised_for_heads_that_its_kernels_do_not_take(void **state) {
+    (void)state;
+    step_options options = step_of(STEP_EAGER, PRECISION_FP32, 256);
+    options.config.heads = options.config.kv_heads = 1;
+    options.config.head_dim = 512;
+    options.pipeline.attention = ATTENTION_NAIVE;
+    plan_advice advice;
+    int64_t limit = cost_at(step_compiled(&options), "none").bytes;
+    assert_int_equal(plan_advice_find(&options, true, limit, &advice), DYNO_OK);
+    assert_int_equal(strncmp(advice.text, "--mode compiled (", 17), 0);
 }
 
 /* ---- models of many blocks ---- */
@@ -155,7 +188,7 @@ static void a_thousand_blocks_are_planned_and_advised(void **state) {
     compiled.pipeline.mode = STEP_COMPILED;
     cost limit = cost_at(compiled, "every:2");
     plan_advice advice;
-    assert_int_equal(plan_advice_find(&options, limit.bytes, &advice), DYNO_OK);
+    assert_int_equal(plan_advice_find(&options, false, limit.bytes, &advice), DYNO_OK);
     alarm(0);
     assert_int_equal(strncmp(advice.text, "--mode compiled --recompute ", 28), 0);
     assert_null(strstr(advice.text, "--batch"));
@@ -166,6 +199,8 @@ int main(void) {
         cmocka_unit_test(the_level_of_the_fewest_flops_that_fits_is_named),
         cmocka_unit_test(a_step_that_runs_mlps_again_is_told_to_run_more),
         cmocka_unit_test(compiled_mode_comes_first_and_smaller_steps_last),
+        cmocka_unit_test(compiled_mode_brings_flash_attention_with_it),
+        cmocka_unit_test(flash_is_not_advised_for_heads_that_its_kernels_do_not_take),
         cmocka_unit_test(estimates_are_near_what_all_blocks_need),
         cmocka_unit_test(a_thousand_blocks_are_planned_and_advised),
     };

@@ -325,8 +325,7 @@ static void the_environment_is_captured_and_survives_the_file(void **state) {
                                        "cores_physical",
                                        "cores_available",
                                        "cpu_flags",
-                                       "isa_avx2",
-                                       "isa_amx_bf16",
+                                       "architecture",
                                        "memory_total_bytes",
                                        "memory_available_bytes",
                                        "frequency_governor",
@@ -338,6 +337,11 @@ static void the_environment_is_captured_and_survives_the_file(void **state) {
                                        "date"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         assert_non_null(results_find_environment(run, keys[i]));
+    bool is_x86 = isa_is_of_this_architecture(ISA_AVX2);
+    bool is_arm = isa_is_of_this_architecture(ISA_NEON);
+    assert_int_equal(results_find_environment(run, "isa_avx2") != NULL, is_x86);
+    assert_int_equal(results_find_environment(run, "isa_amx_bf16") != NULL, is_x86);
+    assert_int_equal(results_find_environment(run, "isa_neon") != NULL, is_arm);
     assert_true(results_number(results_find_environment(run, "cores_available")) >= 1);
     assert_true(results_number(results_find_environment(run, "memory_available_bytes")) > 0);
     json_t *root = results_to_json(run);

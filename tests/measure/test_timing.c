@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "measure/breakdown.h"
 #include "measure/timing.h"
 #include "support/small_model.h"
 
@@ -178,7 +179,7 @@ static void every_breakdown_sums_to_the_traced_step(void **state) {
             bench b = steps == 1 && extent > STEP_FORWARD
                           ? bench_with_loss_head((step_extent)extent)
                           : bench_create((step_extent)extent);
-            assert_int_equal(timing_break_down(b.e, b.p, &(timing_options){.steps = steps}, b.cell),
+            assert_int_equal(breakdown_run(b.e, b.p, &(timing_options){.steps = steps}, b.cell),
                              DYNO_OK);
             const results_metric *traced = cell_find_metric(b.cell, "traced_step_ns");
             plan_cost cost = plan_total_cost(b.p, PHASE_COUNT);
@@ -207,7 +208,7 @@ static const results_row *find_row(const results_breakdown *table, const char *k
 static void breakdowns_name_phases_and_fold_layers(void **state) {
     (void)state;
     bench b = bench_create(STEP_FULL);
-    assert_int_equal(timing_break_down(b.e, b.p, &(timing_options){.steps = 2}, b.cell), DYNO_OK);
+    assert_int_equal(breakdown_run(b.e, b.p, &(timing_options){.steps = 2}, b.cell), DYNO_OK);
     const results_breakdown *phases = cell_find_breakdown(b.cell, "by_phase");
     for (int i = 0; i < PHASE_COMMUNICATION; i++)
         assert_int_equal(
@@ -227,7 +228,7 @@ static void breakdowns_name_phases_and_fold_layers(void **state) {
 static void a_launch_of_two_phases_is_divided_between_them(void **state) {
     (void)state;
     bench b = bench_with_loss_head(STEP_FULL);
-    assert_int_equal(timing_break_down(b.e, b.p, &(timing_options){.steps = 3}, b.cell), DYNO_OK);
+    assert_int_equal(breakdown_run(b.e, b.p, &(timing_options){.steps = 3}, b.cell), DYNO_OK);
     const results_breakdown *phases = cell_find_breakdown(b.cell, "by_phase");
     double forward = 0;
     for (int i = 0; i < b.p->launch_count; i++)
@@ -327,7 +328,7 @@ static void a_step_that_runs_out_of_memory_ends_the_run(void **state) {
     assert_int_equal(executor_create(b.p, small, shared, &e), DYNO_OK);
     assert_int_equal(timing_run(e, b.p, &(timing_options){.steps = 2}, b.cell), DYNO_OUT_OF_MEMORY);
     assert_int_equal(samples(&b, "step"), -1);
-    assert_int_equal(timing_break_down(e, b.p, &(timing_options){.steps = 2}, b.cell),
+    assert_int_equal(breakdown_run(e, b.p, &(timing_options){.steps = 2}, b.cell),
                      DYNO_OUT_OF_MEMORY);
     assert_null(cell_find_breakdown(b.cell, "by_class"));
     executor_destroy(e);

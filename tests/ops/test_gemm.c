@@ -215,6 +215,23 @@ static void larger_products_of_drawn_sizes_agree_with_the_reference(void **state
               &d);
 }
 
+/* Sums that C cannot hold lie in a tile of fixed size. These results are cut into regions that just
+ * fit into it, with AVX-512 the first and with AVX2 the second; rounded the other way they do not. */
+static void regions_of_narrow_results_fit_their_tile(void **state) {
+    (void)state;
+    static const int64_t sizes[][2] = {{294, 864}, {342, 752}};
+    draw d = draw_create(4, 0);
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        check(&(product){.batch = 1,
+                         .m = sizes[i][0],
+                         .n = sizes[i][1],
+                         .k = 385,
+                         .type = DTYPE_BF16,
+                         .out = DTYPE_BF16,
+                         .alpha = 1},
+              &d);
+}
+
 /* A batch is packed some products at a time; here one is as much as that. */
 static void a_batch_larger_than_its_workspace_is_done_in_turns(void **state) {
     (void)state;
@@ -397,6 +414,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_sizes_and_transpositions_agree_with_the_reference),
         cmocka_unit_test(any_view_of_the_operands_agrees_with_the_reference),
+        cmocka_unit_test(regions_of_narrow_results_fit_their_tile),
         cmocka_unit_test(a_batch_larger_than_its_workspace_is_done_in_turns),
         cmocka_unit_test(sums_are_added_to_what_c_holds_and_nothing_else_is_written),
         cmocka_unit_test(infinities_stay_in_their_rows),

@@ -27,6 +27,8 @@ static void the_level_is_the_highest_that_the_target_has(void **state) {
     assert_string_equal(level_name(named("avx2")), "x86-64-v3");
     assert_string_equal(level_name(named("avx512")), "x86-64-v4");
     assert_string_equal(level_name(named("amx")), "x86-64-v4");
+    assert_string_equal(level_of_generated(named("avx2")), "x86-64-v3");
+    assert_string_equal(level_of_generated(target_this_cpu()), "native");
 }
 
 /* Those of attention; the others of the kind are engines of matmul's. */
@@ -71,7 +73,13 @@ int main(void) {
 
 static void there_is_one_level(void **state) {
     (void)state;
-    assert_null(level_name(target_this_cpu()));
+#if defined(__aarch64__)
+    const target with_sve = {.name = "sve", .instruction_sets = 1u << ISA_NEON | 1u << ISA_SVE};
+    const target without = {.name = "neon", .instruction_sets = 1u << ISA_NEON};
+    assert_string_equal(level_name(target_this_cpu()), "armv8-a");
+    assert_string_equal(level_of_generated(&with_sve), "armv8.2-a+sve");
+    assert_string_equal(level_of_generated(&without), "armv8-a");
+#endif
     assert_ptr_equal(level_kernel(op_list_at(0)->kernels[0], target_this_cpu()),
                      op_list_at(0)->kernels[0]);
 }

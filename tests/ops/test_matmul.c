@@ -11,6 +11,7 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
+#include "ops/matmul/gemm.h"
 #include "ops/matmul/matmul.h"
 #include "ops/op_list.h"
 #include "support/kernel_run.h"
@@ -76,9 +77,9 @@ static unsigned check_layouts(const problem *p, bool ta, bool tb, layout left, l
     return accepted;
 }
 
-static bool has_onednn(void) {
+static bool takes_onednn(void) {
     const char *why;
-    return matmul_onednn_version(&why) != NULL;
+    return matmul_onednn_version(&why) != NULL && !gemm_pass_over(GEMM_ONEDNN, NULL);
 }
 
 /* The kernels that take f32 on this machine: `any_view` of the operands, or dense ones. */
@@ -89,7 +90,7 @@ static unsigned expected(bool any_view) {
         const kernel *at = op_matmul.kernels[k];
         if ((at == &matmul_avx512 && target_has(here, ISA_AVX512)) ||
             (at == &matmul_avx2 && target_has(here, ISA_AVX2)) || at == &matmul_portable ||
-            (at == &matmul_onednn && has_onednn() && !any_view))
+            (at == &matmul_onednn && takes_onednn() && !any_view))
             bits |= 1u << k;
     }
     return bits;
@@ -128,7 +129,7 @@ static void any_view_of_the_operands_is_right_where_accepted(void **state) {
         assert_int_equal(accepted & expected(true), expected(true)); /* ours take any strides */
         by_library += accepted != expected(true);
     }
-    if (has_onednn())
+    if (takes_onednn())
         assert_in_range(by_library, rounds / 6, rounds);
 }
 
@@ -177,12 +178,24 @@ static void infinities_stay_in_their_rows(void **state) {
     graph_destroy(g);
 }
 
+/* Whoever multiplies without an op (loss_head) and the op's own list must agree on what is fastest. */
+static void the_kernels_are_in_the_order_in_which_methods_are_picked(void **state) {
+    (void)state;
+    static const kernel *const by_method[GEMM_METHOD_COUNT] = {
+        [GEMM_AMX] = &matmul_amx,       [GEMM_AVX512_BF16] = &matmul_avx512_bf16,
+        [GEMM_ONEDNN] = &matmul_onednn, [GEMM_AVX512] = &matmul_avx512,
+        [GEMM_AVX2] = &matmul_avx2,     [GEMM_PORTABLE] = &matmul_portable};
+    for (int i = 0; i < GEMM_METHOD_COUNT; i++)
+        assert_ptr_equal(op_matmul.kernels[i], by_method[i]);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_sizes_and_transpositions_agree_with_the_reference),
         cmocka_unit_test(any_view_of_the_operands_is_right_where_accepted),
         cmocka_unit_test(the_views_a_transformer_makes_go_to_the_library),
         cmocka_unit_test(infinities_stay_in_their_rows),
+        cmocka_unit_test(the_kernels_are_in_the_order_in_which_methods_are_picked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -309,22 +309,24 @@ static void the_time_of_a_step_is_the_sum_of_its_phases(void **state) {
     for (int extent = 0; extent < STEP_EXTENT_COUNT; extent++) {
         bench b = bench_create(51, (step_extent)extent, false);
         step_times times;
-        trace *t = trace_create(b.p->launch_count);
-        expect_ok(executor_run(b.e, t, &times));
+        launch_log t = {0};
+        expect_ok(executor_run(b.e, &t, &times));
+        assert_int_equal(t.count, b.p->launch_count);
         int64_t sum = 0;
         for (int i = 0; i < PHASE_COUNT; i++) {
             assert_int_equal(times.phase_ns[i] > 0, i <= extent);
             sum += times.phase_ns[i];
         }
         assert_int_equal(sum, times.total_ns);
-        int64_t mark = t->step_begin_ns;
+        int64_t mark = t.steps[0].begin_ns;
         for (int i = 0; i < b.p->launch_count; i++) {
-            assert_true(mark <= t->begin_ns[i] && t->begin_ns[i] <= t->end_ns[i]);
-            mark = t->end_ns[i];
+            assert_true(mark <= t.records[i].begin_ns);
+            assert_true(t.records[i].begin_ns <= t.records[i].end_ns);
+            mark = t.records[i].end_ns;
         }
-        assert_true(mark <= t->step_end_ns);
-        assert_true(t->step_end_ns - t->step_begin_ns <= times.total_ns);
-        trace_destroy(t);
+        assert_true(mark <= t.steps[0].end_ns);
+        assert_true(t.steps[0].end_ns - t.steps[0].begin_ns <= times.total_ns);
+        launch_log_release(&t);
         bench_destroy(&b);
     }
 }

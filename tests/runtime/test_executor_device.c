@@ -13,6 +13,7 @@
 
 #include "base/memory.h"
 #include "experiments/attention_plan.h"
+#include "measure/breakdown.h"
 #include "measure/timing.h"
 #include "plan/memory_account.h"
 #include "support/expect.h"
@@ -102,13 +103,13 @@ static void a_step_that_is_looked_into_is_not_replayed(void **state) {
     fake_device *f = fake_device_create(POOL_BYTES, true);
     bench a = bench_create(device_cpu(), STEP_FULL, STEP_COMPILED, PRECISION_FP32);
     bench b = bench_create(fake_device_base(f), STEP_FULL, STEP_COMPILED, PRECISION_FP32);
-    trace *t = trace_create(b.p->launch_count);
+    launch_log t = {0};
     static const bool is_traced[] = {true, false, true, false};
     int replays = 0, launches = 0;
     for (int i = 0; i < 4; i++) {
         step_times times;
         expect_ok(executor_run(a.e, NULL, NULL));
-        expect_ok(executor_run(b.e, is_traced[i] ? t : NULL, &times));
+        expect_ok(executor_run(b.e, is_traced[i] ? &t : NULL, &times));
         replays += !is_traced[i];
         launches += is_traced[i] ? b.p->launch_count : 0;
         assert_int_equal(f->captures, i > 0);
@@ -120,18 +121,24 @@ static void a_step_that_is_looked_into_is_not_replayed(void **state) {
             sum += times.phase_ns[j];
         }
         assert_int_equal(sum, times.total_ns);
-        int64_t before = t->step_begin_ns;
-        for (int j = 0; is_traced[i] && j < b.p->launch_count; j++) {
-            assert_true(before <= t->begin_ns[j] && t->begin_ns[j] <= t->end_ns[j]);
-            before = t->end_ns[j];
+        assert_int_equal(t.step_count, (i + 2) / 2);
+        assert_int_equal(t.count, t.step_count * b.p->launch_count);
+        const logged_step *step = &t.steps[t.step_count - 1];
+        int64_t before = step->begin_ns;
+        for (int64_t j = t.count - b.p->launch_count; j < t.count; j++) {
+            const launch_record *r = &t.records[j];
+            assert_int_equal(r->step, t.step_count - 1);
+            assert_true(before <= r->begin_ns && r->begin_ns <= r->end_ns);
+            assert_true(r->host_begin_ns <= r->host_end_ns && r->host_end_ns <= step->enqueued_ns);
+            before = r->end_ns;
         }
-        assert_true(before <= t->step_end_ns);
+        assert_true(before <= step->end_ns);
         expect_same_numbers(&a, &b);
     }
     memory_pool_start_recording(b.pool);
     expect_ok(executor_run(b.e, NULL, NULL));
     assert_int_equal(f->replays, replays);
-    trace_destroy(t);
+    launch_log_release(&t);
     bench_destroy(&a);
     bench_destroy(&b);
     device_close(fake_device_base(f));
@@ -389,7 +396,7 @@ static void steps_on_a_device_are_timed_and_broken_down(void **state) {
             assert_int_equal(cell_find_series(cell, series[i])->count, 3);
         assert_true(results_number(&cell_find_metric(cell, "first_step_ns")->value) ==
                     results_series_at(cell_find_series(cell, "warmup"), 0));
-        expect_ok(timing_break_down(b.e, b.p, &options, cell));
+        expect_ok(breakdown_run(b.e, b.p, &options, cell));
         const results_breakdown *table = cell_find_breakdown(cell, "by_kernel");
         double in_launches = 0;
         for (int64_t i = 0; i < table->row_count; i++)
@@ -416,7 +423,7 @@ static void observed_steps_are_replayed_and_told_by_the_devices_own_records(void
         timing_options options = {.steps = 3};
         expect_ok(timing_run(b.e, b.p, &options, cell));
         int captures = f->captures, replays = f->replays, launches = f->launches;
-        expect_ok(timing_break_down(b.e, b.p, &options, cell));
+        expect_ok(breakdown_run(b.e, b.p, &options, cell));
         bool is_replayed = mode == STEP_COMPILED;
         assert_int_equal(f->captures - captures,
                          is_replayed); /* once more, to be known by launch */
@@ -459,8 +466,7 @@ static void a_breakdown_from_records_that_were_lost_is_none(void **state) {
     bench b = bench_create(fake_device_base(f), STEP_FULL, STEP_COMPILED, PRECISION_FP32);
     results *run = results_create("bench", 0, NULL);
     results_cell *cell = results_add_cell(run);
-    assert_int_equal(timing_break_down(b.e, b.p, &(timing_options){.steps = 2}, cell),
-                     DYNO_CORRUPT);
+    assert_int_equal(breakdown_run(b.e, b.p, &(timing_options){.steps = 2}, cell), DYNO_CORRUPT);
     assert_non_null(strstr(dyno_error_message(), "7 of the device's records were dropped"));
     assert_null(cell_find_breakdown(cell, "by_class"));
     assert_null(cell_find_metric(cell, "device_busy_ns"));

@@ -126,6 +126,14 @@ def shrink_bench(words):
     put(words, "--steps", "1")
 
 
+def shrink_profile(words):
+    """With --from nothing runs; FILE, which is tokens elsewhere, is a trace there."""
+    if "--from" not in words:
+        shrink_bench(words)
+    elif value_of(words, "--from") == "FILE":
+        put(words, "--from", "trace.json.gz")
+
+
 def shrink_attention(words):
     run_on_cpu(words)
     divide_lengths(words, "--seq", "8,16")
@@ -154,14 +162,24 @@ def shrink_plan(words):
         put(words, "--layers", str(1 + max([1] + [int(number) for number in segments])))
 
 
+def shrink_memory(words):
+    """Nothing runs without --measure."""
+    if "--measure" in words:
+        shrink_bench(words)
+        drop(words, "--steps")
+    else:
+        shrink_plan(words)
+
+
 def shrink_step(words):
     run_on_cpu(words)
     if int(value_of(words, "--steps") or 1) > 2:
         put(words, "--steps", "2")
 
 
-SHRINK = {"bench": shrink_bench, "attention": shrink_attention, "allreduce": shrink_allreduce,
-          "plan": shrink_plan, "step": shrink_step, "init": put_tiny_model}
+SHRINK = {"bench": shrink_bench, "profile": shrink_profile, "attention": shrink_attention,
+          "allreduce": shrink_allreduce, "plan": shrink_plan, "memory": shrink_memory, "step": shrink_step,
+          "init": put_tiny_model}
 # Verbs that a sentence may name without what they cannot run without.
 REQUIRED = {"step": ["--load", "llama", "--tokens", "text.bin", "--out", "out.safetensors"],
             "init": ["--out", "out"], "show": ["DIR"]}

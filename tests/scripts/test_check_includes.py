@@ -5,7 +5,7 @@ import tempfile
 from cases import ROOT, run_all, run_script, write_file
 
 HEADERS = ["base/status.h", "tensor/shape.h", "graph/graph.h", "ops/op.h", "plan/plan.h",
-           "compiler/pipeline.h", "runtime/executor.h", "profile/trace.h", "profile/cupti.h",
+           "compiler/pipeline.h", "runtime/executor.h", "profile/launch_log.h", "profile/cupti.h",
            "model/transformer.h", "measure/keys.h", "measure/results.h", "measure/sweep.h",
            "report/table.h", "train/trainer.h", "experiments/shared_flags.h",
            "experiments/sweep.h", "cli/verbs.h"]
@@ -41,7 +41,7 @@ def downward_includes_are_allowed():
     expect_allowed("base/text.c", "base/status.h", "dyno.h")
     expect_allowed("ops/matmul/matmul.c", "ops/op.h", "graph/graph.h", "base/status.h")
     expect_allowed("compiler/passes/fuse.c", "ops/op.h", "plan/plan.h", "tensor/shape.h")
-    expect_allowed("runtime/cpu/run.c", "ops/op.h", "plan/plan.h", "profile/trace.h")
+    expect_allowed("runtime/cpu/run.c", "ops/op.h", "plan/plan.h", "profile/launch_log.h")
     expect_allowed("train/loop.c", "compiler/pipeline.h", "model/transformer.h", "profile/cupti.h")
     expect_allowed("api/trainer.c", *(header for header in HEADERS if header != "cli/verbs.h"))
     expect_allowed("cli/bench.c", "cli/verbs.h", "dyno.h", "base/status.h",

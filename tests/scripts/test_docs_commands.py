@@ -12,9 +12,10 @@ from cases import ROOT, run_all
 from documented_commands import PAGES, Command, commands_of, commands_of_help
 
 DYNO = os.path.join(os.environ["DYNO_BUILD"], "dyno")
-VERBS = ("doctor", "list", "plan", "bench", "attention", "allreduce", "precision", "init", "step", "show")
+VERBS = ("doctor", "list", "plan", "memory", "bench", "profile", "attention", "allreduce", "precision",
+         "init", "step", "show")
 TINY = "--layers 1 --d-model 16 --d-ff 32 --heads 2 --vocab 64".split()
-TOKENS = 2048
+TOKENS = 8192
 
 
 def run(words, folder, cache):
@@ -44,6 +45,11 @@ class Sandbox:
         shutil.copy(self.path("text.bin"), self.path("FILE"))
         os.makedirs(self.path("tests"))
         shutil.copytree(os.path.join(ROOT, "tests/golden/tiny"), self.path("tests/golden/tiny"))
+        shutil.copytree(os.path.join(ROOT, "tests/traces"), self.path("tests/traces"))
+        shutil.copy(self.path("tests/traces/pytorch-cpu-ranges.json.gz"), self.path("trace.json.gz"))
+        shutil.copy(self.path("tests/traces/nsys.sqlite"), self.path("report.sqlite"))
+        with open(self.path("kernels.txt"), "w", encoding="utf-8") as file:
+            file.write("my_*_kernel, mine\n")
 
     def path(self, name):
         return os.path.join(self.inputs, name)

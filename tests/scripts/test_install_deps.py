@@ -1,5 +1,5 @@
 """Runs scripts/install-deps on pretended machines: a PATH that holds only stand-ins for dpkg-query,
-apt-get, ldconfig, id and sudo, and the few tools that the script itself uses."""
+apt-get, dpkg, ldconfig, id and sudo, and the few tools that the script itself uses."""
 import os
 import shutil
 import tempfile
@@ -33,6 +33,8 @@ def install(group, absent="", root=True, with_apt="exit 0", with_sudo=None):
         if with_apt is not None:
             stand_in("dpkg-query", SAY_INSTALLED)
             stand_in("apt-get", f'#!/bin/bash\necho "$*" >> {calls}\n{with_apt}\n')
+            stand_in("dpkg", '#!/bin/bash\n[[ $1 == --print-foreign-architectures ]] || '
+                     f'echo "dpkg $*" >> {calls}\n')
         if with_sudo is not None:
             stand_in("sudo", f"#!/bin/bash\n{with_sudo}\n")
         result = run_script("install-deps", group, env={"PATH": programs, "ABSENT": absent})
@@ -44,7 +46,7 @@ def install(group, absent="", root=True, with_apt="exit 0", with_sudo=None):
 
 
 def nothing_is_said_or_done_when_all_is_there():
-    for group in ("build", "mpi", "test", "sanitize", "dev"):
+    for group in ("build", "mpi", "test", "sanitize", "dev", "aarch64"):
         result, calls = install(group)
         assert (result.returncode, result.stdout, result.stderr) == (0, "", ""), result
         assert calls == [], calls
@@ -59,6 +61,13 @@ def missing_package_is_named_with_its_reason_and_installed():
     assert calls[1].endswith("--no-install-recommends libjansson-dev libdnnl2"), calls
 
 
+def libraries_that_read_traces_are_installed_with_the_build():
+    result, calls = install("build", absent="libsqlite3-0 zlib1g")
+    assert result.returncode == 0, result
+    assert "exports of Nsight Systems" in result.stdout and "compressed traces" in result.stdout, result
+    assert calls[1].endswith("--no-install-recommends libsqlite3-0 zlib1g"), calls
+
+
 def each_group_asks_only_for_what_it_takes():
     absent = "cmake libopenmpi-dev libcmocka-dev clang-format"
     for group, packages in (("build", "cmake"), ("mpi", "cmake libopenmpi-dev"),
@@ -66,6 +75,19 @@ def each_group_asks_only_for_what_it_takes():
                             ("dev", "cmake libcmocka-dev clang-format")):
         result, calls = install(group, absent=absent)
         assert result.returncode == 0 and calls[1].endswith(f"recommends {packages}"), calls
+
+
+def packages_of_another_architecture_are_made_known_first_and_forgotten_on_failure():
+    result, calls = install("aarch64", absent="libjansson-dev:arm64")
+    assert result.returncode == 0, result
+    assert calls[0] == "dpkg --add-architecture arm64", calls
+    assert calls[2].endswith("--no-install-recommends libjansson-dev:arm64"), calls
+    assert len(calls) == 3, calls
+    result, calls = install("aarch64", absent="libjansson-dev:arm64", with_apt="exit 100")
+    assert result.returncode == 1 and "libjansson-dev:arm64" in result.stderr, result
+    assert calls[-1] == "dpkg --remove-architecture arm64", calls
+    _, calls = install("aarch64", absent="qemu-user")
+    assert not any(call.startswith("dpkg") for call in calls), calls
 
 
 def failed_installation_names_the_packages_and_the_network():
@@ -105,7 +127,9 @@ def unknown_group_is_a_usage_error():
 
 run_all(nothing_is_said_or_done_when_all_is_there,
         missing_package_is_named_with_its_reason_and_installed,
+        libraries_that_read_traces_are_installed_with_the_build,
         each_group_asks_only_for_what_it_takes,
+        packages_of_another_architecture_are_made_known_first_and_forgotten_on_failure,
         failed_installation_names_the_packages_and_the_network,
         outdated_package_lists_do_not_stop_an_installation, user_with_sudo_installs_through_it,
         user_without_root_or_sudo_is_told_the_command, other_system_is_told_what_is_needed,

@@ -29,6 +29,16 @@ def environment(**changes):
                 OMPI_MCA_rmaps_base_oversubscribe="1", **changes)
 
 
+def environment_of_mpirun(**changes):
+    """Open MPI never gives back some of its memory; dyno's own is looked at in the jobs without it."""
+    return environment(ASAN_OPTIONS="detect_leaks=0", **changes)
+
+
+def without_sanitizer(text):
+    """Lines of the leak sanitizer itself, when a thread ended while it looked: "==12==Unable to ..."."""
+    return [line for line in text.strip().splitlines() if not re.match(r"==\d+==", line)]
+
+
 def run(arguments, **changes):
     return subprocess.run([DYNO] + arguments.split(), text=True, capture_output=True, check=False,
                           stdin=subprocess.DEVNULL, timeout=300, env=environment(**changes))
@@ -81,8 +91,7 @@ class Job:
 
 
 def expect_one_message(errors, rank):
-    lines = errors.strip().splitlines()
-    assert len(lines) == 1, errors
+    assert len(without_sanitizer(errors)) == 1, errors
     assert f"rank {rank} on host '{HOST}'" in errors, errors
     assert " during " in errors, errors
 
@@ -134,7 +143,7 @@ def what_is_wrong_is_said_once_with_exit_code_2():
                             ("--timeout 0", "--timeout"), ("--op sum", "--op")):
         result = run("allreduce " + arguments)
         assert result.returncode == 2 and part in result.stderr, (arguments, result)
-        assert len(result.stderr.strip().splitlines()) == 1 and not result.stdout, result
+        assert len(without_sanitizer(result.stderr)) == 1 and not result.stdout, result
 
 
 def transports_that_are_not_there_say_why():
@@ -194,16 +203,25 @@ def the_death_of_the_launcher_ends_all_ranks():
     assert code == -signal.SIGKILL
 
 
+def interrupt_when_it_measures(number, folder):
+    """A job that was interrupted before it measured anything has nothing to keep: then later."""
+    for seconds in (1, 4, 16):
+        job = Job(f"--out {folder}/run-{seconds}")
+        time.sleep(seconds)
+        os.kill(job.process.pid, number)
+        code, output, errors = job.end()
+        assert code == 128 + number and "interrupted" in errors, (code, errors)
+        if output:
+            return output, f"{folder}/run-{seconds}"
+    raise AssertionError("the job measures nothing within 16 s")
+
+
 def an_interruption_keeps_what_was_measured():
     for number in (signal.SIGINT, signal.SIGTERM):
         with tempfile.TemporaryDirectory() as folder:
-            job = Job(f"--out {folder}/run")
-            time.sleep(1)
-            os.kill(job.process.pid, number)
-            code, output, errors = job.end()
-            assert code == 128 + number, (code, errors)
-            assert "interrupted" in errors and "INCOMPLETE" in output, (output, errors)
-            assert os.path.exists(f"{folder}/run/run.json")
+            output, record = interrupt_when_it_measures(number, folder)
+            assert "INCOMPLETE" in output, output
+            assert os.path.exists(f"{record}/run.json")
 
 
 def a_terminals_signal_to_the_whole_group_counts_once():
@@ -244,7 +262,8 @@ def ranks_that_were_started_differently_are_named():
     result = subprocess.run(
         ["mpirun", "-np", "1", DYNO, "allreduce", "--bytes", "64kB", "--reps", "1", ":",
          "-np", "1", DYNO, "allreduce", "--bytes", "64kB", "--reps", "2"],
-        text=True, capture_output=True, check=False, timeout=120, env=environment())
+        text=True, capture_output=True, check=False, timeout=120,
+        env=environment_of_mpirun())
     assert result.returncode == 2, result
     assert result.stderr.count("ranks were started differently") == 1, result.stderr
     assert "the command line is '--bytes 64kB --reps 2' on rank 1" in result.stderr, result.stderr
@@ -260,7 +279,7 @@ def collectives_between_hosts_are_right():
     for host, count in (("a", 2), ("b", 1), ("c", 2)):
         command += ["-np", str(count), "-x", f"DYNO_HOST={host}", DYNO, *arguments, ":"]
     result = subprocess.run(command[:-1], text=True, capture_output=True, check=False, timeout=300,
-                            env=environment())
+                            env=environment_of_mpirun())
     assert result.returncode == 0, result
     table = rows(result.stdout)
     assert len(table) == 3 * 2 * 3 * 4
@@ -277,7 +296,7 @@ def sixteen_bit_types_go_between_hosts():
     for host in "abc":
         command += ["-np", "1", "-x", f"DYNO_HOST={host}", DYNO, *arguments, ":"]
     result = subprocess.run(command[:-1], text=True, capture_output=True, check=False, timeout=300,
-                            env=environment())
+                            env=environment_of_mpirun())
     assert result.returncode == 0, result
     assert all(row["#wrong"] == "0" for row in rows(result.stdout)) and rows(result.stdout)
 
@@ -309,7 +328,7 @@ def a_rank_of_mpirun_that_is_harmed_ends_the_job():
             command += ["-np", "1", "-x", f"DYNO_HOST={host}", DYNO, "allreduce", "--transport", "mpi",
                         *ENDLESS.split(), ":"]
         with subprocess.Popen(command[:-1], text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                              env=environment(DYNO_TEST_JOB="1")) as job:
+                              env=environment_of_mpirun(DYNO_TEST_JOB="1")) as job:
             ranks = find_ranks_of_mpirun(3)
             time.sleep(1)
             os.kill(ranks[1], number)

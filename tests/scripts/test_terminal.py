@@ -12,7 +12,8 @@ from cases import run_all
 
 DYNO = os.path.join(os.environ["DYNO_BUILD"], "dyno")
 MODEL = "--layers 1 --d-model 16 --heads 2 --d-ff 32 --vocab 32 --context 8"
-VERBS = ("doctor", "list", "plan", "bench", "attention", "allreduce", "precision", "init", "step", "show")
+VERBS = ("doctor", "list", "plan", "memory", "bench", "profile", "attention", "allreduce", "precision",
+         "init", "step", "show")
 LEFT_OUT = "left out to fit"
 
 
@@ -55,7 +56,7 @@ def tables_fit_the_terminal():
               f"--out {folder}/attention")
         for columns in (80, 100, 200):
             for arguments in (f"show {folder}/bench --plot", f"show {folder}/attention",
-                              f"plan {MODEL} --memory 1KiB", "list", "precision"):
+                              f"plan {MODEL} --memory 1KiB", f"memory {MODEL} --memory 1KiB", "list", "precision"):
                 output = on_terminal(arguments, columns)
                 assert widest(output) <= columns, (arguments, columns, widest(output))
         bench = on_terminal(f"show {folder}/bench", 80)

@@ -83,20 +83,36 @@ static void record_now(fake_device *f, int slot) {
         f->event_ns = memory_resize(f->event_ns, (size_t)capacity, sizeof *f->event_ns);
         f->event_capacity = capacity;
     }
-    f->event_ns[slot] = clock_now_ns();
+    f->event_ns[slot] = f->launch_ns ? f->now_ns : clock_now_ns();
+}
+
+/* The work of a launch in known time, where it is known. */
+static void take_known_time(fake_device *f, int index, launch_record *record) {
+    int64_t factor = f->observed && f->observed_steps == 1 && f->first_factor ? f->first_factor : 1;
+    f->now_ns += index == 0 ? f->step_gap_ns : f->launch_gap_ns;
+    record->begin_ns = f->now_ns;
+    f->now_ns += f->launch_ns[index] * factor;
+    record->end_ns = f->now_ns;
 }
 
 /* Runs a launch and, if somebody looks, records when. */
 static void do_launch(program *r, int index, const kernel_args *args) {
     fake_device *f = r->f;
-    activity_record record = {.launch = index, .begin_ns = clock_now_ns()};
+    launch_record record = {.launch = index, .begin_ns = clock_now_ns()};
     assert_int_equal(device_cpu()->functions->launch(r->on_cpu, index, args), DYNO_OK);
+    f->observed_steps += f->observed == r && index == 0;
+    record.end_ns = clock_now_ns();
+    if (f->launch_ns)
+        take_known_time(f, index, &record);
     if (f->observed != r)
         return;
-    f->observed_steps += index == 0;
     record.step = f->observed_steps - 1;
-    record.end_ns = clock_now_ns();
-    activity_add(&f->seen, record);
+    record.correlation = f->seen.count + 1;
+    if (index + 1 != f->hidden_launch)
+        launch_log_add(&f->seen, &record);
+    record.launch = LAUNCH_UNKNOWN;
+    if (f->has_stranger && index == 0)
+        launch_log_add(&f->seen, &record);
 }
 
 static void do_replay(program *r) {
@@ -324,16 +340,28 @@ static dyno_status observe_begin(program *r) {
 }
 
 /* The last record comes first. */
-static dyno_status observe_end(program *r, activity *out) {
+static dyno_status observe_end(program *r, launch_log *out) {
     fake_device *f = r->f;
     assert_ptr_equal(f->observed, r);
     assert_int_equal(f->waiting, 0);
-    *out = (activity){.dropped = f->dropped_records};
+    *out = (launch_log){.dropped = f->dropped_records};
     for (int64_t i = f->seen.count - 1; i >= 0; i--)
-        activity_add(out, f->seen.records[i]);
-    activity_release(&f->seen);
+        launch_log_add(out, &f->seen.records[i]);
+    launch_log_release(&f->seen);
     f->observed = NULL;
     return DYNO_OK;
+}
+
+static void push_range(device *d, const char *name) {
+    fake_device *f = from(d);
+    assert_true(strlen(f->ranges_text) + strlen(name) + 2 < sizeof f->ranges_text);
+    strcat(strcat(f->ranges_text, name), "(");
+}
+
+static void pop_range(device *d) {
+    fake_device *f = from(d);
+    assert_true(strlen(f->ranges_text) + 2 < sizeof f->ranges_text);
+    strcat(f->ranges_text, ")");
 }
 
 static void close_fake(device *d) {
@@ -366,7 +394,9 @@ fake_device *fake_device_create(int64_t memory_bytes, bool can_capture) {
                                            .record_event = record_event,
                                            .elapsed_ns = elapsed_ns,
                                            .observe_begin = observe_begin,
-                                           .observe_end = observe_end};
+                                           .observe_end = observe_end,
+                                           .push_range = push_range,
+                                           .pop_range = pop_range};
     static device_functions capturing;
     capturing = plain;
     capturing.capture = capture;

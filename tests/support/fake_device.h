@@ -25,9 +25,19 @@ typedef struct fake_device {
     bool fails_commits;      /* as a device that broke down, not one that is full */
     bool can_observe;        /* keeps records of its own; false unless set */
     int64_t dropped_records; /* that it then claims to have lost */
+    /* Known times instead of the clock's, for records and events alike: launch i takes launch_ns[i],
+     * launch_gap_ns lie before each, and the device begins each step step_gap_ns after the last. In the
+     * first observed step of each observation everything takes first_factor as long, as where kernels
+     * are loaded and caches filled. NULL: the clock. */
+    const int64_t *launch_ns;
+    int64_t launch_gap_ns, step_gap_ns, first_factor;
+    int64_t now_ns;         /* by this device's clock, if it is not the host's */
+    int hidden_launch;      /* 1 + that of which it keeps no record; 0: none */
+    bool has_stranger;      /* keeps a record of work that is no launch's, as long as launch 0 */
+    char ranges_text[4096]; /* "step 0(forward(embed()" and so on, as they were pushed and popped */
     program *observed;
     int observed_steps;
-    activity seen;
+    launch_log seen;
     int programs; /* alive */
     /* How often each happened. */
     int launches, captures, replays, finishes, commits, decommits, reads, writes, clears;

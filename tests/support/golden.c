@@ -189,7 +189,8 @@ static void compare_one(const golden *c, const char *name, const float *got, con
     double *given = memory_allocate((size_t)elements, sizeof *given), farthest = 0;
     for (int64_t j = 0; j < elements; j++) {
         given[j] = (double)got[j];
-        farthest = fmax(farthest, fabs(given[j] - wanted[j]));
+        double distance = fabs(given[j] - wanted[j]);
+        farthest = distance > farthest ? distance : farthest; /* fmax breaks gcc 12 on aarch64 */
     }
     double limit = strncmp(name, "g.", 2) == 0 ? 1e-4 : 1e-5;
     double error = relative_error(given, wanted, elements);

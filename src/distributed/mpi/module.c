@@ -1,8 +1,10 @@
 /* module.c - libdyno_mpi.so: the only file that sees mpi.h. Codes of MPI become messages here. */
 #include <mpi.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "distributed/mpi_module.h"
 
@@ -34,12 +36,7 @@ static dyno_status check(int code, const char *what) {
     return host->fail(DYNO_RANK_FAILED, message);
 }
 
-#define CHECK(call, what)                                                                          \
-    do {                                                                                           \
-        dyno_status checked = check((call), (what));                                               \
-        if (checked != DYNO_OK)                                                                    \
-            return checked;                                                                        \
-    } while (0)
+#define CHECK(call, what) RETURN_IF_FAILED(check((call), (what)))
 
 static const char *library(void) {
     static char name[MPI_MAX_LIBRARY_VERSION_STRING];
@@ -49,12 +46,70 @@ static const char *library(void) {
     return name;
 }
 
-static dyno_status start(mpi_job *job) {
+/* MPI_Init waits for every rank and takes no timeout: a thread calls it, and is left behind where a
+ * rank does not come. Static, because that thread goes on using it. */
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool is_done;
+    int code, provided;
+} beginning = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static void *begin_mpi(void *unused) {
+    int provided = 0, code = MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &provided);
+    pthread_mutex_lock(&beginning.lock);
+    beginning.code = code;
+    beginning.provided = provided;
+    beginning.is_done = true;
+    pthread_cond_signal(&beginning.changed);
+    pthread_mutex_unlock(&beginning.lock);
+    return unused;
+}
+
+static struct timespec after(double seconds) {
+    struct timespec at;
+    clock_gettime(CLOCK_MONOTONIC, &at);
+    int64_t ns = at.tv_nsec + (int64_t)(seconds * 1e9);
+    at.tv_sec += (time_t)(ns / 1000000000);
+    at.tv_nsec = (long)(ns % 1000000000);
+    return at;
+}
+
+static dyno_status init(double timeout_s, int *provided) {
+    char message[160];
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&beginning.changed, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, begin_mpi, NULL) != 0)
+        return host->fail(DYNO_OUT_OF_MEMORY, "MPI: no thread to begin it with");
+    pthread_detach(thread);
+    struct timespec until = after(timeout_s);
+    int waited = 0;
+    pthread_mutex_lock(&beginning.lock);
+    while (!beginning.is_done && waited == 0)
+        waited = pthread_cond_timedwait(&beginning.changed, &beginning.lock, &until);
+    bool is_done = beginning.is_done;
+    *provided = beginning.provided;
+    pthread_mutex_unlock(&beginning.lock);
+    if (is_done)
+        return check(beginning.code, "init");
+    snprintf(
+        message, sizeof message,
+        "MPI: a rank did not come within %g s: it is dead or stopped, or a longer --timeout is "
+        "needed",
+        timeout_s);
+    return host->fail(DYNO_RANK_FAILED, message);
+}
+
+static dyno_status start(double timeout_s, mpi_job *job) {
     int initialized = 0, provided = 0;
     CHECK(MPI_Initialized(&initialized), "initialized");
     job->was_initialized = initialized != 0;
     if (!initialized)
-        CHECK(MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &provided), "init");
+        RETURN_IF_FAILED(init(timeout_s, &provided));
     else
         CHECK(MPI_Query_thread(&provided), "query thread");
     if (provided < MPI_THREAD_MULTIPLE)
@@ -69,11 +124,11 @@ static dyno_status start(mpi_job *job) {
     return DYNO_OK;
 }
 
-static dyno_status open_job(mpi_job **out, int *rank, int *count) {
+static dyno_status open_job(double timeout_s, mpi_job **out, int *rank, int *count) {
     *out = calloc(1, sizeof **out);
     if (!*out)
         return host->fail(DYNO_OUT_OF_MEMORY, "MPI: no memory for its job");
-    dyno_status status = start(*out);
+    dyno_status status = start(timeout_s, *out);
     if (status != DYNO_OK) {
         free(*out);
         *out = NULL;

@@ -5,8 +5,10 @@
 
 #include "ops/elementwise.h"
 
-#ifdef __F16C__
+#if defined(__F16C__)
 #include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
 #endif
 
 /* Numbers are converted through a piece of this many on the stack: out and in may overlap, and a
@@ -20,10 +22,13 @@ static void bf16_piece(int64_t count, const float *restrict in, uint16_t *restri
 
 static void f16_piece(int64_t count, const float *restrict in, uint16_t *restrict out) {
     int64_t i = 0;
-#ifdef __F16C__
+#if defined(__F16C__)
     for (; i + 8 <= count; i += 8)
         _mm_storeu_si128((__m128i *)(void *)(out + i),
                          _mm256_cvtps_ph(_mm256_loadu_ps(in + i), _MM_FROUND_TO_NEAREST_INT));
+#elif defined(__aarch64__)
+    for (; i + 4 <= count; i += 4)
+        vst1_u16(out + i, vreinterpret_u16_f16(vcvt_f16_f32(vld1q_f32(in + i))));
 #endif
     for (; i < count; i++)
         out[i] = dtype_f32_to_f16(in[i]);
@@ -44,10 +49,13 @@ void convert_f32_to_low(dtype low, int64_t count, const float *in, uint16_t *out
 
 static void f16_to_f32(int64_t count, const uint16_t *restrict in, float *restrict out) {
     int64_t i = 0;
-#ifdef __F16C__
+#if defined(__F16C__)
     for (; i + 8 <= count; i += 8)
         _mm256_storeu_ps(out + i,
                          _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(in + i))));
+#elif defined(__aarch64__)
+    for (; i + 4 <= count; i += 4)
+        vst1q_f32(out + i, vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(in + i))));
 #endif
     for (; i < count; i++)
         out[i] = dtype_f16_to_f32(in[i]);

@@ -24,7 +24,8 @@ value *build_loss_head(graph *g, value *x, value *weight, value *targets, value 
 value *build_loss_head_forward(graph *g, value *x, value *weight, value *targets, int64_t chunk);
 
 /* Tokens in a chunk: so many that their logits take between 4 and 8 MiB, which stays near the
- * cores, but at least 64, below which the weights are read too often. */
+ * cores, but at least 512: with fewer, reading W and adding to dW for every chunk takes longer than
+ * the logits cost that leave the caches. */
 int64_t loss_head_chunk(int64_t tokens, int64_t vocab);
 
 /* On a GPU, which products of few rows do not fill: so many that their logits, kept in the type of

@@ -160,7 +160,7 @@ static int64_t even_chunk(int64_t tokens, int64_t row_bytes, int64_t most_bytes,
 }
 
 int64_t loss_head_chunk(int64_t tokens, int64_t vocab) {
-    enum { FEWEST = 64, MULTIPLE = 16, MOST_BYTES = 8 << 20 };
+    enum { FEWEST = 512, MULTIPLE = 16, MOST_BYTES = 8 << 20 };
     return even_chunk(tokens, vocab * (int64_t)sizeof(float), MOST_BYTES, FEWEST, MULTIPLE);
 }
 

@@ -104,5 +104,8 @@ void gemm_run_regions(const gemm_engine *e, const gemm_problem *p);
 const char *gemm_onednn_version(const char **why);
 const char *gemm_onednn_reject(const gemm_problem *p);
 void gemm_onednn_run(const gemm_problem *p);
+/* So many tiles it cuts a product into, where the product is large enough: more cores than that it
+ * leaves idle. */
+enum { GEMM_ONEDNN_TILES = 16 };
 
 #endif

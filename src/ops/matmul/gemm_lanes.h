@@ -126,35 +126,59 @@ LANES_TARGET static void pack(const gemm_lines *from, int64_t count, int64_t dep
 
 /* ---- multiplying ---- */
 
-/* `packs`: B' is read where it lies, and the strip packed by the way, for the blocks to come. */
-LANES_INLINE void multiply_rows(int rows, int vectors, bool packs, const gemm_block *x) {
-    const float *a = x->a, *b = x->b;
+/* Where a block is in its strips. */
+typedef struct cursor {
+    const float *a, *b;
+    float *packed;
+} cursor;
+
+/* `depth` more k. `packs`: B' is read where it lies, and the strip packed by the way, for the blocks
+ * to come. */
+LANES_INLINE cursor multiply_depth(int rows, int vectors, bool packs, const gemm_block *x,
+                                   int64_t depth, cursor at, lanes sum[ROWS][2]) {
     enum { AHEAD = 24 };
-    float *packed = x->packed;
     int64_t b_step = packs ? x->b_deep : COLUMNS;
-    lanes sum[ROWS][2];
-    for (int i = 0; i < rows; i++)
-        for (int j = 0; j < vectors; j++)
-            sum[i][j] =
-                x->start ? lanes_load(x->start + i * x->start_ld + j * LANES) : lanes_zero();
-    for (int64_t k = 0; k < x->depth; k++) {
+    for (const float *end = at.a + depth * ROW_PITCH; at.a < end; at.a += ROW_PITCH) {
         lanes right[2];
         for (int j = 0; j < vectors; j++) {
-            right[j] = lanes_load(b + j * LANES);
+            right[j] = lanes_load(at.b + j * LANES);
             if (packs) {
-                lanes_store(packed + j * LANES, right[j]);
-                _mm_prefetch((const char *)(b + AHEAD * b_step + j * LANES), _MM_HINT_T0);
+                lanes_store(at.packed + j * LANES, right[j]);
+                _mm_prefetch((const char *)(at.b + AHEAD * b_step + j * LANES), _MM_HINT_T0);
             }
         }
         for (int i = 0; i < rows; i++) {
-            lanes left = lanes_set(a[i]);
+            lanes left = lanes_set(at.a[i]);
             for (int j = 0; j < vectors; j++)
                 sum[i][j] = lanes_fma(left, right[j], sum[i][j]);
         }
-        a += ROW_PITCH;
-        b += b_step;
-        packed += packs ? COLUMNS : 0;
+        at.b += b_step;
+        at.packed += packs ? COLUMNS : 0;
     }
+    return at;
+}
+
+/* Stores that miss the L1 hold up the loads behind them. The lines of the sums are asked for while
+ * the last k are multiplied: had they been asked for earlier, the strips would have displaced
+ * them. */
+LANES_INLINE void multiply_rows(int rows, int vectors, bool packs, const gemm_block *x) {
+    enum { LAST = 64 };
+    int64_t last = x->depth < LAST ? x->depth : LAST;
+    cursor at = {x->a, x->b, x->packed};
+    lanes sum[ROWS][2];
+    for (int i = 0; i < rows; i++)
+        for (int j = 0; j < vectors; j++)
+            sum[i][j] = lanes_zero();
+    at = multiply_depth(rows, vectors, packs, x, x->depth - last, at, sum);
+    for (int i = 0; i < rows; i++)
+        for (int j = 0; j < vectors; j++)
+            __builtin_prefetch(x->sum + i * x->sum_ld + j * LANES, 1, 3);
+    multiply_depth(rows, vectors, packs, x, last, at, sum);
+    if (x->start)
+        for (int i = 0; i < rows; i++)
+            for (int j = 0; j < vectors; j++)
+                sum[i][j] =
+                    lanes_add(lanes_load(x->start + i * x->start_ld + j * LANES), sum[i][j]);
     for (int i = 0; i < rows; i++)
         for (int j = 0; j < vectors; j++)
             lanes_store(x->sum + i * x->sum_ld + j * LANES, sum[i][j]);

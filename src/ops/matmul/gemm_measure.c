@@ -62,6 +62,10 @@ const char *gemm_pass_over(gemm_method method, const target *chip) {
         chip = target_this_cpu();
     if (method == GEMM_ONEDNN && target_has(chip, ISA_AVX2) && !target_has(chip, ISA_AVX512))
         return "our own products are faster with AVX2, as measured";
+    if (method == GEMM_ONEDNN && chip->cores > GEMM_ONEDNN_TILES)
+        return "its products are cut into too few tiles for so many cores";
+    if (method == GEMM_ONEDNN && target_has(chip, ISA_NEON))
+        return "dnnl_sgemm has no kernel for aarch64, only plain loops";
     if (method == GEMM_AVX512_BF16 && may_pass_dots_over())
         return "this CPU multiplies f32 faster than pairs of bf16, as measured";
     return NULL;

@@ -90,8 +90,10 @@ const char *gemm_onednn_reject(const gemm_problem *p) {
 }
 
 /* A tile should be large enough that packing its operands is small beside multiplying them, and
- * there should be enough tiles for many cores. */
-enum { TILE_M = 512, TILE_N = 384 };
+ * there should be enough tiles for many cores: the first of these sizes that gives enough tiles, by
+ * the shape alone. Over the products of small@128 the smallest is 3 % slower than the largest. */
+static const struct { int64_t m, n; } TILES[] = {{512, 384}, {256, 384}, {256, 192}, {128, 192}};
+enum { TILE_SIZES = sizeof TILES / sizeof *TILES };
 
 typedef struct gemm_context {
     const gemm_problem *p;
@@ -134,8 +136,10 @@ void gemm_onednn_run(const gemm_problem *p) {
                       .sgemm = loaded()->sgemm,
                       .a = describe(&p->a, p->m, p->k),
                       .b = describe(&p->b, p->k, p->n)};
-    g.tile_m = even_tile(p->m, TILE_M, &g.tiles_m);
-    g.tile_n = even_tile(p->n, TILE_N, &g.tiles_n);
     int64_t batches = p->batches > 1 ? p->batches : 1;
+    for (int i = 0; i < TILE_SIZES && batches * g.tiles_m * g.tiles_n < GEMM_ONEDNN_TILES; i++) {
+        g.tile_m = even_tile(p->m, TILES[i].m, &g.tiles_m);
+        g.tile_n = even_tile(p->n, TILES[i].n, &g.tiles_n);
+    }
     threads_for_each(batches * g.tiles_m * g.tiles_n, run_tiles, &g);
 }

@@ -2,13 +2,18 @@
  * machine.
  *
  * A strip is [K][line] in floats, as in gemm_lanes.h. Blocks are 6 rows of 16 columns, in vectors of
- * four, which SSE and NEON have. */
+ * four, which SSE and NEON have. SSE has registers for the sums of two vectors a row, NEON for all. */
 #include <string.h>
 
 #include "ops/cast/convert.h"
 #include "ops/matmul/gemm_engine.h"
 
-enum { ROWS = 6, COLUMNS = 16, PART = 4, AT_ONCE = 2 };
+#if defined(__aarch64__)
+enum { AT_ONCE = 4 };
+#else
+enum { AT_ONCE = 2 };
+#endif
+enum { ROWS = 6, COLUMNS = 16, PART = 4 };
 typedef float part __attribute__((vector_size(PART * sizeof(float))));
 
 static inline float load(const gemm_lines *from, int64_t index) {
@@ -28,7 +33,7 @@ static void pack(const gemm_lines *from, int64_t count, int64_t depth, int64_t w
                     strip + i < count ? load(from, (strip + i) * from->along + k * from->deep) : 0;
 }
 
-/* All rows and two vectors of the columns, whose sums are registers. */
+/* All rows and AT_ONCE vectors of the columns, whose sums are registers. */
 static inline void multiply_part(const gemm_block *x, int column) {
     const float *left = x->a, *right = (const float *)x->b + column;
     part total[ROWS][AT_ONCE] = {{{0}}};

@@ -42,6 +42,7 @@ typedef struct region {
 } region;
 
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 static int64_t count_of(int64_t x, int64_t step) { return (x + step - 1) / step; }
 
 /* ---- one region ---- */
@@ -54,13 +55,6 @@ typedef struct place {
 static char *c_at(const regions *g, const region *r, int64_t row, int64_t column) {
     const gemm_problem *p = g->p;
     return (char *)p->c + (r->at.c + row * p->ldc + column) * dtype_bytes(p->c_type);
-}
-
-/* Asks for the memory of the sums that come next: they are rarely in a cache. */
-static void ask_for_block(const float *sums, int64_t ld, int rows, int columns) {
-    for (int i = 0; i < rows; i++)
-        for (int64_t at = 0; at < columns * (int64_t)sizeof *sums; at += CACHE_LINE)
-            __builtin_prefetch((const char *)(sums + i * ld) + at, 1, 3);
 }
 
 /* The sums of a block after one more panel, to where sums are, or to C in the type it has. */
@@ -163,8 +157,6 @@ static void multiply_strip(const regions *g, const region *r, const panel *now, 
         sum += g->width * sums.ld;
         if (has_next)
             ask_for_strip(&next, e->columns, now->depth, row / g->width, strips);
-        if (row + g->width < r->rows)
-            ask_for_block(sum, sums.ld, (int)smaller(g->width, r->rows - row - g->width), columns);
         finish_block(g, r, &block, r->row + row, column, now->is_last);
     }
 }
@@ -254,7 +246,7 @@ static void choose_regions(regions *g, int64_t most_rows, int64_t most_blocks) {
     int64_t tries = g->p->batches < 4 * threads ? TRIES : 1;
     for (int64_t i = 0; i < tries && (i == 0 || least_down + i <= g->row_strips); i++) {
         int64_t rows = count_of(g->row_strips, least_down + i);
-        int64_t least_across = count_of(g->column_strips * rows, most_blocks);
+        int64_t least_across = count_of(g->column_strips, larger(most_blocks / rows, 1));
         for (int64_t j = 0; j < tries && (j == 0 || least_across + j <= g->column_strips); j++) {
             int64_t columns = count_of(g->column_strips, least_across + j);
             int64_t time = time_of(g, rows, columns, threads);
@@ -265,6 +257,7 @@ static void choose_regions(regions *g, int64_t most_rows, int64_t most_blocks) {
             }
         }
     }
+    assert(g->region_rows * g->region_columns <= most_blocks);
     g->down = count_of(g->row_strips, g->region_rows);
     g->across = count_of(g->column_strips, g->region_columns);
 }

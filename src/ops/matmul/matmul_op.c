@@ -115,8 +115,8 @@ const op op_matmul = {.name = "matmul",
                       .factor_count = 2,
                       .can_output_f32 = true,
                       .kernels = (const kernel *const[]){
-                          &matmul_amx, &matmul_avx512_bf16, &matmul_avx512, &matmul_avx2,
-                          &matmul_onednn, &matmul_portable, &matmul_cublas, NULL}};
+                          &matmul_amx, &matmul_avx512_bf16, &matmul_onednn, &matmul_avx512,
+                          &matmul_avx2, &matmul_portable, &matmul_cublas, NULL}};
 
 value *build_matmul(graph *g, value *a, value *b, bool transpose_a, bool transpose_b) {
     return build_matmul_scaled(g, a, b, transpose_a, transpose_b, a->type, 1);

@@ -1,16 +1,7 @@
 #include "ops/rope/rope_rows.h"
 
 #include "ops/cast/convert.h"
-
-/* a * b + c with one rounding where the machine has that: said and not left to the compiler, since
- * other code counts on these bits. */
-static inline float multiply_add(float a, float b, float c) {
-#if defined(__FMA__)
-    return __builtin_fmaf(a, b, c);
-#else
-    return a * b + c;
-#endif
-}
+#include "ops/scalar_math.h"
 
 /* y may be x: no iteration reads what another writes. */
 static void rotate_row(int64_t half, const float *x, const float *c, const float *s, float sign,
@@ -18,8 +9,8 @@ static void rotate_row(int64_t half, const float *x, const float *c, const float
 #pragma omp simd
     for (int64_t j = 0; j < half; j++) {
         float sine = sign * s[j], a = x[j], b = x[j + half];
-        y[j] = multiply_add(a, c[j], -(b * sine));
-        y[j + half] = multiply_add(b, c[j], a * sine);
+        y[j] = MULTIPLY_ADD(a, c[j], -(b * sine));
+        y[j + half] = MULTIPLY_ADD(b, c[j], a * sine);
     }
 }
 
@@ -30,8 +21,8 @@ static void rotate_bf16_row(int64_t half, const uint16_t *x, const float *c, con
     for (int64_t j = 0; j < half; j++) {
         float sine = sign * s[j], a = float_from_bits((uint32_t)x[j] << 16);
         float b = float_from_bits((uint32_t)x[j + half] << 16);
-        y[j] = bf16_from_f32(multiply_add(a, c[j], -(b * sine)));
-        y[j + half] = bf16_from_f32(multiply_add(b, c[j], a * sine));
+        y[j] = bf16_from_f32(MULTIPLY_ADD(a, c[j], -(b * sine)));
+        y[j + half] = bf16_from_f32(MULTIPLY_ADD(b, c[j], a * sine));
     }
 }
 

@@ -34,6 +34,7 @@ static_assert(sizeof(cuda_args) == sizeof(kernel_args), "cuda_args and kernel_ar
 SAME_PLACE(cuda_context, launch_context, device);
 SAME_PLACE(cuda_context, launch_context, stream);
 SAME_PLACE(cuda_context, launch_context, communicator);
+SAME_PLACE(cuda_context, launch_context, begins_step);
 SAME_PLACE(cuda_context, launch_context, repetition);
 SAME_PLACE(cuda_context, launch_context, repetitions);
 SAME_PLACE(cuda_context, launch_context, handle);

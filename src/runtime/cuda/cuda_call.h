@@ -44,6 +44,7 @@ typedef struct cuda_context {
     struct device *device;
     cudaStream_t stream;
     struct communicator *communicator;
+    bool begins_step;
     int repetition, repetitions;
     int64_t *handle;
 } cuda_context;

@@ -19,9 +19,11 @@
     X(activity_flush, cuptiActivityFlushAll)                                                       \
     X(activity_next, cuptiActivityGetNextRecord)                                                   \
     X(activity_dropped, cuptiActivityGetNumDroppedRecords)                                         \
+    X(callback_name, cuptiGetCallbackName)                                                         \
     X(external_push, cuptiActivityPushExternalCorrelationId)                                       \
     X(external_pop, cuptiActivityPopExternalCorrelationId)                                         \
-    X(node_id, cuptiGetGraphNodeId)
+    X(node_id, cuptiGetGraphNodeId)                                                                \
+    X(timestamp, cuptiGetTimestamp)
 
 typedef struct cupti_functions {
 #define FIELD(field, function) __typeof__(&function) field;

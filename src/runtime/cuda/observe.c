@@ -1,5 +1,8 @@
 /* observe.c - attributes the activity records of CUPTI to the launches of a plan.
  *
+ * Work of the GPU and the calls of the host that launched it are joined by correlation id, and given
+ * in the host's clock.
+ *
  * A replayed step: every record has the id of the graph node that ran. During capture, CUPTI
  * reports each node as it is created, and it belongs to the launch being captured. Instantiation
  * clones the nodes, and CUPTI reports the original of each clone. All records of one replay have
@@ -16,6 +19,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
+#include "base/demangle.h"
 #include "base/memory.h"
 #include "runtime/cuda/cupti.h"
 #include "runtime/cuda/program.h"
@@ -27,12 +32,13 @@ typedef struct graph_node {
     int launch;            /* of a node that is not a clone */
 } graph_node;
 
-typedef struct raw_record {
+/* A call of the host: when it was made, by CUPTI's clock. */
+typedef struct host_call {
     uint32_t correlation;
-    uint64_t node; /* 0: not part of a graph */
-    int name;      /* into session.named.names */
     int64_t begin_ns, end_ns;
-} raw_record;
+    CUpti_ActivityKind kind;   /* of the runtime or of the driver, */
+    CUpti_CallbackId function; /* and which */
+} host_call;
 
 typedef struct outside_call { /* made between push and pop */
     uint32_t correlation;
@@ -48,12 +54,12 @@ static struct {
     int64_t step; /* counts steps that run launch by launch */
     graph_node *nodes;
     int node_count, node_capacity;
-    raw_record *records;
-    int record_count, record_capacity;
+    launch_log seen; /* as they came: of no step and no launch yet, names mangled */
     outside_call *calls;
     int call_count, call_capacity;
-    activity named; /* holds the names, which CUPTI may free with its records */
-    int64_t dropped;
+    host_call *host_calls;
+    int host_call_count, host_call_capacity;
+    int64_t clock_offset_ns; /* from CUPTI's clock to ours */
 } session = {.lock = PTHREAD_MUTEX_INITIALIZER, .captured = NO_LAUNCH};
 
 /* ---- callbacks of CUPTI ---- */
@@ -64,34 +70,60 @@ static void CUPTIAPI give_buffer(uint8_t **buffer, size_t *bytes, size_t *most_r
     *most_records = 0;                   /* no limit but its size */
 }
 
-static void keep_record(const char *name, uint32_t correlation, uint64_t node, uint64_t begin,
-                        uint64_t end) {
+/* CUPTI may free the name with its record. */
+static void keep_record(const char *name, uint64_t begin, uint64_t end, launch_record record) {
     if (!begin || !end) { /* CUPTI has no timestamps for it */
-        session.dropped++;
+        session.seen.dropped++;
         return;
     }
-    MEMORY_GROW(session.records, session.record_count, session.record_capacity);
-    session.records[session.record_count++] =
-        (raw_record){correlation, node, activity_add_name(&session.named, name ? name : ""),
-                     (int64_t)begin, (int64_t)end};
+    record.recorded = launch_log_name(&session.seen, name ? name : "");
+    record.begin_ns = (int64_t)begin + session.clock_offset_ns;
+    record.end_ns = (int64_t)end + session.clock_offset_ns;
+    launch_log_add(&session.seen, &record);
+}
+
+static void keep_kernel(const CUpti_ActivityKernel9 *k) {
+    keep_record(
+        k->name, k->start, k->end,
+        (launch_record){.grid = {k->gridX, k->gridY, k->gridZ},
+                        .block = {k->blockX, k->blockY, k->blockZ},
+                        .registers = k->registersPerThread,
+                        .shared_bytes = (int64_t)k->staticSharedMemory + k->dynamicSharedMemory,
+                        .device = (int)k->deviceId,
+                        .stream = (int)k->streamId,
+                        .correlation = k->correlationId,
+                        .graph_node = k->graphNodeId});
+}
+
+static void keep_call(const CUpti_ActivityAPI *call) {
+    MEMORY_GROW(session.host_calls, session.host_call_count, session.host_call_capacity);
+    session.host_calls[session.host_call_count++] =
+        (host_call){call->correlationId, (int64_t)call->start + session.clock_offset_ns,
+                    (int64_t)call->end + session.clock_offset_ns, call->kind, call->cbid};
 }
 
 /* Newer versions of these structures only append fields. */
 static void take_record(const CUpti_Activity *record) {
     switch (record->kind) {
-    case CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL: {
-        const CUpti_ActivityKernel9 *k = (const void *)record;
-        keep_record(k->name, k->correlationId, k->graphNodeId, k->start, k->end);
+    case CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL:
+        keep_kernel((const void *)record);
         break;
-    }
     case CUPTI_ACTIVITY_KIND_MEMCPY: {
         const CUpti_ActivityMemcpy5 *m = (const void *)record;
-        keep_record("memcpy", m->correlationId, m->graphNodeId, m->start, m->end);
+        keep_record("memcpy", m->start, m->end,
+                    (launch_record){.device = (int)m->deviceId,
+                                    .stream = (int)m->streamId,
+                                    .correlation = m->correlationId,
+                                    .graph_node = m->graphNodeId});
         break;
     }
     case CUPTI_ACTIVITY_KIND_MEMSET: {
         const CUpti_ActivityMemset4 *m = (const void *)record;
-        keep_record("memset", m->correlationId, m->graphNodeId, m->start, m->end);
+        keep_record("memset", m->start, m->end,
+                    (launch_record){.device = (int)m->deviceId,
+                                    .stream = (int)m->streamId,
+                                    .correlation = m->correlationId,
+                                    .graph_node = m->graphNodeId});
         break;
     }
     case CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION: {
@@ -100,7 +132,11 @@ static void take_record(const CUpti_Activity *record) {
         session.calls[session.call_count++] = (outside_call){c->correlationId, c->externalId};
         break;
     }
-    default: /* API calls, recorded only because external correlation needs them */
+    case CUPTI_ACTIVITY_KIND_RUNTIME:
+    case CUPTI_ACTIVITY_KIND_DRIVER:
+        keep_call((const void *)record);
+        break;
+    default:
         break;
     }
 }
@@ -115,7 +151,7 @@ static void CUPTIAPI take_buffer(CUcontext context, uint32_t stream, uint8_t *bu
            session.cupti->activity_next(buffer, valid_bytes, &record) == CUPTI_SUCCESS)
         take_record(record);
     if (session.cupti->activity_dropped(context, stream, &dropped) == CUPTI_SUCCESS)
-        session.dropped += (int64_t)dropped;
+        session.seen.dropped += (int64_t)dropped;
     pthread_mutex_unlock(&session.lock);
     free(buffer);
 }
@@ -147,11 +183,10 @@ static void CUPTIAPI note_node(void *unused, CUpti_CallbackDomain domain, CUpti_
 
 static const CUpti_ActivityKind KINDS[] = {
     CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, CUPTI_ACTIVITY_KIND_MEMCPY, CUPTI_ACTIVITY_KIND_MEMSET,
-    /* Only for launches outside a graph: API calls must be recorded to carry our correlation ids.
-     * */
-    CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION, CUPTI_ACTIVITY_KIND_RUNTIME,
-    CUPTI_ACTIVITY_KIND_DRIVER};
-enum { KINDS_OF_GRAPHS = 3, KINDS_OF_ALL = 6 };
+    CUPTI_ACTIVITY_KIND_RUNTIME, CUPTI_ACTIVITY_KIND_DRIVER,
+    /* Only for launches outside a graph; without records of calls it has none. */
+    CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION};
+enum { KINDS_OF_GRAPHS = 5, KINDS_OF_ALL = 6 };
 
 static int kind_count(const program *r) {
     return r->p->memory_mode == PLAN_MEMORY_STATIC ? KINDS_OF_GRAPHS : KINDS_OF_ALL;
@@ -159,17 +194,25 @@ static int kind_count(const program *r) {
 
 static void forget_all(void) {
     free(session.nodes);
-    free(session.records);
     free(session.calls);
+    free(session.host_calls);
     session.nodes = NULL;
-    session.records = NULL;
     session.calls = NULL;
+    session.host_calls = NULL;
     session.node_count = session.node_capacity = 0;
-    session.record_count = session.record_capacity = 0;
     session.call_count = session.call_capacity = 0;
-    activity_release(&session.named);
-    session.dropped = 0;
+    session.host_call_count = session.host_call_capacity = 0;
+    launch_log_release(&session.seen);
     session.step = -1;
+}
+
+/* The clocks run alike for the seconds of an observation. */
+static void compare_clocks(void) {
+    uint64_t theirs = 0;
+    int64_t before = clock_now_ns();
+    session.clock_offset_ns = 0;
+    if (session.cupti->timestamp(&theirs) == CUPTI_SUCCESS)
+        session.clock_offset_ns = before + (clock_now_ns() - before) / 2 - (int64_t)theirs;
 }
 
 static dyno_status enable_all(const program *r) {
@@ -200,6 +243,7 @@ dyno_status cuda_observe_begin(program *r) {
     RETURN_IF_FAILED(cupti_load(&session.cupti));
     (void)cuda_device_use(&r->device->base);
     forget_all();
+    compare_clocks();
     RETURN_IF_FAILED(cupti_status(session.cupti->subscribe(&session.subscriber, note_node, NULL),
                                   "attaching to the GPU"));
     dyno_status status = enable_all(r);
@@ -224,7 +268,12 @@ static int by_correlation(const void *a, const void *b) {
 }
 
 static int by_call(const void *a, const void *b) {
-    return compare(((const raw_record *)a)->correlation, ((const raw_record *)b)->correlation);
+    return compare((uint64_t)((const launch_record *)a)->correlation,
+                   (uint64_t)((const launch_record *)b)->correlation);
+}
+
+static int by_host_call(const void *a, const void *b) {
+    return compare(((const host_call *)a)->correlation, ((const host_call *)b)->correlation);
 }
 
 static int launch_of_node(uint64_t id) {
@@ -234,12 +283,12 @@ static int launch_of_node(uint64_t id) {
         const graph_node *found = bsearch(&wanted, session.nodes, (size_t)session.node_count,
                                           sizeof *session.nodes, by_node);
         if (!found)
-            return ACTIVITY_NOBODY;
+            return LAUNCH_UNKNOWN;
         if (!found->original)
             return found->launch;
         id = found->original;
     }
-    return ACTIVITY_NOBODY;
+    return LAUNCH_UNKNOWN;
 }
 
 /* Our correlation ids: the step in the upper half, the launch in the lower one. */
@@ -249,48 +298,102 @@ static const outside_call *find_call(uint32_t correlation) {
                    by_correlation);
 }
 
-/* The records of one call. Returns whether they belong to a replay of the observed program. */
-static bool add_replay(const raw_record *records, int count, int step, activity *out) {
-    bool is_known = false;
-    for (int i = 0; i < count && !is_known; i++)
-        is_known = records[i].node && launch_of_node(records[i].node) != ACTIVITY_NOBODY;
-    for (int i = 0; i < count && is_known; i++)
-        activity_add(out, (activity_record){.step = step,
-                                            .launch = launch_of_node(records[i].node),
-                                            .name = records[i].name,
-                                            .begin_ns = records[i].begin_ns,
-                                            .end_ns = records[i].end_ns});
-    return is_known;
+/* A function of the runtime may call one of the driver under the same id: the outer one counts. */
+static host_call find_host_call(uint32_t correlation) {
+    host_call wanted = {.correlation = correlation};
+    const host_call *end = session.host_calls + session.host_call_count;
+    const host_call *found = bsearch(&wanted, session.host_calls, (size_t)session.host_call_count,
+                                     sizeof *session.host_calls, by_host_call);
+    if (!found)
+        return wanted;
+    while (found > session.host_calls && found[-1].correlation == correlation)
+        found--;
+    wanted = *found;
+    for (; found < end && found->correlation == correlation; found++) {
+        if (found->begin_ns < wanted.begin_ns) {
+            wanted.kind = found->kind;
+            wanted.function = found->function;
+        }
+        wanted.begin_ns = found->begin_ns < wanted.begin_ns ? found->begin_ns : wanted.begin_ns;
+        wanted.end_ns = found->end_ns > wanted.end_ns ? found->end_ns : wanted.end_ns;
+    }
+    return wanted;
+}
+
+/* "cudaLaunchKernel_v7000" is cudaLaunchKernel to everybody else; NULL: no name. */
+static const char *name_call(const host_call *call, launch_log *out) {
+    char name[96] = "";
+    const char *full = NULL;
+    if (!call->function)
+        return NULL;
+    CUpti_CallbackDomain domain = call->kind == CUPTI_ACTIVITY_KIND_RUNTIME
+                                      ? CUPTI_CB_DOMAIN_RUNTIME_API
+                                      : CUPTI_CB_DOMAIN_DRIVER_API;
+    if (session.cupti->callback_name(domain, call->function, &full) != CUPTI_SUCCESS || !full)
+        return NULL;
+    const char *version = strstr(full, "_v");
+    size_t length = version ? (size_t)(version - full) : strlen(full);
+    if (length >= sizeof name)
+        return NULL;
+    memcpy(name, full, length);
+    return launch_log_name(out, name);
+}
+
+/* Adds the records of one call, with the names as people write them. */
+static void add_records(const launch_record *records, int64_t count, int step,
+                        const outside_call *call, launch_log *out) {
+    host_call made = find_host_call((uint32_t)records[0].correlation);
+    const char *function = name_call(&made, out);
+    for (int64_t i = 0; i < count; i++) {
+        launch_record r = records[i];
+        char *name = demangle(r.recorded);
+        r.step = step;
+        r.launch = call ? (int)(call->id & UINT32_MAX) : launch_of_node(r.graph_node);
+        r.recorded = launch_log_name(out, name);
+        r.host_begin_ns = made.begin_ns;
+        r.host_end_ns = made.end_ns;
+        r.host_call = function;
+        launch_log_add(out, &r);
+        free(name);
+    }
+}
+
+/* Whether the records of one call belong to a replay of the observed program. */
+static bool is_replay(const launch_record *records, int64_t count) {
+    for (int64_t i = 0; i < count; i++)
+        if (records[i].graph_node && launch_of_node(records[i].graph_node) != LAUNCH_UNKNOWN)
+            return true;
+    return false;
+}
+
+static void sort_all(void) {
+    qsort(session.nodes, (size_t)session.node_count, sizeof *session.nodes, by_node);
+    qsort(session.calls, (size_t)session.call_count, sizeof *session.calls, by_correlation);
+    qsort(session.host_calls, (size_t)session.host_call_count, sizeof *session.host_calls,
+          by_host_call);
+    qsort(session.seen.records, (size_t)session.seen.count, sizeof *session.seen.records, by_call);
 }
 
 /* Records that belong to no step (tuning, copies, other programs) are left out. */
-static void put_together(activity *out) {
-    int replays = 0, end;
-    *out = session.named; /* and its names */
-    session.named = (activity){0};
-    qsort(session.nodes, (size_t)session.node_count, sizeof *session.nodes, by_node);
-    qsort(session.calls, (size_t)session.call_count, sizeof *session.calls, by_correlation);
-    qsort(session.records, (size_t)session.record_count, sizeof *session.records, by_call);
-    for (int begin = 0; begin < session.record_count; begin = end) {
-        const raw_record *first = &session.records[begin];
-        for (end = begin + 1; end < session.record_count; end++)
-            if (session.records[end].correlation != first->correlation)
+static void put_together(launch_log *out) {
+    int replays = 0;
+    sort_all();
+    out->dropped = session.seen.dropped;
+    for (int64_t begin = 0, end; begin < session.seen.count; begin = end) {
+        const launch_record *first = &session.seen.records[begin];
+        for (end = begin + 1; end < session.seen.count; end++)
+            if (session.seen.records[end].correlation != first->correlation)
                 break;
-        const outside_call *call = find_call(first->correlation);
-        if (!call)
-            replays += add_replay(first, end - begin, replays, out);
-        for (int i = begin; call && i < end; i++)
-            activity_add(out, (activity_record){.step = (int)(call->id >> 32),
-                                                .launch = (int)(call->id & UINT32_MAX),
-                                                .name = session.records[i].name,
-                                                .begin_ns = session.records[i].begin_ns,
-                                                .end_ns = session.records[i].end_ns});
+        const outside_call *call = find_call((uint32_t)first->correlation);
+        if (call)
+            add_records(first, end - begin, (int)(call->id >> 32), call, out);
+        else if (is_replay(first, end - begin))
+            add_records(first, end - begin, replays++, NULL, out);
     }
-    out->dropped = session.dropped;
 }
 
-dyno_status cuda_observe_end(program *r, activity *out) {
-    *out = (activity){0};
+dyno_status cuda_observe_end(program *r, launch_log *out) {
+    *out = (launch_log){0};
     if (session.observed != r)
         return dyno_fail(DYNO_UNSUPPORTED, "this program is not being observed");
     (void)cuda_device_use(&r->device->base);
@@ -321,10 +424,10 @@ void cuda_observe_captured_like(cudaGraphNode_t node) {
             session.captured = session.nodes[i].launch;
 }
 
-void cuda_observe_launch_begin(const program *r, int launch) {
+void cuda_observe_launch_begin(const program *r, int launch, bool begins_step) {
     if (session.observed != r)
         return;
-    session.step += launch == 0;
+    session.step += begins_step;
     (void)session.cupti->external_push(CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM0,
                                        (uint64_t)session.step << 32 | (uint64_t)launch);
 }

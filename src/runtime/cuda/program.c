@@ -210,7 +210,7 @@ dyno_status program_rehearse(program *r, const device_launch *steps, int count) 
 
 dyno_status cuda_program_launch(program *r, int index, const kernel_args *args) {
     cuda_device *d = cuda_device_use(&r->device->base);
-    cuda_observe_launch_begin(r, index);
+    cuda_observe_launch_begin(r, index, args->context && args->context->begins_step);
     dyno_status status = program_enqueue(r, index, args, d->stream);
     cuda_observe_launch_end(r);
     return status;

@@ -1,0 +1,183 @@
+/* profile_from.c - records of another program's trace, summed as those of our own runs are.
+ *
+ * Sums are over the whole trace and not per step, so that they can be compared with what the other
+ * profiler prints. */
+#include "experiments/profile_from.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/name_table.h"
+#include "measure/keys.h"
+#include "measure/profile_record.h"
+#include "profile/attention_parts.h"
+#include "profile/foreign_trace.h"
+
+/* How long the host was in the ranges of a phase. */
+typedef struct phase_ranges {
+    char *phase;
+    int64_t count;
+    double ns;
+} phase_ranges;
+
+typedef struct from_job {
+    const experiment_context *context;
+    const char *path;
+    kernel_groups *groups;
+    attention_parts *attention;
+    phase_ranges *ranges;
+    int range_count, range_capacity;
+    name_table range_numbers;
+    foreign_trace trace;
+} from_job;
+
+/* ---- what the reader tells ---- */
+
+static dyno_status take_record(void *caller, const launch_record *record) {
+    from_job *job = caller;
+    attention_parts_add(job->attention, record);
+    return kernel_groups_add(job->groups, record);
+}
+
+static dyno_status take_range(void *caller, const foreign_range *range) {
+    from_job *job = caller;
+    if (!range->phase)
+        return kernel_groups_add_step(job->groups, range->begin_ns, range->end_ns);
+    int at = name_table_find(&job->range_numbers, range->phase);
+    if (at < 0) {
+        MEMORY_GROW(job->ranges, job->range_count, job->range_capacity);
+        at = job->range_count++;
+        job->ranges[at] = (phase_ranges){memory_copy_string(range->phase), 0, 0};
+        name_table_set(&job->range_numbers, job->ranges[at].phase, at);
+    }
+    job->ranges[at].count++;
+    job->ranges[at].ns += (double)(range->end_ns - range->begin_ns);
+    return DYNO_OK;
+}
+
+static void take_progress(void *caller, double done) {
+    from_job *job = caller;
+    experiment_progress(job->context, done, 1, job->path);
+}
+
+/* ---- the record ---- */
+
+static void record_joins(const foreign_trace *trace, results_cell *cell) {
+    const struct {
+        const char *name;
+        int64_t value;
+    } metrics[] = {{METRIC_JOINED_BY_THREAD, trace->joined[JOINED_BY_THREAD]},
+                   {METRIC_JOINED_BY_PROCESS, trace->joined[JOINED_BY_PROCESS]},
+                   {METRIC_JOINED_BY_SEQUENCE, trace->joined[JOINED_BY_SEQUENCE]},
+                   {METRIC_JOINED_BY_RECORD, trace->joined[JOINED_BY_RECORD]},
+                   {METRIC_JOINED_TO_NOTHING, trace->joined[JOINED_TO_NOTHING]},
+                   {METRIC_NOT_JOINED, trace->joined[JOINED_NOT]},
+                   {METRIC_IN_GRAPHS, trace->in_graphs},
+                   {METRIC_OUTSIDE_STEPS, trace->outside_steps},
+                   {METRIC_MARKED_STEPS, trace->steps}};
+    for (size_t i = 0; i < sizeof metrics / sizeof *metrics; i++)
+        cell_set_metric(cell, metrics[i].name, "", metrics[i].value);
+}
+
+static void record_ranges(const from_job *job, results_cell *cell) {
+    static const char *const KEYS[] = {KEY_PHASE};
+    static const results_column COLUMNS[] = {{COLUMN_TIME, "ns"}, {COLUMN_COUNT, ""}};
+    results_breakdown *to = cell_add_breakdown(cell, BREAKDOWN_RANGES, KEYS, 1, COLUMNS, 2);
+    for (int i = 0; i < job->range_count; i++) {
+        const results_value values[] = {results_real(job->ranges[i].ns),
+                                        results_integer(job->ranges[i].count)};
+        breakdown_add_row(to, &(const char *){job->ranges[i].phase}, values);
+    }
+    value_summary steps = kernel_groups_host_steps(job->groups);
+    if (steps.count)
+        cell_set_metric_real(cell, METRIC_MARKED_STEPS_NS, "ns", steps.total);
+}
+
+static void record_attention(const from_job *job, results_cell *cell) {
+    static const char *const KEYS[] = {KEY_PART};
+    static const results_column COLUMNS[] = {
+        {COLUMN_TIME, "ns"}, {COLUMN_COUNT, ""}, {COLUMN_FLOPS, "FLOP"}};
+    results_breakdown *to = cell_add_breakdown(cell, BREAKDOWN_ATTENTION, KEYS, 1, COLUMNS, 3);
+    for (attention_part part = 0; part < ATTENTION_PART_COUNT; part++) {
+        attention_sum sum = attention_parts_sum(job->attention, part);
+        if (!sum.launches)
+            continue;
+        /* FLOPs that some launches lack are nobody's: a sum without them would be too small. */
+        const results_value values[] = {results_real(sum.ns), results_integer(sum.launches),
+                                        results_real(sum.without_flops ? (double)NAN : sum.flops)};
+        breakdown_add_row(to, &(const char *){attention_part_name(part)}, values);
+    }
+    cell_set_metric(cell, METRIC_ATTENTIONS, "", attention_parts_count(job->attention));
+}
+
+static void record_all(const from_job *job, results_cell *cell) {
+    cell_set_text(cell, PARAM_FORMAT, job->trace.format);
+    cell_set_text(cell, PARAM_RECORDED, job->trace.is_of_host ? "host" : "device");
+    profile_record_groups(job->groups, 1, cell);
+    cell_set_metric(cell, METRIC_TRACED_STEPS, "", 1);
+    record_joins(&job->trace, cell);
+    record_ranges(job, cell);
+    record_attention(job, cell);
+    cell_set_status(cell, RESULTS_OK, NULL);
+}
+
+/* ---- the run ---- */
+
+/* What describes a run of dyno means nothing here. */
+static dyno_status check_settings(const flags *given, const flags_verb *verb) {
+    static const char *const MEANT[] = {"from", "classes", "by", "top", "depth", NULL};
+    for (int i = 0; i < verb->flag_count; i++) {
+        const char *name = verb->flags[i].name;
+        const char *const *meant = MEANT;
+        while (*meant && strcmp(*meant, name) != 0)
+            meant++;
+        if (!*meant && flags_is_set(given, name))
+            return dyno_fail(DYNO_INVALID,
+                             "--%s is for runs of dyno's own models, and --from runs nothing: it "
+                             "goes with --classes, --by, --top and --depth",
+                             name);
+    }
+    return DYNO_OK;
+}
+
+static dyno_status read_trace(const flags *given, from_job *job) {
+    foreign_visitor visitor = {job, NULL, take_record, take_range, take_progress};
+    RETURN_IF_FAILED(kernel_classes_create(flags_text(given, "classes"), &visitor.classes));
+    dyno_status status = experiment_start(job->context);
+    if (status == DYNO_OK)
+        status = foreign_trace_read(job->path, &visitor, &job->trace);
+    kernel_classes_destroy(visitor.classes);
+    return status;
+}
+
+dyno_status profile_from_run(const flags *given, const flags_verb *verb,
+                             const experiment_context *context, experiment_output *out) {
+    int count;
+    const char *by = flags_text(given, "by");
+    RETURN_IF_FAILED(check_settings(given, verb));
+    const grouping *groupings = profile_groupings(by && strcmp(by, "launch") == 0, &count);
+    from_job job = {.context = context,
+                    .path = flags_text(given, "from"),
+                    .groups = kernel_groups_create(groupings, count),
+                    .attention = attention_parts_create()};
+    dyno_status status = read_trace(given, &job);
+    out->run->planned_cells = 1;
+    if (status == DYNO_OK || status == DYNO_INTERRUPTED) {
+        results_cell *cell = results_add_cell(out->run);
+        cell_set_text(cell, PARAM_TRACE, job.path);
+        if (status == DYNO_OK)
+            record_all(&job, cell);
+        else /* half of a trace says nothing about the whole */
+            cell_set_status(cell, RESULTS_INCOMPLETE, "interrupted");
+        experiment_keep_cell(context);
+    }
+    for (int i = 0; i < job.range_count; i++)
+        free(job.ranges[i].phase);
+    free(job.ranges);
+    name_table_release(&job.range_numbers);
+    attention_parts_destroy(job.attention);
+    kernel_groups_destroy(job.groups);
+    return status;
+}

@@ -1,0 +1,147 @@
+/* attention_parts.c - one small automaton for each stream. */
+#define _GNU_SOURCE
+#include "profile/attention_parts.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "profile/kernel_classes.h"
+
+/* Between a product and its softmax, and behind that, at most so many other kernels. */
+enum { MOST_BETWEEN = 12, MOST_STREAMS = 64, MOST_PHASE_BYTES = 64 };
+
+typedef enum place { AT_NOTHING, BEHIND_PRODUCT, BEHIND_SOFTMAX } place;
+
+typedef struct stream_state {
+    int device, stream;
+    place at;
+    int between; /* launches since the product, or since the softmax */
+    int64_t correlation;
+    char phase[MOST_PHASE_BYTES];
+    attention_sum scores, softmax; /* of the attention that may be under way */
+} stream_state;
+
+struct attention_parts {
+    stream_state streams[MOST_STREAMS];
+    int stream_count;
+    int64_t found;
+    attention_sum sums[ATTENTION_PART_COUNT];
+};
+
+const char *attention_part_name(attention_part part) {
+    static const char *const NAMES[] = {"scores", "softmax", "values", "fused"};
+    return NAMES[part];
+}
+
+attention_parts *attention_parts_create(void) {
+    return memory_allocate(1, sizeof(attention_parts));
+}
+
+void attention_parts_destroy(attention_parts *parts) { free(parts); }
+
+static stream_state *find_stream(attention_parts *parts, const launch_record *r) {
+    for (int i = 0; i < parts->stream_count; i++)
+        if (parts->streams[i].device == r->device && parts->streams[i].stream == r->stream)
+            return &parts->streams[i];
+    if (parts->stream_count == MOST_STREAMS)
+        return NULL;
+    stream_state *made = &parts->streams[parts->stream_count++];
+    made->device = r->device;
+    made->stream = r->stream;
+    return made;
+}
+
+static bool is_class(const launch_record *r, const char *name) {
+    return strcmp(r->class_name, name) == 0;
+}
+
+/* An operation of the host that only calls the one that computes. */
+static bool is_wrapper(const launch_record *r) {
+    static const char *const NAMES[] = {"aten::matmul", "aten::linear", "aten::einsum",
+                                        "aten::softmax"};
+    for (size_t i = 0; i < sizeof NAMES / sizeof *NAMES; i++)
+        if (strcmp(r->recorded, NAMES[i]) == 0)
+            return true;
+    return false;
+}
+
+/* Also of a kernel that a backward launches, whose name says so or its operation's. */
+static bool is_of_backward(const launch_record *r) {
+    return strcasestr(r->recorded, "backward") || strcasestr(r->recorded, "_bwd") ||
+           (r->op && strcasestr(r->op, "backward")) ||
+           (r->phase && strcasestr(r->phase, "backward"));
+}
+
+static bool changes_numbers(const launch_record *r) {
+    return is_class(r, "element-wise") || is_class(r, "copy") || is_class(r, "reduction") ||
+           is_class(r, "random");
+}
+
+static attention_sum sum_of(const launch_record *r, bool needs_flops) {
+    return (attention_sum){1, (double)(r->end_ns - r->begin_ns), r->has_cost ? r->flops : 0,
+                           needs_flops && !r->has_cost};
+}
+
+static void add_to(attention_sum *to, attention_sum more) {
+    to->launches += more.launches;
+    to->ns += more.ns;
+    to->flops += more.flops;
+    to->without_flops += more.without_flops;
+}
+
+/* A product: what was under way ends here, and it may be the next one's scores. */
+static void take_product(attention_parts *parts, stream_state *s, const launch_record *r) {
+    if (s->at == BEHIND_SOFTMAX) {
+        parts->found++;
+        add_to(&parts->sums[ATTENTION_SCORES], s->scores);
+        add_to(&parts->sums[ATTENTION_SOFTMAX], s->softmax);
+        add_to(&parts->sums[ATTENTION_VALUES], sum_of(r, true));
+    }
+    s->at = BEHIND_PRODUCT;
+    s->scores = sum_of(r, true);
+    s->softmax = (attention_sum){0};
+    s->between = 0;
+}
+
+/* A launch that belongs to no phase may be of any: a mask that is made on the way, for instance. */
+static bool is_in_order(const stream_state *s, const launch_record *r) {
+    return r->correlation >= s->correlation &&
+           (!r->phase || !s->phase[0] || strncmp(s->phase, r->phase, MOST_PHASE_BYTES - 1) == 0);
+}
+
+void attention_parts_add(attention_parts *parts, const launch_record *r) {
+    stream_state *s = find_stream(parts, r);
+    if (!s)
+        return;
+    if (!is_in_order(s, r) || is_of_backward(r))
+        s->at = AT_NOTHING;
+    s->correlation = r->correlation;
+    if (r->phase)
+        strncpy(s->phase, r->phase, MOST_PHASE_BYTES - 1);
+    if (is_of_backward(r))
+        return;
+    if (is_class(r, CLASS_ATTENTION)) {
+        add_to(&parts->sums[ATTENTION_FUSED], sum_of(r, true));
+    } else if (is_class(r, CLASS_MATMUL)) {
+        if (!is_wrapper(r))
+            take_product(parts, s, r);
+    } else if (is_class(r, CLASS_SOFTMAX) && s->at != AT_NOTHING) {
+        add_to(&s->softmax, sum_of(r, !is_wrapper(r)));
+        s->at = BEHIND_SOFTMAX;
+        s->between = 0;
+    } else if (changes_numbers(r) && s->at != AT_NOTHING) {
+        add_to(&s->softmax, sum_of(r, false));
+        if (++s->between > MOST_BETWEEN)
+            s->at = AT_NOTHING;
+    } else if (is_class(r, "optimizer") || is_class(r, "loss")) {
+        s->at = AT_NOTHING;
+    }
+}
+
+int64_t attention_parts_count(const attention_parts *parts) { return parts->found; }
+
+attention_sum attention_parts_sum(const attention_parts *parts, attention_part part) {
+    return parts->sums[part];
+}

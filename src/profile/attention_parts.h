@@ -1,0 +1,38 @@
+/* attention_parts.h - what is inside attention in the forward of another program, found by the order of
+ * its launches.
+ *
+ * A softmax between two matrix products is attention: the product before it computes the scores, the one
+ * after it the values, and the element-wise kernels between them (scale, mask, dropout) count with the
+ * softmax. A fused kernel is a part of its own. Records come as their launches did on each stream;
+ * where they do not, less is found and nothing wrong. */
+#ifndef PROFILE_ATTENTION_PARTS_H
+#define PROFILE_ATTENTION_PARTS_H
+
+#include "profile/launch_record.h"
+
+typedef enum attention_part {
+    ATTENTION_SCORES,
+    ATTENTION_SOFTMAX,
+    ATTENTION_VALUES,
+    ATTENTION_FUSED,
+    ATTENTION_PART_COUNT
+} attention_part;
+const char *attention_part_name(attention_part part);
+
+typedef struct attention_sum {
+    int64_t launches;
+    double ns;
+    double flops;          /* of those launches whose FLOPs are known, */
+    int64_t without_flops; /* and how many of products and softmaxes are not */
+} attention_sum;
+
+typedef struct attention_parts attention_parts;
+
+attention_parts *attention_parts_create(void);
+void attention_parts_destroy(attention_parts *parts);
+void attention_parts_add(attention_parts *parts, const launch_record *record);
+/* How many softmaxes between two products were found. */
+int64_t attention_parts_count(const attention_parts *parts);
+attention_sum attention_parts_sum(const attention_parts *parts, attention_part part);
+
+#endif

@@ -1,0 +1,357 @@
+/* kernel_classes.c - a list of rules, tried from the first to the last.
+ *
+ * The order matters: a fused attention kernel has "cutlass" in its name as a product has, and a
+ * convolution has "gemm". Names are those of PyTorch, its inductor, cuBLAS, cuDNN, CUTLASS, NCCL and
+ * Nsight Systems. */
+#include "profile/kernel_classes.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/file.h"
+#include "base/memory.h"
+#include "base/name_table.h"
+#include "base/text.h"
+
+enum { CLASSES_FILE_LIMIT = 1 << 20, MOST_CLASS_BYTES = 64 };
+
+typedef struct class_rule {
+    const char *pattern, *class_name;
+} class_rule;
+
+static const class_rule BUILT_IN[] = {
+    {"nccl", "communication"},
+    {"c10d::", "communication"},
+    {"record_param_comms", "communication"},
+    {"all_reduce", "communication"},
+    {"all_gather", "communication"},
+    {"reduce_scatter", "communication"},
+
+    {"flash_fwd", CLASS_ATTENTION},
+    {"flash_bwd", CLASS_ATTENTION},
+    {"flash::", CLASS_ATTENTION},
+    {"flashattn", CLASS_ATTENTION},
+    {"fmha", CLASS_ATTENTION},
+    {"attention", CLASS_ATTENTION},
+    {"sdpa", CLASS_ATTENTION},
+
+    {"adam", "optimizer"},
+    {"multi_tensor_apply", "optimizer"},
+    {"_foreach_", "optimizer"},
+    {"fused_sgd", "optimizer"},
+
+    {"nll_loss", "loss"},
+    {"cross_entropy", "loss"},
+    {"crossentropy", "loss"},
+    {"logsoftmax", "loss"},
+    {"log_softmax", "loss"},
+    {"softmax", CLASS_SOFTMAX},
+
+    {"layer_norm", "norm"},
+    {"layernorm", "norm"},
+    {"rms_norm", "norm"},
+    {"rmsnorm", "norm"},
+    {"group_norm", "norm"},
+    {"groupnorm", "norm"},
+    {"batch_norm", "norm"},
+    {"batchnorm", "norm"},
+    {"bn_fw", "norm"},
+    {"bn_bw", "norm"},
+    {"gammabeta", "norm"},
+    {"rowwisemoments", "norm"},
+
+    {"convol", "convolution"},
+    {"implicit_gemm", "convolution"},
+    {"fprop", "convolution"},
+    {"dgrad", "convolution"},
+    {"wgrad", "convolution"},
+    {"winograd", "convolution"},
+
+    {"gemm", CLASS_MATMUL},
+    {"gemv", CLASS_MATMUL},
+    {"nvjet", CLASS_MATMUL},
+    {"cublas", CLASS_MATMUL},
+    {"xmma", CLASS_MATMUL},
+    {"s16816", CLASS_MATMUL},
+    {"splitk", CLASS_MATMUL},
+    {"cutlass", CLASS_MATMUL},
+    {"triton_tem_", CLASS_MATMUL},
+    {"triton_mm", CLASS_MATMUL},
+    {"triton_bmm", CLASS_MATMUL},
+    {"aten::mm", CLASS_MATMUL},
+    {"aten::bmm", CLASS_MATMUL},
+    {"aten::mv", CLASS_MATMUL},
+    {"aten::dot", CLASS_MATMUL},
+    {"aten::addmm", CLASS_MATMUL},
+    {"aten::addmv", CLASS_MATMUL},
+    {"aten::baddbmm", CLASS_MATMUL},
+    {"aten::matmul", CLASS_MATMUL},
+    {"aten::linear", CLASS_MATMUL},
+    {"aten::einsum", CLASS_MATMUL},
+    {"aten::_scaled_mm", CLASS_MATMUL},
+    {"mkldnn_linear", CLASS_MATMUL},
+
+    {"embedding", "gather"},
+    {"indexselect", "gather"},
+    {"index_select", "gather"},
+    {"index_put", "gather"},
+    {"index_elementwise", "gather"},
+    {"indexfunc", "gather"},
+    {"aten::index", "gather"},
+    {"gather", "gather"},
+    {"scatter", "gather"},
+    {"radixsort", "sort"},
+    {"mergesort", "sort"},
+    {"bitonicsort", "sort"},
+    {"topk", "sort"},
+    {"aten::sort", "sort"},
+
+    {"memcpy", "copy"},
+    {"memset", "copy"},
+    {"copy_kernel", "copy"},
+    {"catarraybatchedcopy", "copy"},
+    {"fillfunctor", "copy"},
+    {"fill_kernel", "copy"},
+    {"transpose_readwrite", "copy"},
+    {"nchwtonhwc", "copy"},
+    {"nhwctonchw", "copy"},
+    {"aten::copy_", "copy"},
+    {"aten::_to_copy", "copy"},
+    {"aten::clone", "copy"},
+    {"aten::contiguous", "copy"},
+    {"aten::cat", "copy"},
+    {"aten::stack", "copy"},
+    {"aten::fill_", "copy"},
+    {"aten::zero_", "copy"},
+
+    {"dropout", "random"},
+    {"distribution_", "random"},
+    {"philox", "random"},
+    {"aten::random", "random"},
+    {"aten::normal", "random"},
+    {"aten::uniform", "random"},
+
+    {"reduce_kernel", "reduction"},
+    {"devicereduce", "reduction"},
+    {"devicescan", "reduction"},
+    {"reduce_1block", "reduction"},
+    {"triton_red_", "reduction"},
+    {"triton_per_", "reduction"},
+    {"aten::sum", "reduction"},
+    {"aten::mean", "reduction"},
+    {"aten::max", "reduction"},
+    {"aten::amax", "reduction"},
+    {"aten::argmax", "reduction"},
+    {"aten::cumsum", "reduction"},
+    {"aten::norm", "reduction"},
+    {"aten::linalg_vector_norm", "reduction"},
+
+    {"elementwise", "element-wise"},
+    {"pointwise", "element-wise"},
+    {"triton_poi_", "element-wise"},
+    {"triu_tril", "element-wise"},
+    {"gelu", "element-wise"},
+    {"silu", "element-wise"},
+    {"relu", "element-wise"},
+    {"sigmoid", "element-wise"},
+    {"tanh", "element-wise"},
+    {"masked_fill", "element-wise"},
+    {"aten::add", "element-wise"},
+    {"aten::sub", "element-wise"},
+    {"aten::rsub", "element-wise"},
+    {"aten::mul", "element-wise"},
+    {"aten::div", "element-wise"},
+    {"aten::neg", "element-wise"},
+    {"aten::exp_", "element-wise"},
+    {"aten::pow", "element-wise"},
+    {"aten::sqrt", "element-wise"},
+    {"aten::rsqrt", "element-wise"},
+    {"aten::lerp", "element-wise"},
+    {"aten::where", "element-wise"},
+    {"aten::tril", "element-wise"},
+    {"aten::triu", "element-wise"},
+    {"aten::arange", "element-wise"},
+    {"aten::cos", "element-wise"},
+    {"aten::sin", "element-wise"},
+
+    {"aten::empty", "allocation"},
+    {"aten::resize", "allocation"},
+    {"aten::new_empty", "allocation"},
+    {"aten::view", "view"},
+    {"aten::_unsafe_view", "view"},
+    {"aten::_reshape_alias", "view"},
+    {"aten::reshape", "view"},
+    {"aten::as_strided", "view"},
+    {"aten::transpose", "view"},
+    {"aten::permute", "view"},
+    {"aten::expand", "view"},
+    {"aten::unsqueeze", "view"},
+    {"aten::squeeze", "view"},
+    {"aten::select", "view"},
+    {"aten::slice", "view"},
+    {"aten::split", "view"},
+    {"aten::chunk", "view"},
+    {"aten::narrow", "view"},
+    {"aten::unbind", "view"},
+    {"aten::unflatten", "view"},
+    {"aten::flatten", "view"},
+    {"aten::detach", "view"},
+    {"aten::alias", "view"},
+    {"autograd::", "autograd"},
+    {"torch::autograd", "autograd"},
+};
+enum { BUILT_IN_COUNT = sizeof BUILT_IN / sizeof *BUILT_IN };
+
+/* Names come again and again, and trying all rules takes long. */
+enum { MOST_REMEMBERED = 1 << 16, NO_CLASS = -2 };
+
+struct kernel_classes {
+    class_rule *rules; /* the user's, then the built-in ones */
+    int count, capacity;
+    name_table remembered; /* the rule of a name, or NO_CLASS */
+    arena *strings;
+};
+
+/* ---- matching ---- */
+
+static bool is_alike(char a, char b) {
+    return tolower((unsigned char)a) == tolower((unsigned char)b);
+}
+
+/* Whether the pattern is somewhere in the name: as if it began and ended with '*'. On a mismatch only
+ * the last '*' is tried further on, which is enough and takes the product of the lengths at most. */
+static bool matches(const char *pattern, const char *name) {
+    const char *after_star = pattern, *retry = name;
+    for (;;) {
+        if (*pattern == '*') {
+            after_star = ++pattern;
+            retry = name;
+        } else if (*pattern == '\0') {
+            return true;
+        } else if (*name == '\0') {
+            return false;
+        } else if (is_alike(*pattern, *name)) {
+            pattern++;
+            name++;
+        } else {
+            pattern = after_star;
+            name = ++retry;
+        }
+    }
+}
+
+static int find_rule(const kernel_classes *classes, const char *name) {
+    for (int i = 0; i < classes->count; i++)
+        if (matches(classes->rules[i].pattern, name))
+            return i;
+    return NO_CLASS;
+}
+
+static const char *find(kernel_classes *classes, const char *name) {
+    int rule = name_table_find(&classes->remembered, name);
+    if (rule == -1) {
+        rule = find_rule(classes, name);
+        if (classes->remembered.count < MOST_REMEMBERED)
+            name_table_set(&classes->remembered, arena_copy_string(classes->strings, name), rule);
+    }
+    return rule == NO_CLASS ? NULL : classes->rules[rule].class_name;
+}
+
+const char *kernel_classes_find(kernel_classes *classes, const char *kernel, const char *op) {
+    const char *found = kernel ? find(classes, kernel) : NULL;
+    if (!found && op)
+        found = find(classes, op);
+    return found ? found : CLASS_OTHER;
+}
+
+/* ---- the user's file ---- */
+
+/* Without spaces at either end; changes `line`. */
+static char *trim(char *line) {
+    while (isspace((unsigned char)*line))
+        line++;
+    char *end = line + strlen(line);
+    while (end > line && isspace((unsigned char)end[-1]))
+        end--;
+    *end = '\0';
+    return line;
+}
+
+static void add_rule(kernel_classes *classes, class_rule rule) {
+    MEMORY_GROW(classes->rules, classes->count, classes->capacity);
+    classes->rules[classes->count++] = rule;
+}
+
+static dyno_status add_line(kernel_classes *classes, char *line, const char *path, int number) {
+    char *rule = trim(line), *comma = strrchr(rule, ',');
+    if (!*rule || *rule == '#')
+        return DYNO_OK;
+    if (!comma)
+        return dyno_fail(DYNO_INVALID,
+                         "'%s': line %d: '%s' has no comma; a rule is \"pattern, class\"", path,
+                         number, text_quote(rule).text);
+    *comma = '\0';
+    const char *pattern = trim(rule), *class_name = trim(comma + 1);
+    if (!pattern[strspn(pattern, "*")])
+        return dyno_fail(DYNO_INVALID,
+                         "'%s': line %d: the pattern is '%s', which is in every name; write a part "
+                         "of the kernel's name before the comma",
+                         path, number, pattern);
+    if (!*class_name)
+        return dyno_fail(DYNO_INVALID,
+                         "'%s': line %d: there is no class behind the last comma; a rule is "
+                         "\"pattern, class\"",
+                         path, number);
+    if (strlen(class_name) > MOST_CLASS_BYTES)
+        return dyno_fail(DYNO_INVALID, "'%s': line %d: the class has %zu bytes, the limit is %d",
+                         path, number, strlen(class_name), MOST_CLASS_BYTES);
+    MEMORY_GROW(classes->rules, classes->count, classes->capacity);
+    classes->rules[classes->count++] =
+        (class_rule){arena_copy_string(classes->strings, pattern),
+                     arena_copy_string(classes->strings, class_name)};
+    return DYNO_OK;
+}
+
+static dyno_status add_file(kernel_classes *classes, const char *path) {
+    char *bytes;
+    size_t size;
+    RETURN_IF_FAILED(file_read_all(path, CLASSES_FILE_LIMIT, &bytes, &size));
+    dyno_status status = DYNO_OK;
+    if (strlen(bytes) != size)
+        status = dyno_fail(DYNO_INVALID, "'%s' is no text: it holds a NUL", path);
+    int number = 1;
+    for (char *line = bytes; line && status == DYNO_OK; number++) {
+        char *end = strchr(line, '\n');
+        if (end)
+            *end = '\0';
+        status = add_line(classes, line, path, number);
+        line = end ? end + 1 : NULL;
+    }
+    free(bytes);
+    return status;
+}
+
+dyno_status kernel_classes_create(const char *path, kernel_classes **out) {
+    kernel_classes *classes = memory_allocate(1, sizeof *classes);
+    classes->strings = arena_create();
+    dyno_status status = path ? add_file(classes, path) : DYNO_OK;
+    for (int i = 0; i < BUILT_IN_COUNT; i++)
+        add_rule(classes, BUILT_IN[i]);
+    if (status != DYNO_OK) {
+        kernel_classes_destroy(classes);
+        classes = NULL;
+    }
+    *out = classes;
+    return status;
+}
+
+void kernel_classes_destroy(kernel_classes *classes) {
+    if (!classes)
+        return;
+    name_table_release(&classes->remembered);
+    arena_destroy(classes->strings);
+    free(classes->rules);
+    free(classes);
+}

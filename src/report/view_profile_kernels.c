@@ -1,0 +1,436 @@
+/* view_profile_kernels.c - the rows of a profile: kernels with the columns that nsys has and ours, or
+ * the same by class, op, scope, phase or launch; and what to speed up next. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/name_table.h"
+#include "measure/keys.h"
+#include "report/profile_rows.h"
+#include "report/view_parts.h"
+
+/* A way to group, the breakdown that has it and the key of its rows. */
+typedef struct by_table {
+    const char *name, *breakdown, *key, *title;
+} by_table;
+
+static const by_table BY[] = {
+    {"kernel", BREAKDOWN_BY_KERNEL, KEY_KERNEL, "kernels"},
+    {"class", BREAKDOWN_BY_CLASS, KEY_CLASS, "op classes"},
+    {"op", BREAKDOWN_BY_OP, KEY_OP, "ops"},
+    {"scope", BREAKDOWN_BY_SCOPE, KEY_SCOPE, "scopes"},
+    {"phase", BREAKDOWN_BY_PHASE, KEY_PHASE, "phases"},
+    {"launch", BREAKDOWN_BY_LAUNCH, KEY_LAUNCH, "launches"},
+};
+
+static const by_table *find_by(const char *name) {
+    for (size_t i = 0; i < sizeof BY / sizeof *BY; i++)
+        if (strcmp(BY[i].name, name) == 0)
+            return &BY[i];
+    return &BY[0];
+}
+
+/* What the columns of a table depend on. */
+typedef struct groups_view {
+    const by_table *by;
+    const results_cell *cell;
+    profile_rows rows, kinds;
+    double whole_ns;
+    bool is_full, has_cost, has_counters, is_launch;
+} groups_view;
+
+static bool has_number(const profile_rows *rows, const char *column) {
+    for (int64_t i = 0; i < rows->count; i++)
+        if (!isnan(profile_rows_number(rows, i, column)))
+            return true;
+    return false;
+}
+
+static const char *const DETAILS[] = {KEY_KERNEL, KEY_OP, KEY_SCOPE, KEY_PHASE, KEY_GRID};
+enum { DETAIL_COUNT = sizeof DETAILS / sizeof *DETAILS };
+
+static bool has_detail(const groups_view *v, int detail) {
+    const char *key = DETAILS[detail];
+    if (strcmp(key, v->by->key) == 0 || (!v->is_launch && strcmp(key, KEY_KERNEL) == 0))
+        return false; /* the row's own, or too many */
+    for (int64_t i = 0; i < v->kinds.count && !v->is_full; i++)
+        if (*profile_rows_text(&v->kinds, i, key))
+            return true;
+    return v->is_full;
+}
+
+/* Times of a row: kernels have them as nsys does, the others first what counts. */
+typedef enum time_column {
+    TIME_PERCENT,
+    TIME_MS,
+    COUNT,
+    AVG,
+    MED,
+    MIN,
+    MAX,
+    STD,
+    TIMES
+} time_column;
+
+static const struct {
+    const char *key, *ours, *of_nsys;
+} TIME_NAMES[TIMES] = {[TIME_PERCENT] = {"time_percent", "time %", "Time %"},
+                       [TIME_MS] = {"time_ms", "time ms", "Total ms"},
+                       [COUNT] = {"count", "count", "Instances"},
+                       [AVG] = {"avg_us", "avg us", "Avg us"},
+                       [MED] = {"med_us", "med us", "Med us"},
+                       [MIN] = {"min_us", "min us", "Min us"},
+                       [MAX] = {"max_us", "max us", "Max us"},
+                       [STD] = {"std_us", "stddev us", "StdDev us"}};
+
+static time_column time_at(bool is_kernel, int place) {
+    static const time_column OURS[] = {COUNT, TIME_MS, TIME_PERCENT};
+    return is_kernel || place > 2 ? (time_column)place : OURS[place];
+}
+
+static void add_columns(const groups_view *v, report_table *t) {
+    /* nsys has the name last, where it may be long. */
+    bool is_kernel = strcmp(v->by->key, KEY_KERNEL) == 0;
+    if (!is_kernel)
+        table_add_column(t, v->by->key, v->by->key, TABLE_LEFT);
+    for (int i = 0; i < TIMES; i++) {
+        time_column c = time_at(is_kernel, i);
+        table_add_column(t, TIME_NAMES[c].key,
+                         is_kernel ? TIME_NAMES[c].of_nsys : TIME_NAMES[c].ours, TABLE_RIGHT);
+    }
+    if (v->has_cost) {
+        table_add_column(t, "gflops", "GFLOP/s", TABLE_RIGHT);
+        table_add_column(t, "gb_per_s", "GB/s", TABLE_RIGHT);
+        table_add_column(t, "roofline_percent", "roofline %", TABLE_RIGHT);
+        table_add_column(t, "above_floor_ms", "above floor ms", TABLE_RIGHT);
+    }
+    if (v->has_counters) {
+        table_add_column(t, "cycles", "cycles", TABLE_RIGHT);
+        table_add_column(t, "instructions", "instructions", TABLE_RIGHT);
+        table_add_column(t, "cache_misses", "cache misses", TABLE_RIGHT);
+    }
+    for (int i = 0; i < DETAIL_COUNT; i++)
+        if (has_detail(v, i))
+            table_add_column(t, DETAILS[i], DETAILS[i], TABLE_LEFT);
+    if (is_kernel)
+        table_add_column(t, KEY_KERNEL, "Name", TABLE_LEFT);
+    static const char *const IMPORTANCE[] = {
+        "kernel",           "class",   "op",     "scope",  "phase",  "launch",
+        "time_percent",     "time_ms", "count",  "avg_us", "med_us", "above_floor_ms",
+        "gflops",           "min_us",  "max_us", "std_us", "grid",   "gb_per_s",
+        "roofline_percent", NULL};
+    static const char *const KERNEL_IMPORTANCE[] = {
+        "kernel",   "time_percent",     "time_ms", "count",  "avg_us", "op",     "scope",
+        "phase",    "above_floor_ms",   "med_us",  "gflops", "min_us", "max_us", "std_us",
+        "gb_per_s", "roofline_percent", "grid",    NULL};
+    table_set_importance(t, is_kernel ? KERNEL_IMPORTANCE : IMPORTANCE);
+}
+
+/* "layers.*.mlp.up +2": the one with most of the row's time, and how many others there are. */
+static void add_detail(const groups_view *v, int64_t row, const char *key, report_table *t) {
+    if (v->is_launch) {
+        table_add_text(t, profile_rows_text(&v->rows, row, key));
+        return;
+    }
+    profile_main most =
+        profile_rows_main(&v->kinds, v->by->key, profile_rows_text(&v->rows, row, v->by->key), key);
+    if (most.count > 1)
+        table_add_format(t, "%s +%d", most.text, most.count - 1);
+    else
+        table_add_text(t, most.text);
+}
+
+static double rate(double amount, double ns) { return ns > 0 ? amount / ns : (double)NAN; }
+
+/* The floor of a row whose launches may differ is the sum over those that do not. */
+static double floor_of(const groups_view *v, int64_t row) {
+    return v->is_launch ? profile_rows_floor(&v->rows, row)
+                        : profile_rows_floor_of(&v->kinds, v->by->key,
+                                                profile_rows_text(&v->rows, row, v->by->key));
+}
+
+static double above(double ns, double floor_ns) {
+    return ns > floor_ns ? ns - floor_ns : 0 * floor_ns;
+}
+
+static void add_count(report_table *t, double value) {
+    if (value >= 0 && value < 0x1p53 && value >= floor(value) && value <= floor(value))
+        table_add_integer(t, (int64_t)value);
+    else
+        table_add_real(t, value, 2);
+}
+
+static void add_time(const groups_view *v, int64_t row, time_column column, report_table *t) {
+#define NUMBER(name) profile_rows_number(&v->rows, row, name)
+    double ns = NUMBER(COLUMN_RUNNING);
+    switch (column) {
+    case TIME_PERCENT:
+        table_add_real(t, 100 * ns / v->whole_ns, 1);
+        break;
+    case TIME_MS:
+        table_add_real(t, ns / 1e6, 3);
+        break;
+    case COUNT:
+        add_count(t, NUMBER(COLUMN_COUNT));
+        break;
+    case AVG:
+        table_add_real(t, rate(ns, NUMBER(COLUMN_COUNT)) / 1e3, 2);
+        break;
+    case MED:
+        table_add_real(t, NUMBER(COLUMN_MEDIAN) / 1e3, 2);
+        break;
+    case MIN:
+        table_add_real(t, NUMBER(COLUMN_MIN) / 1e3, 2);
+        break;
+    case MAX:
+        table_add_real(t, NUMBER(COLUMN_MAX) / 1e3, 2);
+        break;
+    case STD:
+    case TIMES:
+        table_add_real(t, NUMBER(COLUMN_STD) / 1e3, 2);
+        break;
+    }
+}
+
+static void add_group(const groups_view *v, int64_t row, report_table *t) {
+    bool is_kernel = strcmp(v->by->key, KEY_KERNEL) == 0;
+    double ns = NUMBER(COLUMN_RUNNING);
+    profile_add_row(v->cell, v->is_full, t);
+    if (!is_kernel)
+        table_add_text(t, profile_rows_text(&v->rows, row, v->by->key));
+    for (int i = 0; i < TIMES; i++)
+        add_time(v, row, time_at(is_kernel, i), t);
+    if (v->has_cost) {
+        double floor_ns = floor_of(v, row);
+        table_add_real(t, rate(NUMBER(COLUMN_FLOPS), ns), 1);
+        table_add_real(t, rate(NUMBER(COLUMN_BYTES), ns), 1);
+        table_add_real(t, 100 * rate(floor_ns, ns), 1);
+        table_add_real(t, above(ns, floor_ns) / 1e6, 3);
+    }
+    if (v->has_counters) {
+        add_count(t, NUMBER(COLUMN_CYCLES));
+        add_count(t, NUMBER(COLUMN_INSTRUCTIONS));
+        add_count(t, NUMBER(COLUMN_CACHE_MISSES));
+    }
+    for (int i = 0; i < DETAIL_COUNT; i++)
+        if (has_detail(v, i))
+            add_detail(v, row, DETAILS[i], t);
+    if (is_kernel)
+        table_add_text(t, profile_rows_text(&v->rows, row, v->by->key));
+#undef NUMBER
+}
+
+/* What the rows that are not shown have together. */
+static void note_rest(const groups_view *v, int64_t shown, report_table *t) {
+    double rest = 0;
+    for (int64_t i = shown; i < v->rows.count; i++)
+        rest += profile_rows_number(&v->rows, i, COLUMN_RUNNING);
+    if (shown < v->rows.count)
+        table_add_note(t, "%lld more rows have %.1f %% of the time together; --top 0 shows them",
+                       (long long)(v->rows.count - shown), 100 * rest / v->whole_ns);
+}
+
+static void note_units(const groups_view *v, report_table *t) {
+    double steps = view_metric(v->cell, METRIC_TRACED_STEPS);
+    if (steps > 1)
+        table_add_note(t,
+                       "Time %%, Total and Instances are of one step, the mean of %.0f traced "
+                       "ones; the others are of single launches",
+                       steps);
+    if (v->has_cost)
+        table_add_note(t,
+                       "floor: bytes over %.1f GB/s or FLOP over %.1f GFLOP/s, measured here, "
+                       "whichever takes longer; roofline %% = floor / time, over 100 where the "
+                       "data was in a cache",
+                       v->rows.bandwidth / 1e9, v->rows.peak_flops / 1e9);
+    if (v->has_counters)
+        table_add_note(t, "cycles, instructions and cache misses are of one more step, in user "
+                          "code of all threads, those that wait for the others included");
+}
+
+/* ---- the top kernel of each phase ---- */
+
+typedef struct top_kernel {
+    const char *name;
+    double ns, count, phase_ns;
+} top_kernel;
+
+static top_kernel find_top(const profile_rows *kinds, const char *phase) {
+    top_kernel *kernels = memory_allocate((size_t)kinds->count, sizeof *kernels), top = {0};
+    name_table by_name = {0};
+    double phase_ns = 0;
+    int count = 0;
+    for (int64_t i = 0; i < kinds->count; i++) {
+        if (strcmp(profile_rows_text(kinds, i, KEY_PHASE), phase) != 0)
+            continue;
+        const char *name = profile_rows_text(kinds, i, KEY_KERNEL);
+        int at = name_table_find(&by_name, name);
+        if (at < 0) {
+            at = count++;
+            kernels[at].name = name;
+            name_table_set(&by_name, name, at);
+        }
+        kernels[at].ns += profile_rows_number(kinds, i, COLUMN_RUNNING);
+        kernels[at].count += profile_rows_number(kinds, i, COLUMN_COUNT);
+        phase_ns += profile_rows_number(kinds, i, COLUMN_RUNNING);
+    }
+    for (int i = 0; i < count; i++)
+        top = kernels[i].ns > top.ns ? kernels[i] : top;
+    top.phase_ns = phase_ns;
+    name_table_release(&by_name);
+    free(kernels);
+    return top;
+}
+
+static void note_top(const char *phase, const top_kernel *top, report_table *t) {
+    if (top->name)
+        table_add_note(t,
+                       "the top kernel of the %s is %s: %.3f ms in %.0f instance%s, %.1f %% of it",
+                       phase, top->name, top->ns / 1e6, top->count, top->count > 1 ? "s" : "",
+                       100 * top->ns / top->phase_ns);
+}
+
+static void note_tops(const profile_rows *kinds, report_table *t) {
+    top_kernel forward = find_top(kinds, SERIES_FORWARD),
+               backward = find_top(kinds, SERIES_BACKWARD);
+    note_top(SERIES_FORWARD, &forward, t);
+    note_top(SERIES_BACKWARD, &backward, t);
+    if (forward.name && backward.name)
+        table_add_note(t, "the top kernels of forward and backward are %s",
+                       strcmp(forward.name, backward.name) == 0 ? "the same" : "not the same");
+}
+
+static groups_view view_of(const results *run, const results_cell *cell, const char *by,
+                           bool is_full) {
+    groups_view v = {.by = find_by(by), .cell = cell, .is_full = is_full};
+    v.rows = profile_rows_find(run, cell, v.by->breakdown);
+    v.kinds = profile_rows_find(run, cell, BREAKDOWN_KINDS);
+    v.whole_ns = profile_rows_sum(&v.rows, COLUMN_RUNNING);
+    v.is_launch = strcmp(v.by->key, KEY_LAUNCH) == 0;
+    /* A file has the same columns for every cell. */
+    v.has_cost = is_full || (has_number(&v.rows, COLUMN_FLOPS) && v.rows.peak_flops > 0 &&
+                             v.rows.bandwidth > 0);
+    v.has_counters = is_full || has_number(&v.rows, COLUMN_CYCLES);
+    return v;
+}
+
+void profile_add_groups(const results *run, const results_cell *cell, const char *by,
+                        report_document *out) {
+    groups_view v = view_of(run, cell, by, false);
+    report_table *t = profile_create_table(run, cell, v.by->title, false);
+    add_columns(&v, t);
+    int64_t top = profile_shown_number(run, ENV_SHOWN_TOP, 10);
+    int64_t shown = top && top < v.rows.count ? top : v.rows.count;
+    for (int64_t i = 0; i < shown; i++)
+        add_group(&v, i, t);
+    note_rest(&v, shown, t);
+    if (strcmp(v.by->name, "kernel") == 0)
+        note_tops(&v.kinds, t);
+    note_units(&v, t);
+    document_add_table(out, t);
+}
+
+void profile_add_all_groups(const results *run, const char *by, report_document *out) {
+    report_table *t = NULL;
+    for (int64_t i = 0; i < run->cell_count; i++) {
+        if (!profile_is_shown(run->cells[i]))
+            continue;
+        groups_view v = view_of(run, run->cells[i], by, true);
+        if (!t) {
+            t = profile_create_table(run, run->cells[i], v.by->title, true);
+            add_columns(&v, t);
+        }
+        for (int64_t row = 0; row < v.rows.count; row++)
+            add_group(&v, row, t);
+    }
+    if (t)
+        document_add_table(out, t);
+}
+
+/* ---- what to speed up next ---- */
+
+typedef struct candidate {
+    int64_t row;
+    double above_ns;
+} candidate;
+
+static int most_above_first(const void *a, const void *b) {
+    const candidate *x = a, *y = b;
+    if (x->above_ns < y->above_ns || x->above_ns > y->above_ns)
+        return x->above_ns < y->above_ns ? 1 : -1;
+    return (x->row > y->row) - (x->row < y->row);
+}
+
+/* Kinds of launches, those first that are most above their floor. The caller frees it. */
+static candidate *sort_candidates(const profile_rows *kinds) {
+    candidate *sorted = memory_allocate((size_t)kinds->count, sizeof *sorted);
+    for (int64_t i = 0; i < kinds->count; i++) {
+        double ns = profile_rows_number(kinds, i, COLUMN_TIME);
+        double over = above(ns, profile_rows_floor(kinds, i));
+        sorted[i] = (candidate){i, isnan(over) ? 0 : over};
+    }
+    qsort(sorted, (size_t)kinds->count, sizeof *sorted, most_above_first);
+    return sorted;
+}
+
+static void add_candidate(const profile_rows *kinds, const candidate *c, double step_ns,
+                          report_table *t) {
+    double ns = profile_rows_number(kinds, c->row, COLUMN_TIME);
+    table_add_real(t, c->above_ns / 1e6, 3);
+    table_add_real(t, 100 * c->above_ns / step_ns, 1);
+    table_add_real(t, (step_ns - c->above_ns) / 1e6, 3);
+    table_add_real(t, ns / 1e6, 3);
+    table_add_real(t, profile_rows_floor(kinds, c->row) / 1e6, 3);
+    table_add_text(t, profile_rows_is_bound_by_memory(kinds, c->row) ? "memory" : "compute");
+    add_count(t, profile_rows_number(kinds, c->row, COLUMN_COUNT));
+    table_add_text(t, profile_rows_text(kinds, c->row, KEY_PHASE));
+    table_add_text(t, profile_rows_text(kinds, c->row, KEY_SCOPE));
+    table_add_text(t, profile_rows_text(kinds, c->row, KEY_OP));
+    table_add_text(t, profile_rows_text(kinds, c->row, KEY_KERNEL));
+}
+
+void profile_add_next(const results *run, const results_cell *cell, bool is_full,
+                      report_document *out) {
+    profile_rows kinds = profile_rows_find(run, cell, BREAKDOWN_KINDS);
+    double step_ns = profile_device_number(run, cell, COLUMN_SPAN), all = 0;
+    if (!has_number(&kinds, COLUMN_FLOPS) || !(kinds.peak_flops > 0) || !(kinds.bandwidth > 0))
+        return;
+    report_table *t = profile_create_table(run, cell, "what to speed up next", is_full);
+    table_add_column(t, "above_floor_ms", "above floor ms", TABLE_RIGHT);
+    table_add_column(t, "gain_percent", "step gains %", TABLE_RIGHT);
+    table_add_column(t, "step_ms", "step would be ms", TABLE_RIGHT);
+    table_add_column(t, "time_ms", "time ms", TABLE_RIGHT);
+    table_add_column(t, "floor_ms", "floor ms", TABLE_RIGHT);
+    table_add_column(t, "bound", "bound by", TABLE_LEFT);
+    table_add_column(t, "count", "launches", TABLE_RIGHT);
+    table_add_column(t, KEY_PHASE, KEY_PHASE, TABLE_LEFT);
+    table_add_column(t, KEY_SCOPE, KEY_SCOPE, TABLE_LEFT);
+    table_add_column(t, KEY_OP, KEY_OP, TABLE_LEFT);
+    table_add_column(t, KEY_KERNEL, KEY_KERNEL, TABLE_LEFT);
+    static const char *const IMPORTANCE[] = {"above_floor_ms", "scope",   "op",      "phase",
+                                             "gain_percent",   "time_ms", "step_ms", "floor_ms",
+                                             "count",          "bound",   "kernel",  NULL};
+    table_set_importance(t, IMPORTANCE);
+    candidate *sorted = sort_candidates(&kinds);
+    int64_t top = is_full ? 0 : profile_shown_number(run, ENV_SHOWN_TOP, 10);
+    for (int64_t i = 0; i < kinds.count; i++) {
+        all += sorted[i].above_ns;
+        if (sorted[i].above_ns > 0 && (!top || i < top)) {
+            profile_add_row(cell, is_full, t);
+            add_candidate(&kinds, &sorted[i], step_ns, t);
+        }
+    }
+    free(sorted);
+    table_add_note(t,
+                   "a row: launches that are alike but for their layer. Its gain: the step without "
+                   "what they take above their floor");
+    view_note_split_launches(cell, t);
+    table_add_note(t, "all launches are %.3f ms above their floors, of a traced step of %.3f ms",
+                   all / 1e6, step_ns / 1e6);
+    if (profile_is_host_bound(run, cell))
+        table_add_note(t,
+                       "HOST-BOUND: the device waits for the host, so that faster launches alone "
+                       "do not shorten the step; --mode compiled replays it as one graph");
+    document_add_table(out, t);
+}

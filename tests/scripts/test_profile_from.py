@@ -1,0 +1,357 @@
+"""Runs `dyno profile --from` as a user does: on the traces of tests/traces, on exports of Nsight Systems
+that are made here with what differs between versions and programs, and on files that are not traces."""
+import csv
+import gzip
+import io
+import json
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tempfile
+
+from cases import ROOT, run_all, write_file
+
+DYNO = os.path.join(os.environ.get("DYNO_BUILD", os.path.join(ROOT, "build")), "dyno")
+TRACES = os.path.join(ROOT, "tests", "traces")
+sys.path.insert(0, TRACES)
+import make_handmade  # noqa: E402
+
+
+def profile(*arguments, **more):
+    return subprocess.run([DYNO, "profile", *arguments], text=True, stdin=subprocess.DEVNULL,
+                          capture_output=True, check=False, **more)
+
+
+def trace(name):
+    return os.path.join(TRACES, name)
+
+
+def rows_of(*arguments):
+    result = profile(*arguments, "--format", "csv")
+    assert result.returncode == 0, result.stderr
+    return list(csv.DictReader(io.StringIO(result.stdout)))
+
+
+def phases_of(path):
+    """phase -> (count, time in ms)"""
+    return {row["phase"]: (int(row["count"]), float(row["time ms"])) for row in rows_of("--from", path, "--by", "phase")}
+
+
+def expect_refused(code, part, *arguments):
+    result = profile(*arguments)
+    assert result.returncode == code and part in result.stderr, result
+    assert result.stdout == "" and result.stderr.count("\n") <= 3, result
+
+
+class Export:
+    """An .sqlite file with the tables that it is given."""
+
+    def __init__(self, folder, name="export.sqlite"):
+        self.path = os.path.join(folder, name)
+        self.database = sqlite3.connect(self.path)
+
+    def table(self, name, columns, *rows):
+        self.database.execute(f"CREATE TABLE {name} ({columns})")
+        for row in rows:
+            self.database.execute(f"INSERT INTO {name} VALUES ({', '.join('?' * len(row))})", row)
+
+    def close(self):
+        self.database.commit()
+        self.database.close()
+        return self.path
+
+
+THREAD = make_handmade.global_id(make_handmade.MAIN)
+OTHER = make_handmade.global_id(make_handmade.AUTOGRAD)
+KERNEL = "start, end, correlationId, globalPid, shortName"
+CALL = "start, end, globalTid, correlationId"
+RANGE = "start, end, eventType, text, globalTid"
+
+
+def export(kernels=(), calls=(), ranges=(), strings=((1, "k"),)):
+    """Phases of an export with these rows; each is one that nsys would have."""
+    with tempfile.TemporaryDirectory() as folder:
+        made = Export(folder)
+        made.table("CUPTI_ACTIVITY_KIND_KERNEL", KERNEL, *kernels)
+        made.table("CUPTI_ACTIVITY_KIND_RUNTIME", CALL, *calls)
+        made.table("NVTX_EVENTS", RANGE, *ranges)
+        made.table("StringIds", "id INTEGER PRIMARY KEY, value", *strings)
+        return phases_of(made.close())
+
+
+# ---- the same program in every format ----
+
+def phases_are_the_same_in_every_format():
+    expected = {"forward": (6, 0.12), "backward": (10, 0.223), "optimizer": (6, 0.0234), "load": (2, 0.004),
+                "(unattributed)": (3, 0.002777)}
+    for name in ("kineto-gpu.json", "nsys.sqlite", "nsys-old.sqlite"):
+        found = phases_of(trace(name))
+        assert found.keys() == expected.keys(), (name, found)
+        for phase, (count, ms) in expected.items():
+            assert found[phase][0] == count and abs(found[phase][1] - ms) < 1e-9, (name, phase, found)
+
+
+def what_scripts_made_is_what_is_committed():
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run([sys.executable, "-B", trace("make_handmade.py"), "--out", folder], check=True)
+        with open(os.path.join(folder, "kineto-gpu.json"), encoding="utf-8") as made, \
+                open(trace("kineto-gpu.json"), encoding="utf-8") as kept:
+            assert made.read() == kept.read()
+        for name in ("nsys.sqlite", "nsys-old.sqlite", "nsys-bare.sqlite"):
+            dumps = []
+            for path in (os.path.join(folder, name), trace(name)):
+                with sqlite3.connect(path) as database:
+                    dumps.append(list(database.iterdump()))
+                database.close()
+            assert dumps[0] == dumps[1], name
+
+
+def totals_and_counts_are_those_of_key_averages():
+    for way in ("cpu-ranges", "cpu-plain", "cuda-ranges", "cuda-plain", "cuda-graph"):
+        path = trace(f"pytorch-{way}.json.gz")
+        if not os.path.exists(path):
+            continue
+        with open(trace(f"pytorch-{way}.averages.json"), encoding="utf-8") as file:
+            truth = [row for row in json.load(file)["rows"] if not row["is_user_annotation"]]
+        device, time = ("CPU", "self_cpu_us") if way.startswith("cpu") else ("CUDA", "self_device_us")
+        truth = {row["key"]: row for row in truth if row["device"] == device}
+        found = {row["Name"]: row for row in rows_of("--from", path, "--by", "kernel")}
+        assert found.keys() == truth.keys(), way
+        for name, row in found.items():
+            assert int(row["Instances"]) == truth[name]["count"], (way, name)
+            assert abs(float(row["Total ms"]) - truth[name][time] / 1e3) < 1e-6, (way, name)
+
+
+# ---- Nsight Systems ----
+
+def kernel_belongs_to_the_range_of_its_launch_and_not_of_its_time():
+    found = export(kernels=[(500, 600, 1, THREAD, 1)], calls=[(10, 20, THREAD, 1)],
+                   ranges=[(0, 100, 59, "forward", THREAD), (400, 900, 59, "backward", THREAD)])
+    assert found == {"forward": (1, 0.0001)}, found
+
+
+def range_of_another_thread_counts_only_where_the_launching_thread_has_none():
+    ranges = [(0, 1000, 59, "main", THREAD)]
+    found = export(kernels=[(500, 600, 1, OTHER, 1)], calls=[(10, 20, OTHER, 1)], ranges=ranges)
+    assert found == {"main": (1, 0.0001)}, found
+    ranges.append((2000, 3000, 59, "own", OTHER))
+    found = export(kernels=[(500, 600, 1, OTHER, 1)], calls=[(10, 20, OTHER, 1)], ranges=ranges)
+    assert found == {"(unattributed)": (1, 0.0001)}, found
+
+
+def ids_of_another_process_are_not_ours():
+    elsewhere = (77 << 24) | 77
+    found = export(kernels=[(500, 600, 1, elsewhere, 1)], calls=[(10, 20, THREAD, 1)],
+                   ranges=[(0, 100, 59, "forward", THREAD)])
+    assert found == {"(unattributed)": (1, 0.0001)}, found
+
+
+def ranges_may_be_open_at_the_end_or_started_and_ended_by_hand():
+    found = export(kernels=[(500, 600, 1, THREAD, 1)], calls=[(10, 20, THREAD, 1)],
+                   ranges=[(0, None, 59, "still open", THREAD)])
+    assert found == {"still open": (1, 0.0001)}, found
+    # They overlap: the one that began first is the outermost.
+    found = export(kernels=[(500, 600, 1, THREAD, 1)], calls=[(50, 60, THREAD, 1)],
+                   ranges=[(0, 70, 60, "a", THREAD), (40, 100, 60, "b", THREAD)])
+    assert found == {"a": (1, 0.0001)}, found
+
+
+def events_from_before_and_behind_the_recording_are_cut_off():
+    found = export(kernels=[(500, 600, 1, THREAD, 1)], calls=[(10, None, THREAD, 1)],
+                   ranges=[(-70, 100, 59, "forward", THREAD)])
+    assert found == {"forward": (1, 0.0001)}, found
+
+
+def ranges_of_emit_nvtx_are_operations():
+    found = export(kernels=[(500, 600, 1, THREAD, 1), (600, 700, 2, OTHER, 1)],
+                   calls=[(10, 20, THREAD, 1), (210, 220, OTHER, 2)],
+                   ranges=[(5, 30, 59, "aten::mm, seq = 4, op_id = 8", THREAD),
+                           (200, 300, 59, "autograd::engine::evaluate_function: MmBackward0, seq = 4, op_id = 9",
+                            OTHER)])
+    assert found == {"forward": (1, 0.0001), "backward": (1, 0.0001)}, found
+
+
+def marks_and_domains_are_no_ranges():
+    found = export(kernels=[(500, 600, 1, THREAD, 1)], calls=[(10, 20, THREAD, 1)],
+                   ranges=[(0, 100, 34, "mark", THREAD), (0, 100, 75, "domain", THREAD)])
+    assert found == {"(unattributed)": (1, 0.0001)}, found
+
+
+def export_without_ranges_strings_or_calls_is_read():
+    rows = rows_of("--from", trace("nsys-bare.sqlite"), "--by", "kernel")
+    assert [row["Name"] for row in rows] == ["(kernel without a name)"] and rows[0]["Instances"] == "23", rows
+
+
+def export_with_copies_only_is_read():
+    with tempfile.TemporaryDirectory() as folder:
+        made = Export(folder)
+        made.table("CUPTI_ACTIVITY_KIND_MEMCPY", "start, end, correlationId, bytes, copyKind",
+                   (1, 11, 1, 8, 1), (20, 25, 2, 8, 2), (30, 31, 3, 8, 77))
+        made.table("CUPTI_ACTIVITY_KIND_MEMSET", "start, end, correlationId, bytes, value", (40, 44, 4, 16, 0))
+        made.table("CUPTI_ACTIVITY_KIND_GRAPH_TRACE", "start, end, correlationId, graphId", (50, 57, 5, 1))
+        rows = rows_of("--from", made.close(), "--by", "kernel")
+    assert {row["Name"]: float(row["Avg us"]) for row in rows} == {
+        "[CUDA memcpy Host-to-Device]": 0.01, "[CUDA memcpy Device-to-Host]": 0.005, "[CUDA memcpy]": 0.001,
+        "[CUDA memset]": 0.004, "[CUDA graph, recorded as a whole]": 0.007}, rows
+
+
+def hostile_exports_get_an_error():
+    cases = {
+        "no column start": ("CUPTI_ACTIVITY_KIND_KERNEL", "a", (1,)),
+        "no table of kernels": ("somebody", "a", (1,)),
+        "is from 10 to 5 ns": ("CUPTI_ACTIVITY_KIND_KERNEL", KERNEL, (10, 5, 1, 0, 1)),
+        "is from -3 to 5 ns": ("CUPTI_ACTIVITY_KIND_KERNEL", KERNEL, (-3, 5, 1, 0, 1)),
+    }
+    for part, (table, columns, row) in cases.items():
+        with tempfile.TemporaryDirectory() as folder:
+            made = Export(folder)
+            made.table(table, columns, row)
+            expect_refused(1, part, "--from", made.close())
+
+
+def view_in_place_of_a_table_is_not_looked_into():
+    with tempfile.TemporaryDirectory() as folder:
+        made = Export(folder)
+        made.database.execute("CREATE VIEW CUPTI_ACTIVITY_KIND_KERNEL AS WITH RECURSIVE x(start) AS (SELECT 1 "
+                              "UNION ALL SELECT start + 1 FROM x) SELECT start, start AS end FROM x")
+        path = made.close()
+        result = profile("--from", path, timeout=60)
+        assert result.returncode == 1 and "no table of kernels" in result.stderr, result
+
+
+def damaged_database_is_refused_and_nothing_is_written_beside_it():
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "a.sqlite")
+        with open(trace("nsys.sqlite"), "rb") as file:
+            whole = file.read()
+        for damage in (whole[:3000], whole[:100] + b"\xff" * 900 + whole[1000:]):
+            with open(path, "wb") as file:
+                file.write(damage)
+            expect_refused(1, "no sound SQLite database", "--from", path)
+        shutil.copy(trace("nsys.sqlite"), path)
+        phases_of(path)
+        assert os.listdir(folder) == ["a.sqlite"], os.listdir(folder)
+        write_file(path + "-wal", "not yet in the file")
+        expect_refused(2, "is being written", "--from", path)
+
+
+# ---- the command ----
+
+def strange_names_of_files_are_read():
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "a b%20?#ü'.sqlite")
+        shutil.copy(trace("nsys.sqlite"), path)
+        assert phases_of(path)["forward"][0] == 6
+
+
+def all_tables_are_printed_in_all_formats():
+    for name in ("kineto-gpu.json", "nsys.sqlite", "pytorch-cpu-ranges.json.gz"):
+        shown = profile("--from", trace(name)).stdout
+        for title in ("host against device", "kernels", "other than matrix products", "matrix products and the rest",
+                      "inside attention", "scopes", "how launches were attributed"):
+            assert f"{title}: " in shown or f"{title}, " in shown, (name, title)
+        for how in ("md", "csv", "json"):
+            result = profile("--from", trace(name), "--format", how)
+            assert result.returncode == 0 and "forward" in result.stdout, (name, how, result)
+        json.loads(profile("--from", trace(name), "--format", "json").stdout)
+
+
+def joins_by_process_and_the_top_kernels_are_told():
+    shown = profile("--from", trace("kineto-gpu.json")).stdout
+    assert "8  29.6  to the range open in the process" in shown, shown
+    assert "the top kernel of the forward is void cutlass" in shown, shown
+    assert "the top kernels of forward and backward are the same" in shown, shown
+    assert "6 of them are of CUDA graphs" in shown, shown
+    assert "the softmax takes 0.020 ms and the two products 0.100 ms" in shown, shown
+
+
+def each_grouping_has_the_same_time():
+    for name in ("kineto-gpu.json", "nsys.sqlite"):
+        for by in ("kernel", "class", "op", "scope", "launch"):
+            rows = rows_of("--from", trace(name), "--by", by)
+            time, count = ("Total ms", "Instances") if by == "kernel" else ("time ms", "count")
+            assert abs(sum(float(row[time]) for row in rows) - 0.373177) < 1e-9, (name, by)
+            assert sum(int(row[count]) for row in rows) == 27, (name, by)
+
+
+def classes_of_a_file_come_first():
+    with tempfile.TemporaryDirectory() as folder:
+        rules = os.path.join(folder, "rules")
+        write_file(rules, "# ours\ncutlass*sgemm, our products\n")
+        rows = rows_of("--from", trace("nsys.sqlite"), "--classes", rules, "--by", "class")
+        found = {row["class"]: int(row["count"]) for row in rows}
+        assert found["our products"] == 10 and "matmul" not in found, found
+        write_file(rules, "a, b\nno comma here\n")
+        expect_refused(2, "line 2: 'no comma here' has no comma", "--from", trace("nsys.sqlite"), "--classes", rules)
+        expect_refused(1, "cannot open", "--from", trace("nsys.sqlite"), "--classes", os.path.join(folder, "none"))
+
+
+def run_is_kept_and_shown_again():
+    with tempfile.TemporaryDirectory() as folder:
+        out = os.path.join(folder, "run")
+        first = profile("--from", trace("nsys.sqlite"), "--out", out)
+        assert first.returncode == 0, first
+        again = subprocess.run([DYNO, "show", out], text=True, capture_output=True, check=False)
+        assert again.returncode == 0 and again.stdout.splitlines()[:8] == first.stdout.splitlines()[:8], again
+        with open(os.path.join(out, "run.json"), encoding="utf-8") as file:
+            run = json.load(file)
+        assert run["complete"] and run["cells"][0]["metrics"]["joined_by_process"]["value"] == 8, run
+
+
+def flags_that_do_not_go_together_are_usage_errors():
+    expect_refused(2, "--model is for runs of dyno's own models", "--from", trace("nsys.sqlite"), "--model", "small")
+    expect_refused(2, "--steps is for runs", "--from", trace("nsys.sqlite"), "--steps", "3")
+    expect_refused(2, "--classes is for kernels of other programs", "--classes", "x")
+    expect_refused(2, "--by", "--from", trace("nsys.sqlite"), "--by", "colour")
+
+
+def files_that_are_no_traces_are_refused():
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "file")
+        os.mkfifo(os.path.join(folder, "pipe"))
+        expect_refused(1, "cannot open", "--from", path)
+        expect_refused(2, "not a regular file", "--from", folder)
+        expect_refused(2, "not a regular file", "--from", os.path.join(folder, "pipe"))
+        for content, part in (("", "is empty"), ("hello", "is neither"), ("{}", "no \"traceEvents\""),
+                              ('{"traceEvents": [{"ph": "X", "cat"', "line 1"), ('{"a": ' + "[" * 1000, "deeper than")):
+            write_file(path, content)
+            expect_refused(1, part, "--from", path)
+        with open(path, "wb") as file:
+            file.write(gzip.compress(b'{"traceEvents": []}' * 100)[:-20])
+        expect_refused(1, "file", "--from", path)
+
+
+def memory_does_not_grow_with_what_is_not_kept():
+    """100 MB of events that are of no use, and long texts, in a process that may use 600 MB of addresses."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "a.json.gz")
+        with gzip.open(path, "wt", compresslevel=1) as file:
+            file.write('{"traceEvents": [')
+            filler = json.dumps({"ph": "X", "cat": "python_function", "name": "x" * 100_000, "ts": 1, "dur": 1,
+                                 "args": {"stack": "y" * 900_000}})
+            for _ in range(100):
+                file.write(filler + ",\n")
+            file.write('{"ph": "X", "cat": "kernel", "name": "k", "ts": 1, "dur": 2, "args": {"correlation": 1}}]}')
+        limited = f"ulimit -v 600000; exec '{DYNO}' profile --from '{path}' --by phase --format csv"
+        if os.environ.get("DYNO_SANITIZE"):
+            limited = limited.split("; ")[1]
+        result = subprocess.run(["bash", "-c", limited], text=True, capture_output=True, check=False,
+                                env=dict(os.environ, OMP_NUM_THREADS="1"))
+        assert result.returncode == 0 and "(unattributed),1,0.002," in result.stdout, result
+
+
+run_all(phases_are_the_same_in_every_format, what_scripts_made_is_what_is_committed,
+        totals_and_counts_are_those_of_key_averages,
+        kernel_belongs_to_the_range_of_its_launch_and_not_of_its_time,
+        range_of_another_thread_counts_only_where_the_launching_thread_has_none, ids_of_another_process_are_not_ours,
+        ranges_may_be_open_at_the_end_or_started_and_ended_by_hand,
+        events_from_before_and_behind_the_recording_are_cut_off, ranges_of_emit_nvtx_are_operations,
+        marks_and_domains_are_no_ranges, export_without_ranges_strings_or_calls_is_read,
+        export_with_copies_only_is_read, hostile_exports_get_an_error, view_in_place_of_a_table_is_not_looked_into,
+        damaged_database_is_refused_and_nothing_is_written_beside_it, strange_names_of_files_are_read,
+        all_tables_are_printed_in_all_formats, joins_by_process_and_the_top_kernels_are_told,
+        each_grouping_has_the_same_time, classes_of_a_file_come_first, run_is_kept_and_shown_again,
+        flags_that_do_not_go_together_are_usage_errors, files_that_are_no_traces_are_refused,
+        memory_does_not_grow_with_what_is_not_kept)
