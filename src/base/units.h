@@ -20,5 +20,7 @@ units_text units_duration(double seconds);
 
 /* "32GiB", "24 MiB", "512MB" (also powers of ten for kB/MB/GB), "1073741824". */
 NODISCARD dyno_status units_parse_bytes(const char *text, int64_t *bytes);
+/* "450GB/s", "25 GiB/s", "400Gbit/s": bytes a second. "Gb/s", which people write for both, is refused. */
+NODISCARD dyno_status units_parse_bandwidth(const char *text, double *bytes_a_second);
 
 #endif

@@ -27,6 +27,8 @@ static const cli_verb VERBS[] = {
     {"attention", "time attention alone, forward and backward, over lengths and head sizes",
      cli_long_experiment},
     {"allreduce", "time collectives alone, over sizes, ranks and transports", cli_long_experiment},
+    {"scale", "memory, communication and time of steps on many ranks, on paper",
+     cli_long_experiment},
     {"precision", "what 16 bits do to sums, and which type everything has", cli_experiment},
     {"init", "draw a model's weights and write a Hugging Face directory", cli_init},
     {"step", "run training steps of a Hugging Face model and write what they compute", cli_step},

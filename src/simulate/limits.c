@@ -65,13 +65,20 @@ static int64_t most_groups(const limits_model *m, const network *n, int64_t grou
     return ratio < 0 ? 0 : whole(1 + floor(ratio * bandwidth));
 }
 
+/* As over_nodes, for ranks of which each is in another group. */
+static int64_t groups_over_nodes(const limits_model *m, const network *n, int64_t group) {
+    network outer = network_between_groups(n, group);
+    int64_t across = most_groups(m, n, group, network_bandwidth(&outer, outer.per_node + 1));
+    if (across > outer.per_node)
+        return across;
+    int64_t inside = most_groups(m, n, group, n->inside);
+    return inside < outer.per_node ? inside : outer.per_node;
+}
+
 static limit limit_fsdp_tp(const limits_model *m, const network *n) {
     limit best = {1, 1};
     for (int64_t group = 1; group <= m->heads; group *= 2) {
-        int64_t inside = most_groups(m, n, group, n->inside) * group;
-        int64_t across = most_groups(m, n, group, network_bandwidth(n, n->per_node + 1)) * group;
-        int64_t node = n->per_node / group * group; /* whole groups of one */
-        int64_t ranks = across > node ? across : inside < node ? inside : node;
+        int64_t ranks = groups_over_nodes(m, n, group) * group;
         if (ranks > best.ranks)
             best = (limit){ranks, group};
     }

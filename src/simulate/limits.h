@@ -17,7 +17,7 @@
  *            (X-1)/X P/Y / W + 4L (Y-1)/Y S/X / W > F / (X Y C), and likewise the backward
  *            largest X for a Y = 1 + floor((F/(Y C) - 4L (Y-1)/Y S / W(Y)) Y W(N) / P)
  *
- * W depends on N: up to the ranks of a node it is the bandwidth inside. Where the limit inside is not
+ * W is network_bandwidth: up to the ranks of a node the bandwidth inside. Where the limit inside is not
  * reached by a whole node, the limit is that across nodes, and at least a node. */
 #ifndef SIMULATE_LIMITS_H
 #define SIMULATE_LIMITS_H

@@ -15,19 +15,21 @@ void network_release(network *n) {
     n->curve_count = n->curve_capacity = 0;
 }
 
-static const network_curve *find_curve(const network *n, collective_op op, int64_t ranks) {
+static network_curve *find_curve(const network *n, const network_curve *which) {
     for (int i = 0; i < n->curve_count; i++)
-        if (n->curves[i].op == op && n->curves[i].ranks == ranks)
+        if (n->curves[i].op == which->op && n->curves[i].ranks == which->ranks &&
+            n->curves[i].is_private == which->is_private)
             return &n->curves[i];
     return NULL;
 }
 
-void network_add_point(network *n, collective_op op, int64_t ranks, double bytes, double ns) {
-    network_curve *curve = (network_curve *)find_curve(n, op, ranks);
+void network_add_point(network *n, const network_curve *which, double bytes, double ns) {
+    network_curve *curve = find_curve(n, which);
     if (!curve) {
         MEMORY_GROW(n->curves, n->curve_count, n->curve_capacity);
         curve = &n->curves[n->curve_count++];
-        *curve = (network_curve){.op = op, .ranks = ranks};
+        *curve = (network_curve){
+            .op = which->op, .ranks = which->ranks, .is_private = which->is_private};
     }
     int at = 0;
     while (at < curve->count && curve->points[at].bytes < bytes)
@@ -44,7 +46,14 @@ void network_add_point(network *n, collective_op op, int64_t ranks, double bytes
 }
 
 double network_bandwidth(const network *n, int64_t ranks) {
-    return ranks <= n->per_node ? n->inside : fmin(n->inside, n->across);
+    double links = n->per_node > 1 ? (double)n->per_node : 1;
+    return ranks <= n->per_node ? n->inside : fmin(n->inside, links * n->across);
+}
+
+network network_between_groups(const network *n, int64_t group) {
+    network between = *n;
+    between.per_node /= group;
+    return between;
 }
 
 /* Between two sizes a straight line; below the smallest its time, which is mostly latency; above the
@@ -62,19 +71,26 @@ static double interpolate(const network_curve *c, double bytes) {
     return a->ns + (b->ns - a->ns) * (bytes - a->bytes) / (b->bytes - a->bytes);
 }
 
-/* Of a collective that was not timed itself, from one of as many ranks that was: rings take time by the
- * bytes that they send. */
-static const network_curve *find_similar(const network *n, collective_op op, int64_t ranks,
+/* The curve itself, else that of operands which lie elsewhere, else that of another collective of as many
+ * ranks: rings take time by the bytes that they send, of which *ratio is that of the two. */
+static const network_curve *find_similar(const network *n, const network_curve *which,
                                          double *ratio) {
-    for (int other = 0; other < COLLECTIVE_OP_COUNT; other++) {
-        const network_curve *c = find_curve(n, (collective_op)other, ranks);
-        if (!c || other == COLLECTIVE_BROADCAST)
-            continue;
-        *ratio = collective_bus_factor(op, (int)ranks) /
-                 collective_bus_factor((collective_op)other, (int)ranks);
-        return c;
+    static const collective_op others[] = {COLLECTIVE_ALL_REDUCE, COLLECTIVE_REDUCE_SCATTER,
+                                           COLLECTIVE_ALL_GATHER};
+    network_curve wanted = *which;
+    const network_curve *found = find_curve(n, &wanted);
+    wanted.is_private = !wanted.is_private;
+    if (!found)
+        found = find_curve(n, &wanted);
+    *ratio = 1;
+    for (int i = 0; i < 6 && !found; i++) {
+        wanted.op = others[i / 2];
+        wanted.is_private = i % 2 ? !which->is_private : which->is_private;
+        found = find_curve(n, &wanted);
+        *ratio = collective_bus_factor(which->op, (int)which->ranks) /
+                 collective_bus_factor(wanted.op, (int)which->ranks);
     }
-    return NULL;
+    return found;
 }
 
 static double hops(collective_op op, int64_t ranks) {
@@ -82,17 +98,20 @@ static double hops(collective_op op, int64_t ranks) {
     return op == COLLECTIVE_ALL_REDUCE ? 2 * depth : depth;
 }
 
-double network_collective_ns(const network *n, collective_op op, double bytes, int64_t ranks) {
-    if (ranks <= 1)
+static double time_of(const network *n, const network_curve *which, double bytes) {
+    if (which->ranks <= 1)
         return 0;
-    double ratio = 1;
-    const network_curve *curve = find_curve(n, op, ranks);
-    if (!curve)
-        curve = find_similar(n, op, ranks, &ratio);
+    double ratio;
+    const network_curve *curve = find_similar(n, which, &ratio);
     if (curve)
         return ratio * interpolate(curve, bytes);
-    double sent = collective_bus_factor(op, (int)ranks) * bytes;
-    return hops(op, ranks) * n->latency_ns + sent / network_bandwidth(n, ranks) * 1e9;
+    double sent = collective_bus_factor(which->op, (int)which->ranks) * bytes;
+    return hops(which->op, which->ranks) * n->latency_ns +
+           sent / network_bandwidth(n, which->ranks) * 1e9;
+}
+
+double network_collective_ns(const network *n, collective_op op, double bytes, int64_t ranks) {
+    return time_of(n, &(network_curve){.op = op, .ranks = ranks}, bytes);
 }
 
 bool network_launch_is_collective(const plan_launch *l, collective_op *op) {
@@ -120,22 +139,30 @@ static bool begins_at_the_end(const plan_operand *next, const plan_operand *befo
            plan_operand_range(next).begin == plan_operand_range(before).end;
 }
 
+/* Sums of gradients lie in memory that the ranks of a host share (runtime/storage.c). */
+static bool is_copied(const plan *p, const plan_launch *l) {
+    const plan_operand *from = l->input_count ? &l->inputs[0] : &l->outputs[0];
+    const plan_buffer *b = from->buffer < p->buffer_count ? &p->buffers[from->buffer] : NULL;
+    return !b || !b->is_persistent || b->role != ROLE_GRADIENT;
+}
+
 double network_launch_ns(const network *n, const plan *p, int launch, double share) {
     const plan_launch *l = &p->launches[launch];
-    collective_op op;
-    if (!network_launch_is_collective(l, &op))
+    network_curve which = {0};
+    if (!network_launch_is_collective(l, &which.op))
         return 0;
-    int64_t ranks = attribute_integer(&l->attributes, "ranks");
-    if (op == COLLECTIVE_ALL_GATHER)
-        return network_collective_ns(n, op, share * bytes_of(&l->outputs[0]), ranks);
-    if (op == COLLECTIVE_REDUCE_SCATTER)
-        return network_collective_ns(n, op, share * bytes_of(&l->inputs[0]), ranks);
+    which.ranks = attribute_integer(&l->attributes, "ranks");
+    which.is_private = is_copied(p, l);
+    if (which.op == COLLECTIVE_ALL_GATHER)
+        return time_of(n, &which, share * bytes_of(&l->outputs[0]));
+    if (which.op == COLLECTIVE_REDUCE_SCATTER)
+        return time_of(n, &which, share * bytes_of(&l->inputs[0]));
     double ns = 0;
     for (int i = 0; i < l->output_count;) {
         double bytes = bytes_of(&l->outputs[i]);
         for (i++; i < l->output_count && begins_at_the_end(&l->outputs[i], &l->outputs[i - 1]); i++)
             bytes += bytes_of(&l->outputs[i]);
-        ns += network_collective_ns(n, op, share * bytes, ranks);
+        ns += time_of(n, &which, share * bytes);
     }
     return ns;
 }

@@ -15,7 +15,7 @@ static const limits_model BY_HAND = {.forward_flops = 4000,
                                      .heads = 64};
 
 static int64_t most(limit_kind kind, double inside, double across) {
-    network n = {.inside = inside, .across = across, .per_node = 8};
+    network n = {.inside = inside, .across = across / 8, .per_node = 8}; /* eight links */
     return limit_find(kind, &BY_HAND, &n).ranks;
 }
 
@@ -51,7 +51,8 @@ static bool is_bound(limit_kind kind, const limits_model *m, const network *n, d
     default: {
         double x = ranks / group;
         double tp = all_reduces * (group - 1) / group / x / network_bandwidth(n, (int64_t)group);
-        double outer = (x - 1) / x / group / w;
+        network between = network_between_groups(n, (int64_t)group);
+        double outer = (x - 1) / x / group / network_bandwidth(&between, (int64_t)x);
         return outer * p + tp > forward || outer * (p + g) + tp > backward;
     }
     }
@@ -71,7 +72,7 @@ static void limits_are_those_found_by_trying_every_number_of_ranks(void **state)
         m.backward_flops = 2.03 * m.forward_flops;
         m.gradient_bytes = 2 * m.weight_bytes;
         network n = {.inside = 0.37 * (double)(1 + draw_below(&d, 100)), .per_node = 8};
-        n.across = n.inside / (double)(1 + draw_below(&d, 9));
+        n.across = n.inside / (double)(1 + draw_below(&d, 30));
         for (limit_kind kind = 0; kind < LIMIT_KIND_COUNT; kind++) {
             int64_t found = 1;
             for (int64_t group = 1; group <= (kind == LIMIT_FSDP_TP ? m.heads : 1); group *= 2)
