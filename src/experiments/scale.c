@@ -65,6 +65,9 @@ static const flag_spec FLAGS[] = {
              "do nothing"},
     {"steps", NULL, FLAG_INTEGER, "5", .help = "traced steps of --measure", .minimum = 1,
      .maximum = STEP_TRACE_MOST},
+    {"best", NULL, FLAG_SWITCH, NULL,
+     .help = "of times that were measured several times (--measure, --from) the least instead of "
+             "the median: for a machine that others use as well"},
     {"threads", NULL, FLAG_INTEGER, "0",
      .help = "threads of each rank on a CPU; 0 divides the cores among the ranks", .minimum = 0,
      .maximum = 4096},
@@ -439,8 +442,8 @@ static dyno_status run_job(scale_job *job) {
         RETURN_IF_FAILED(settle_rates(job, 1));
     record_environment(job);
     if (flags_switch(job->given, "measure"))
-        RETURN_IF_FAILED(
-            scale_measure_create((int)flags_integer(job->given, "steps"), &job->measuring));
+        RETURN_IF_FAILED(scale_measure_create((int)flags_integer(job->given, "steps"),
+                                              flags_switch(job->given, "best"), &job->measuring));
     for (int m = 0; m < job->model_count; m++)
         RETURN_IF_FAILED(run_model(job, &job->models[m]));
     return refusals_conclude(&job->refused,

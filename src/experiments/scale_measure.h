@@ -7,11 +7,12 @@
 
 typedef struct scale_measure scale_measure;
 
-/* Opens the CPU; so many traced steps each. On failure *out is NULL. */
-NODISCARD dyno_status scale_measure_create(int steps, scale_measure **out);
+/* Opens the CPU; so many traced steps each, of which the median of a launch counts, or the fastest step. On
+ * failure *out is NULL. */
+NODISCARD dyno_status scale_measure_create(int steps, bool takes_least, scale_measure **out);
 void scale_measure_destroy(scale_measure *m);
 
-/* By launch the median over the steps of one run of it, with so many threads; 0 for collectives, which do
+/* By launch the time of one run of it, with so many threads; 0 for collectives, which do
  * nothing (distributed/silent.h). */
 NODISCARD dyno_status scale_measure_plan(scale_measure *m, const plan *p,
                                          const model_config *config, int threads,

@@ -21,8 +21,9 @@ static const char *text_of(const results_cell *cell, const char *name) {
     return value && value->kind == RESULTS_TEXT ? value->text : "";
 }
 
-/* Of each repetition the slowest rank's time, of these the median; NAN where some rank has none. */
-static double median_ns(const results_cell *cell, int64_t ranks) {
+/* Of each repetition the slowest rank's time, of these the median or the least; NAN where some rank has
+ * none. */
+static double time_ns(const results_cell *cell, int64_t ranks, bool takes_least) {
     int64_t reps = -1;
     double *slowest = NULL;
     bool is_whole = true;
@@ -40,13 +41,14 @@ static double median_ns(const results_cell *cell, int64_t ranks) {
         for (int64_t i = 0; i < reps; i++)
             slowest[i] = fmax(slowest[i], results_series_at(series, i));
     }
-    double median = is_whole && reps > 0 ? statistics_of_reals(slowest, reps).median : NAN;
+    statistics timed = statistics_of_reals(slowest, is_whole && reps > 0 ? reps : 0);
     free(slowest);
-    return median;
+    return takes_least ? timed.min : timed.median;
 }
 
 /* Whether the cell is a point of a curve, and which. */
-static bool read_point(const results_cell *cell, network_curve *which, network_point *point) {
+static bool read_point(const results_cell *cell, bool takes_least, network_curve *which,
+                       network_point *point) {
     enum { MOST_RANKS = 65536 };
     double ranks = results_number(cell_find_parameter(cell, PARAM_RANKS));
     if (cell->status != RESULTS_OK || !(ranks >= 2 && ranks <= MOST_RANKS) ||
@@ -56,11 +58,11 @@ static bool read_point(const results_cell *cell, network_curve *which, network_p
     which->ranks = (int64_t)ranks;
     which->is_private = strcmp(text_of(cell, PARAM_OPERANDS), "private") == 0;
     point->bytes = results_number(cell_find_parameter(cell, PARAM_BYTES));
-    point->ns = median_ns(cell, which->ranks);
+    point->ns = time_ns(cell, which->ranks, takes_least);
     return point->bytes >= 1 && point->bytes < 1e18 && point->ns > 0;
 }
 
-static dyno_status read_curves(const char *directory, network *n) {
+static dyno_status read_curves(const char *directory, bool takes_least, network *n) {
     results *run;
     RETURN_IF_FAILED(results_read(directory, &run));
     double best = 0;
@@ -68,7 +70,7 @@ static dyno_status read_curves(const char *directory, network *n) {
     for (int64_t i = 0; i < run->cell_count && strcmp(run->verb, RUN_ALLREDUCE) == 0; i++) {
         network_curve which = {0};
         network_point point;
-        if (!read_point(run->cells[i], &which, &point))
+        if (!read_point(run->cells[i], takes_least, &which, &point))
             continue;
         const char *mine = text_of(run->cells[i], PARAM_TRANSPORT);
         transport = transport ? transport : mine;
@@ -97,7 +99,8 @@ dyno_status scale_network_open(const flags *given, int64_t usual_per_node, netwo
         return dyno_fail(DYNO_INVALID, "--from measures what --inside says; give one of them");
     RETURN_IF_FAILED(parse_rate(given, "inside", &out->inside));
     RETURN_IF_FAILED(parse_rate(given, "across", &out->across));
-    dyno_status status = directory ? read_curves(directory, out) : DYNO_OK;
+    dyno_status status =
+        directory ? read_curves(directory, flags_switch(given, "best"), out) : DYNO_OK;
     if (status != DYNO_OK)
         network_release(out);
     return status;
