@@ -5,6 +5,7 @@
 
 #include "measure/keys.h"
 #include "plan/least_time.h"
+#include "plan/memory_account.h"
 #include "plan/scope.h"
 #include "simulate/network.h"
 
@@ -117,17 +118,19 @@ int scale_times_of_plan(const plan *p, const target_rates *rates, const scale_pr
 
 /* ---- a host ---- */
 
+static bool fits_the_cache(const plan *p, const scale_host *host) {
+    return memory_account_plan(p).reserved_bytes * host->ranks <= p->target.l3_bytes;
+}
+
 void scale_share_memory(const plan *p, const scale_host *host, double *launch_ns) {
-    if (host->cores == 0 || host->all_bytes_a_second <= 0)
+    if (host->cores == 0 || host->all_bytes_a_second <= 0 || fits_the_cache(p, host))
         return;
     double at_once = fmin(host->ranks, (double)host->cores / host->threads);
     for (int i = 0; i < p->launch_count; i++) {
         const plan_launch *l = &p->launches[i];
-        if (!(launch_ns[i] > 0))
-            continue;
-        /* More than the memory can give comes from a cache. */
-        double rate = fmin((l->bytes_read + l->bytes_written) / launch_ns[i] * 1e9,
-                           host->alone_bytes_a_second);
-        launch_ns[i] *= fmax(1, at_once * rate / host->all_bytes_a_second);
+        double rate =
+            launch_ns[i] > 0 ? (l->bytes_read + l->bytes_written) / launch_ns[i] * 1e9 : 0;
+        if (rate <= host->alone_bytes_a_second)
+            launch_ns[i] *= fmax(1, at_once * rate / host->all_bytes_a_second);
     }
 }

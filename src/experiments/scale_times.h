@@ -38,7 +38,8 @@ int scale_times_of_plan(const plan *p, const target_rates *rates, const scale_pr
                         double *launch_ns);
 
 /* The same launches with the memory's bandwidth shared among the ranks that run at the same time: one that
- * moves more than its part of it takes longer in proportion. */
+ * moves more than its part of it takes longer in proportion. What moves more than the memory can give has
+ * its data in a cache and shares nothing; neither do ranks whose memory fits the last cache together. */
 void scale_share_memory(const plan *p, const scale_host *host, double *launch_ns);
 
 #endif
