@@ -46,11 +46,11 @@ dyno_status scale_way_divide(const scale_way *way, int64_t ranks, int64_t per_no
         return DYNO_OK;
     int64_t group = way->is_tensor_alone ? ranks : way->group ? way->group : per_node;
     if (group > config->heads)
-        return dyno_fail(DYNO_UNSUPPORTED,
+        return dyno_fail(DYNO_INVALID,
                          "tp of %lld ranks: the model has %lld heads, and each rank needs one",
                          (long long)group, (long long)config->heads);
     if (ranks % group != 0)
-        return dyno_fail(DYNO_UNSUPPORTED, "%lld ranks are not whole groups of %lld with tp",
+        return dyno_fail(DYNO_INVALID, "%lld ranks are not whole groups of %lld with tp",
                          (long long)ranks, (long long)group);
     *out = (scale_division){group, ranks / group};
     return DYNO_OK;

@@ -23,7 +23,7 @@ typedef struct scale_way {
 /* What parallel_parse takes, "tp", "fsdp+tp" and "fsdp+tp:Y". */
 NODISCARD dyno_status scale_way_parse(const char *name, scale_way *out);
 
-/* Ranks = groups x group. DYNO_UNSUPPORTED, with the reason, where so many ranks cannot be divided so. */
+/* Ranks = groups x group. DYNO_INVALID, with the reason, where so many ranks cannot be divided so. */
 typedef struct scale_division {
     int64_t group, groups;
 } scale_division;
