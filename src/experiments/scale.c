@@ -20,6 +20,7 @@
 #include "measure/machine.h"
 #include "measure/step_trace.h"
 #include "model/parameters.h"
+#include "runtime/autotune.h"
 
 static const flag_spec FLAGS[] = {
     MODEL_FLAGS,
@@ -27,8 +28,8 @@ static const flag_spec FLAGS[] = {
     ACCUMULATE_FLAG,
     SEQUENCE_FLAG,
     {"ranks", "LIST", FLAG_INTEGER_LIST, "8..16384",
-     .help = "numbers of ranks; 8..16384 doubles. None are started", .minimum = 1,
-     .maximum = 65536},
+     .help = "numbers of ranks; 8..16384 doubles. None are started. With --measure 1,2,4",
+     .minimum = 1, .maximum = 65536},
     {"parallel", "LIST", FLAG_TEXT_LIST, SCALE_WAYS_USUAL,
      .help = "ways of `dyno bench --parallel`, and on paper only, because dyno has no pass for it, "
              "tp (every block divided among all ranks) and fsdp+tp:Y (among groups of Y, by "
@@ -112,6 +113,8 @@ typedef struct scale_job {
     const target *target;
     network network;
     target_rates rates;
+    double bandwidth;         /* of the chip's memory, as asked for; 0: as it is */
+    autotune *tuned;          /* of the CPU that is here: plans have its kernels */
     scale_measure *measuring; /* NULL: launches take what rates or a profile say */
     refusals refused;
 } scale_job;
@@ -144,12 +147,19 @@ static dyno_status resolve_target(scale_job *job) {
     if (measures && flags_text(job->given, "profile"))
         return dyno_fail(DYNO_INVALID, "--measure and --profile both give the times of launches; "
                                        "give one of them");
-    if (flags_switch(job->given, "measure") &&
-        (flags_is_set(job->given, "flops") || flags_is_set(job->given, "bandwidth")))
+    if (measures && (flags_is_set(job->given, "flops") || flags_is_set(job->given, "bandwidth")))
         return dyno_fail(DYNO_INVALID,
                          "--flops and --bandwidth are instead of what --measure finds; leave one "
                          "of them out");
     return DYNO_OK;
+}
+
+static dyno_status resolve_bandwidth(scale_job *job) {
+    const char *bandwidth = flags_text(job->given, "bandwidth");
+    if (!bandwidth)
+        return DYNO_OK;
+    dyno_status status = units_parse_bandwidth(bandwidth, &job->bandwidth);
+    return status == DYNO_OK ? status : dyno_fail_within(status, "--bandwidth");
 }
 
 static dyno_status resolve(scale_job *job) {
@@ -158,6 +168,7 @@ static dyno_status resolve(scale_job *job) {
     RETURN_IF_FAILED(model_options_resolve(job->given, &job->models, &job->model_count));
     RETURN_IF_FAILED(resolve_ways(job));
     RETURN_IF_FAILED(resolve_target(job));
+    RETURN_IF_FAILED(resolve_bandwidth(job));
     RETURN_IF_FAILED(
         step_variant_parse(flags_text(job->given, "mode"), flags_text(job->given, "precision"),
                            given_text(job, "attention"), flags_text(job->given, "recompute"),
@@ -214,11 +225,9 @@ static dyno_status settle_rates(scale_job *job, int64_t ranks) {
         RETURN_IF_FAILED(measure_rates(job, threads_of(job, ranks_on_host(job, ranks))));
     if (flags_is_set(job->given, "flops"))
         *product_rate(job) = flags_real(job->given, "flops") * 1e12;
-    const char *bandwidth = flags_text(job->given, "bandwidth");
-    if (!bandwidth)
-        return DYNO_OK;
-    dyno_status status = units_parse_bandwidth(bandwidth, &job->rates.memory);
-    return status == DYNO_OK ? status : dyno_fail_within(status, "--bandwidth");
+    if (job->bandwidth > 0)
+        job->rates.memory = job->bandwidth;
+    return DYNO_OK;
 }
 
 static dyno_status settle_host(const scale_job *job, int64_t ranks, scale_host *out) {
@@ -249,6 +258,8 @@ static step_options options_of(const scale_job *job, const model_config *config,
         options.pipeline.parallel = way->parallel;
     options.pipeline.parallel.ranks = groups;
     options.pipeline.parallel.reduce_type = job->reduce.reduce_type;
+    if (job->tuned)
+        options.pipeline.kernels.tuning = autotune_kernels(job->tuned);
     return options;
 }
 
@@ -303,6 +314,17 @@ static dyno_status find_times(scale_job *job, const plan *p, const step_options 
     return DYNO_OK;
 }
 
+static dyno_status check_length(const plan *p) {
+    enum { MOST_LAUNCHES = 4000000 };
+    int64_t launches = (int64_t)p->repeated_launches * p->micro_batches + p->launch_count;
+    return launches <= MOST_LAUNCHES
+               ? DYNO_OK
+               : dyno_fail(DYNO_INVALID,
+                           "--accumulate: a step of about %lld launches, of which %d can be "
+                           "replayed; use fewer micro-batches, which all take as long",
+                           (long long)launches, MOST_LAUNCHES);
+}
+
 static dyno_status replay(scale_job *job, const step_options *options, scale_division division,
                           const scale_profile *profile, results_cell *cell) {
     plan *p;
@@ -310,8 +332,8 @@ static dyno_status replay(scale_job *job, const step_options *options, scale_div
     scale_step step;
     RETURN_IF_FAILED(step_plan_create(options, &p));
     double *launch_ns = memory_allocate((size_t)p->launch_count + 1, sizeof *launch_ns);
-    dyno_status status = DYNO_OK;
-    if (is_on_cpu(job))
+    dyno_status status = check_length(p);
+    if (status == DYNO_OK && is_on_cpu(job))
         status = settle_host(job, division.group * division.groups, &host);
     if (status == DYNO_OK)
         status = find_times(job, p, options, &host, profile, launch_ns, cell);
@@ -335,7 +357,7 @@ static dyno_status run_cell(scale_job *job, const model_config *config, const st
     step_variant_describe(variant, cell);
     scale_division division;
     dyno_status status = scale_way_divide(way, ranks, job->network.per_node, config, &division);
-    if (status == DYNO_OK && is_on_cpu(job))
+    if (status == DYNO_OK && is_on_cpu(job) && !job->measuring)
         status = settle_rates(job, ranks);
     if (status == DYNO_OK) {
         step_options options = options_of(job, config, variant, way, division.groups);
@@ -344,6 +366,10 @@ static dyno_status run_cell(scale_job *job, const model_config *config, const st
     if (refusals_are_of(status)) {
         refusals_add(&job->refused, status);
         refusals_record(cell);
+        return DYNO_OK;
+    }
+    if (status == DYNO_OUT_OF_MEMORY) {
+        cell_set_status(cell, RESULTS_OOM, dyno_error_message());
         return DYNO_OK;
     }
     return status;
@@ -440,6 +466,8 @@ static dyno_status run_job(scale_job *job) {
     RETURN_IF_FAILED(experiment_start(job->context));
     if (!is_on_cpu(job))
         RETURN_IF_FAILED(settle_rates(job, 1));
+    if (target_is_this_cpu(job->target))
+        job->tuned = autotune_create(job->target);
     record_environment(job);
     if (flags_switch(job->given, "measure"))
         RETURN_IF_FAILED(scale_measure_create((int)flags_integer(job->given, "steps"),
@@ -452,8 +480,13 @@ static dyno_status run_job(scale_job *job) {
 
 static dyno_status run(flags *given, const experiment_context *context, experiment_output *out) {
     scale_job job = {.given = given, .context = context, .run = out->run};
-    dyno_status status = run_job(&job);
+    dyno_status status = DYNO_OK;
+    if (flags_switch(given, "measure") && !flags_is_set(given, "ranks"))
+        status = flags_set(given, "ranks", "1,2,4");
+    if (status == DYNO_OK)
+        status = run_job(&job);
     scale_measure_destroy(job.measuring);
+    autotune_destroy(job.tuned);
     network_release(&job.network);
     free(job.models);
     free(job.ways);

@@ -147,6 +147,7 @@ static void wrong_flags_are_named(void **state) {
     dyno_expect(2, "--per-node", SCALE "--per-node 0");
     dyno_expect(2, "there is no target 'abacus'", SCALE "--target abacus");
     dyno_expect(2, "none of the 2 cells can be run as asked", SCALE "--parallel tp --ranks 64,128");
+    dyno_expect(2, "can be replayed", SCALE "--accumulate 65536 --ranks 2 --parallel fsdp");
     dyno_expect(2, "flash in mode eager", SCALE "--mode eager --attention flash");
 }
 
