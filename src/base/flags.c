@@ -137,8 +137,21 @@ static dyno_status add_range(const flag_spec *spec, flag_value *value, const cha
     return DYNO_OK;
 }
 
+/* "8..16384" doubles. */
+static dyno_status add_doubling(const flag_spec *spec, flag_value *value, char *item, char *dots) {
+    char *range = memory_copy_string(item), doubling[] = "*2";
+    *dots = '\0';
+    char *parts[3] = {item, dots + 2, doubling};
+    dyno_status status = add_range(spec, value, range, parts, 3);
+    free(range);
+    return status;
+}
+
 static dyno_status add_integer_item(const flag_spec *spec, flag_value *value, char *item) {
     char *parts[3] = {item, NULL, NULL};
+    char *dots = strstr(item, "..");
+    if (dots)
+        return add_doubling(spec, value, item, dots);
     if (!strchr(item, ':')) {
         int64_t number;
         RETURN_IF_FAILED(parse_integer(spec, item, &number));

@@ -11,8 +11,8 @@
  *     static const flags_verb VERB = {.name = "bench", ..., FLAGS_TABLE(FLAGS)};
  *
  * Values are given as --name VALUE or --name=VALUE, each flag at most once. Lists are "128,512"
- * with ranges in between: "1:5" counts by one, "1:10:+3" by three, "128:1024:*2" doubles. "--"
- * ends the flags. Every message names the flag, the value, the limit and, for a name that is
+ * with ranges in between: "1:5" counts by one, "1:10:+3" by three, "128:1024:*2" doubles, and so does
+ * "128..1024". "--" ends the flags. Every message names the flag, the value, the limit and, for a name that is
  * not known, the nearest one. */
 #ifndef BASE_FLAGS_H
 #define BASE_FLAGS_H

@@ -116,3 +116,30 @@ dyno_status units_parse_share(const char *text, double *share) {
     *share = found;
     return DYNO_OK;
 }
+
+dyno_status units_parse_bandwidth(const char *text, double *bytes_a_second) {
+    static const struct {
+        const char *name;
+        double factor;
+    } units[] = {
+        {"B/s", 1},        {"kB/s", 1e3},       {"MB/s", 1e6},       {"GB/s", 1e9},
+        {"TB/s", 1e12},    {"KiB/s", 0x1p10},   {"MiB/s", 0x1p20},   {"GiB/s", 0x1p30},
+        {"TiB/s", 0x1p40}, {"Mbit/s", 1e6 / 8}, {"Gbit/s", 1e9 / 8}, {"Tbit/s", 1e12 / 8},
+    };
+    double value;
+    const char *unit;
+    if (!parse_number(text, &value, &unit))
+        return dyno_fail(DYNO_INVALID, "'%s' is not a bandwidth; write it like 450GB/s", text);
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++)
+        if (strcmp(unit, units[i].name) == 0) {
+            double rate = value * units[i].factor;
+            if (rate < 1 || rate > 1e18)
+                return dyno_fail(DYNO_INVALID, "bandwidth '%s' is outside 1 B/s to 1e18 B/s", text);
+            *bytes_a_second = rate;
+            return DYNO_OK;
+        }
+    return dyno_fail(DYNO_INVALID,
+                     "'%s' is not a bandwidth: unknown unit '%s'; use MB/s, GB/s or TB/s, MiB/s or "
+                     "GiB/s, or Gbit/s",
+                     text, unit);
+}

@@ -24,5 +24,7 @@ NODISCARD dyno_status units_parse_bytes(const char *text, int64_t *bytes);
 NODISCARD dyno_status units_parse_duration(const char *text, double *seconds);
 /* "2%" or "0.02", as 0.02: from 0 to below 100 %. */
 NODISCARD dyno_status units_parse_share(const char *text, double *share);
+/* "450GB/s", "25 GiB/s", "400Gbit/s": bytes a second. "Gb/s", which people write for both, is refused. */
+NODISCARD dyno_status units_parse_bandwidth(const char *text, double *bytes_a_second);
 
 #endif

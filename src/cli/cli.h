@@ -16,7 +16,7 @@ typedef struct cli_verb {
     const char *question; /* that this verb and those behind it answer; NULL: as before */
 } cli_verb;
 
-enum { CLI_VERB_COUNT = 17 };
+enum { CLI_VERB_COUNT = 18 };
 extern const cli_verb CLI_VERBS[CLI_VERB_COUNT]; /* verbs.c */
 
 extern const flags_verb cli_list_table, cli_init_table, cli_step_table, cli_show_table,

@@ -10,6 +10,8 @@ const cli_verb CLI_VERBS[CLI_VERB_COUNT] = {
      "What does a step take, before it is run?"},
     {"memory", "where every byte of a step goes, launch by launch", cli_long_experiment, NULL,
      NULL},
+    {"scale", "memory, communication and time of steps on many ranks, on paper",
+     cli_long_experiment, NULL, NULL},
     {"bench", "time forward, backward and whole training steps over a sweep", cli_long_experiment,
      NULL, "How long does it take?"},
     {"profile", "where the time of a step goes: kernels, scopes, what to speed up next",

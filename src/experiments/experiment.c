@@ -9,10 +9,11 @@
 #include "distributed/world.h"
 #include "measure/record.h"
 
-static const experiment *const EXPERIMENTS[] = {
-    &experiment_doctor,    &experiment_plan,      &experiment_memory,
-    &experiment_bench,     &experiment_attention, &experiment_allreduce,
-    &experiment_precision, &experiment_profile,   NULL};
+static const experiment *const EXPERIMENTS[] = {&experiment_doctor,    &experiment_plan,
+                                                &experiment_memory,    &experiment_bench,
+                                                &experiment_attention, &experiment_allreduce,
+                                                &experiment_scale,     &experiment_precision,
+                                                &experiment_profile,   NULL};
 enum { EXPERIMENT_COUNT = sizeof EXPERIMENTS / sizeof *EXPERIMENTS - 1 };
 
 const experiment *experiment_at(int index) {

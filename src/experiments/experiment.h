@@ -45,8 +45,8 @@ typedef struct experiment {
 } experiment;
 
 extern const experiment experiment_bench, experiment_profile, experiment_attention,
-    experiment_allreduce, experiment_plan, experiment_memory, experiment_precision,
-    experiment_doctor;
+    experiment_allreduce, experiment_scale, experiment_plan, experiment_memory,
+    experiment_precision, experiment_doctor;
 
 /* NULL behind the last, and when there is none of that name. */
 const experiment *experiment_at(int index);

@@ -11,6 +11,7 @@
 #define RUN_ATTENTION "attention"
 #define RUN_ALLREDUCE "allreduce"
 #define RUN_PLAN "plan"
+#define RUN_SCALE "scale"
 #define RUN_MEMORY "memory"
 #define RUN_PROFILE "profile"
 #define RUN_PRECISION "precision"
@@ -70,6 +71,12 @@
 #define PARAM_RANKS "ranks"
 #define PARAM_HOSTS "hosts"
 #define PARAM_BYTES "bytes"
+#define PARAM_TIMES "times"
+#define PARAM_FORMULA "formula"
+
+/* Of `scale`, the values of PARAM_PART: a step that was replayed, the most ranks of a way. */
+#define PART_STEP "step"
+#define PART_LIMIT "limit"
 
 /* Metrics of a cell: counts and sizes of its plan, */
 #define METRIC_TOKENS "tokens"
@@ -105,6 +112,18 @@
 #define METRIC_WRONG "wrong"
 /* Follows the name of a phase. */
 #define METRIC_FLOPS_SUFFIX "_flops"
+
+/* what a replayed step takes, and what the most ranks follow from, */
+#define METRIC_COMPUTE_NS "compute_ns"
+#define METRIC_COLLECTIVES_NS "collectives_ns"
+#define METRIC_EXPOSED_NS "exposed_ns"
+#define METRIC_STEP_NS "step_ns"
+#define METRIC_STEP_TOKENS "step_tokens"
+#define METRIC_LARGEST_RANKS "largest_ranks"
+#define METRIC_GROUP_RANKS "group_ranks"
+#define METRIC_WEIGHT_BYTES "weight_bytes"
+#define METRIC_GRADIENT_BYTES "gradient_bytes"
+#define METRIC_RESIDUAL_BYTES "residual_bytes"
 
 /* what memory it used, */
 #define METRIC_PEAK_BYTES "peak_bytes"
@@ -314,6 +333,12 @@
 #define ENV_SHOWN_BY "shown_by"
 #define ENV_SHOWN_TOP "shown_top"
 #define ENV_SHOWN_DEPTH "shown_depth"
+
+/* the network that `scale` replays steps against, */
+#define ENV_INSIDE_GBS "inside_gbs"
+#define ENV_ACROSS_GBS "across_gbs"
+#define ENV_PER_NODE "per_node"
+#define ENV_LATENCY_US "latency_us"
 
 /* and a GPU. */
 #define ENV_GPU "gpu"

@@ -5,15 +5,11 @@
 #include "measure/keys.h"
 
 const registered_view REGISTERED_VIEWS[] = {
-    {RUN_BENCH, view_bench, true},
-    {RUN_ATTENTION, view_attention, true},
-    {RUN_ALLREDUCE, view_allreduce, true},
-    {RUN_PLAN, view_plan, true},
-    {RUN_PROFILE, view_profile, true},
-    {RUN_MEMORY, view_memory, true},
-    {RUN_PRECISION, view_precision, false},
-    {RUN_DOCTOR, view_doctor, false},
-    {NULL, view_general, true},
+    {RUN_BENCH, view_bench, true},         {RUN_ATTENTION, view_attention, true},
+    {RUN_ALLREDUCE, view_allreduce, true}, {RUN_PLAN, view_plan, true},
+    {RUN_SCALE, view_scale, true},         {RUN_PROFILE, view_profile, true},
+    {RUN_MEMORY, view_memory, true},       {RUN_PRECISION, view_precision, false},
+    {RUN_DOCTOR, view_doctor, false},      {NULL, view_general, true},
 };
 
 report_document *view_create_document(const results *run, bool is_full) {

@@ -24,8 +24,8 @@ report_document *view_create_document(const results *run, bool is_full);
 /* Appends what there is to see of a run to the document. `is_full` decides what is worth a column:
  * files get every parameter, people those that vary. */
 typedef void view_function(const results *run, bool is_full, report_document *out);
-view_function view_bench, view_profile, view_attention, view_allreduce, view_plan, view_memory,
-    view_precision, view_doctor, view_general;
+view_function view_bench, view_profile, view_attention, view_allreduce, view_plan, view_scale,
+    view_memory, view_precision, view_doctor, view_general;
 
 typedef struct registered_view {
     const char *verb; /* NULL: any other; the last row */

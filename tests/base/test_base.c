@@ -109,6 +109,30 @@ static void sizes_are_read_as_people_write_them(void **state) {
     }
 }
 
+static void bandwidths_have_units_that_say_bits_or_bytes(void **state) {
+    (void)state;
+    static const struct {
+        const char *text;
+        double rate;
+    } good[] = {{"450GB/s", 450e9}, {"50 GB/s", 50e9}, {"400Gbit/s", 50e9}, {"1.5TB/s", 1.5e12},
+                {"2MiB/s", 0x1p21}, {".5kB/s", 500},   {"7B/s", 7},         {"100Mbit/s", 12.5e6}};
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        double rate = -1;
+        assert_int_equal(units_parse_bandwidth(good[i].text, &rate), DYNO_OK);
+        assert_true(rate == good[i].rate);
+    }
+    static const char *const bad[] = {"",      "450",   "450GB",  "450Gb/s",  "-1GB/s",
+                                      "0GB/s", "nan",   "GB/s",   "1e30TB/s", "1GB/s ",
+                                      "fast",  "1gb/s", "infGB/s"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        double rate = -1;
+        if (units_parse_bandwidth(bad[i], &rate) != DYNO_INVALID)
+            fail_msg("'%s' was taken for %g bytes a second", bad[i], rate);
+        assert_true(rate == -1);
+        assert_non_null(strstr(dyno_error_message(), bad[i]));
+    }
+}
+
 static void the_nearest_name_is_suggested(void **state) {
     (void)state;
     static const char *const names[] = {"batch", "layers", "heads", "d-model", "d-ff"};
@@ -463,6 +487,7 @@ int main(void) {
         cmocka_unit_test(counts_are_written_for_people),
         cmocka_unit_test(durations_are_written_for_people),
         cmocka_unit_test(sizes_are_read_as_people_write_them),
+        cmocka_unit_test(bandwidths_have_units_that_say_bits_or_bytes),
         cmocka_unit_test(the_nearest_name_is_suggested),
         cmocka_unit_test(text_grows),
         cmocka_unit_test(quoted_text_is_fit_for_a_message),

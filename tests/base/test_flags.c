@@ -143,6 +143,8 @@ static void ranges_count_and_multiply(void **state) {
     EXPECT_LIST("1:10:+3", 1, 4, 7, 10);
     EXPECT_LIST("1:11:+3", 1, 4, 7, 10);
     EXPECT_LIST("128:1024:*2", 128, 256, 512, 1024);
+    EXPECT_LIST("8..64", 8, 16, 32, 64);
+    EXPECT_LIST("1,3..13,5", 1, 3, 6, 12, 5);
     EXPECT_LIST("3:100:*3", 3, 9, 27, 81);
     EXPECT_LIST("-2:1", -2, -1, 0, 1);
     EXPECT_LIST("5:5", 5);
@@ -170,6 +172,10 @@ static void bad_lists_are_refused(void **state) {
     expect_refusal("--number", "1:10:+-3", "neither +NUMBER nor *NUMBER");
     expect_refusal("--number", "1:10:-3", "neither +NUMBER nor *NUMBER");
     expect_refusal("--number", "1:10:+3:4", "is not a range");
+    expect_refusal("--number", "0..8", "must start at 1 or more");
+    expect_refusal("--number", "8..4", "ends before it starts");
+    expect_refusal("--number", "8..", "''");
+    expect_refusal("--number", "1..2..3", "2..3");
     expect_refusal("--number", "10:1", "ends before it starts");
     expect_refusal("--number", "0:10:*2", "must start at 1 or more");
     expect_refusal("--number", "-4:10:*2", "must start at 1 or more");

@@ -171,6 +171,19 @@ def shrink_memory(words):
         shrink_plan(words)
 
 
+def shrink_scale(words):
+    """The profile of runs/h200 is that of this model."""
+    put_tiny_model(words)
+    if "--profile" in words:
+        drop(words, "--model")
+        put(words, "--context", "4")
+        put(words, "--batch", "2")
+        put(words, "--precision", "fp32")
+    if "--measure" in words:
+        put(words, "--context", "4")
+        put(words, "--steps", "1")
+
+
 def shrink_step(words):
     run_on_cpu(words)
     if int(value_of(words, "--steps") or 1) > 2:
@@ -178,8 +191,8 @@ def shrink_step(words):
 
 
 SHRINK = {"bench": shrink_bench, "profile": shrink_profile, "attention": shrink_attention,
-          "allreduce": shrink_allreduce, "plan": shrink_plan, "memory": shrink_memory, "step": shrink_step,
-          "init": put_tiny_model}
+          "allreduce": shrink_allreduce, "plan": shrink_plan, "memory": shrink_memory, "scale": shrink_scale,
+          "step": shrink_step, "init": put_tiny_model}
 # Verbs that a sentence may name without what they cannot run without.
 REQUIRED = {"step": ["--load", "llama", "--tokens", "text.bin", "--out", "out.safetensors"],
             "init": ["--out", "out"], "show": ["DIR"], "compare": ["DIR", "DIR"], "report": ["DIR"], "man": ["bench"], "completion": ["bash"],

@@ -12,8 +12,8 @@ from cases import ROOT, run_all
 from documented_commands import PAGES, Command, commands_of, commands_of_help
 
 DYNO = os.path.join(os.environ["DYNO_BUILD"], "dyno")
-VERBS = ("doctor", "list", "plan", "memory", "bench", "profile", "attention", "allreduce", "precision",
-         "init", "step", "show", "compare", "suite", "report", "completion", "man")
+VERBS = ("doctor", "list", "plan", "memory", "bench", "profile", "attention", "allreduce", "scale",
+         "precision", "init", "step", "show", "compare", "suite", "report", "completion", "man")
 TINY = "--layers 1 --d-model 16 --d-ff 32 --heads 2 --vocab 64".split()
 TOKENS = 8192
 
@@ -35,8 +35,11 @@ class Sandbox:
         os.makedirs(self.inputs)
         self.prepare(["init", *TINY, "--out", "llama"])
         self.prepare(["bench", *TINY, "--context", "4", "--steps", "1", "--out", "runs/grid"])
-        for copy in ("runs/small", "runs/attention", "runs/allreduce", "results/small"):
+        for copy in ("runs/small", "runs/attention", "results/small"):
             shutil.copytree(self.path("runs/grid"), self.path(copy))
+        self.prepare(["allreduce", "--ranks", "2", "--bytes", "1kB", "--reps", "1", "--out", "runs/allreduce"])
+        self.prepare("profile --layers 2 --d-model 32 --d-ff 64 --heads 4 --vocab 64 --context 4 --batch 2 --pass step "
+                     "--mode compiled --steps 1 --out runs/h200".split())
         numbers = random.Random(0)
         with open(self.path("text.bin"), "wb") as file:
             file.write(struct.pack(f"<{TOKENS}H", *(numbers.randrange(64) for _ in range(TOKENS))))
