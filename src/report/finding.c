@@ -9,6 +9,7 @@
 #include "measure/keys.h"
 #include "measure/statistics.h"
 #include "report/finding_verbs.h"
+#include "report/profile_rows.h"
 #include "report/view_parts.h"
 
 static bool is_verb(const results *run, const char *verb) { return strcmp(run->verb, verb) == 0; }
@@ -125,7 +126,41 @@ static const results_row *top_row(const results_breakdown *b, double *share) {
     return top;
 }
 
+static const results_cell *fastest_profile(const results *run) {
+    const results_cell *best = NULL;
+    double most = 0;
+    for (int64_t i = 0; i < run->cell_count; i++) {
+        const results_cell *cell = run->cells[i];
+        double rate = view_metric(cell, METRIC_TOKENS) / finding_median_ms(cell);
+        if (cell->status == RESULTS_OK && cell_find_breakdown(cell, BREAKDOWN_KINDS) &&
+            rate > most) {
+            most = rate;
+            best = cell;
+        }
+    }
+    return best;
+}
+
+/* What is furthest above its floor in the fastest cell, where floors are known. */
+static bool append_above_floor(const results *run, text *out) {
+    const results_cell *cell = fastest_profile(run);
+    text said = {0};
+    if (cell)
+        profile_append_next(run, cell, &said);
+    if (said.length) {
+        text_format(out, "%s (", text_string(&said));
+        append_cell_name(run, cell, out);
+        text_append(out, ").");
+    }
+    bool has_said = said.length > 0;
+    text_release(&said);
+    return has_said;
+}
+
+/* Else what takes most. */
 void finding_append_next(const results *run, text *out) {
+    if (append_above_floor(run, out))
+        return;
     static const char *const tables[] = {BREAKDOWN_BY_KERNEL, BREAKDOWN_BY_CLASS};
     const results_cell *last = NULL;
     const results_row *top = NULL;

@@ -69,6 +69,8 @@ void profile_add_groups(const results *run, const results_cell *cell, const char
 void profile_add_all_groups(const results *run, const char *by, report_document *out);
 void profile_add_next(const results *run, const results_cell *cell, bool is_full,
                       report_document *out);
+/* The first row of that table as a sentence; nothing where no launch is above its floor. */
+void profile_append_next(const results *run, const results_cell *cell, text *out);
 void profile_add_classes(const results *run, const results_cell *cell, bool is_full,
                          report_document *out);
 void profile_add_attention(const results *run, const results_cell *cell, bool is_full,

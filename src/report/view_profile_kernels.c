@@ -390,11 +390,34 @@ static void add_candidate(const profile_rows *kinds, const candidate *c, double 
     table_add_text(t, profile_rows_text(kinds, c->row, KEY_KERNEL));
 }
 
+static bool has_floors(const profile_rows *kinds) {
+    return has_number(kinds, COLUMN_FLOPS) && kinds->peak_flops > 0 && kinds->bandwidth > 0;
+}
+
+void profile_append_next(const results *run, const results_cell *cell, text *out) {
+    profile_rows kinds = profile_rows_find(run, cell, BREAKDOWN_KINDS);
+    if (!has_floors(&kinds) || kinds.count == 0)
+        return;
+    double step_ns = profile_device_number(run, cell, COLUMN_SPAN);
+    candidate *sorted = sort_candidates(&kinds);
+    const candidate *top = &sorted[0];
+    if (top->above_ns > 0)
+        text_format(out,
+                    "%s in %s (%s, %.0f launches) takes %.2f ms more than bytes and FLOPs ask for: "
+                    "at its floor the step would take %.2f instead of %.2f ms",
+                    profile_rows_text(&kinds, top->row, KEY_OP),
+                    profile_rows_text(&kinds, top->row, KEY_SCOPE),
+                    profile_rows_text(&kinds, top->row, KEY_PHASE),
+                    profile_rows_number(&kinds, top->row, COLUMN_COUNT), top->above_ns / 1e6,
+                    (step_ns - top->above_ns) / 1e6, step_ns / 1e6);
+    free(sorted);
+}
+
 void profile_add_next(const results *run, const results_cell *cell, bool is_full,
                       report_document *out) {
     profile_rows kinds = profile_rows_find(run, cell, BREAKDOWN_KINDS);
     double step_ns = profile_device_number(run, cell, COLUMN_SPAN), all = 0;
-    if (!has_number(&kinds, COLUMN_FLOPS) || !(kinds.peak_flops > 0) || !(kinds.bandwidth > 0))
+    if (!has_floors(&kinds))
         return;
     report_table *t = profile_create_table(run, cell, "what to speed up next", is_full);
     table_add_column(t, "above_floor_ms", "above floor ms", TABLE_RIGHT);
