@@ -106,7 +106,7 @@
     while (Math.abs(bytes) >= 1024 && unit < 4) { bytes /= 1024; unit++; }
     return `${bytes.toFixed(unit ? 2 : 0)} ${units[unit]}`;
   };
-  const timeText = (ns) => ns >= 1e6 ? `${(ns / 1e6).toFixed(3)} ms` : `${(ns / 1e3).toFixed(1)} us`;
+  const timeText = (ns) => ns >= 1e9 ? `${(ns / 1e9).toFixed(3)} s` : ns >= 1e6 ? `${(ns / 1e6).toFixed(3)} ms` : `${(ns / 1e3).toFixed(1)} us`;
   const canvasOf = (height) => {
     const canvas = make("canvas");
     canvas.style.height = `${height}px`;
@@ -289,6 +289,10 @@
       }
       return top;
     };
+    /* Phases in the order of a step, scopes by their time. */
+    const phases = ["forward", "backward", "optimizer"];
+    const childrenOf = (node) => [...node.children.values()].sort((a, b) => node.parent ? b.time - a.time :
+      phases.indexOf(a.name) - phases.indexOf(b.name) || b.time - a.time);
     const pathOf = (node) => node.parent && node.parent.parent ? `${pathOf(node.parent)}.${node.name}` : node.name;
     const draw = (context, width) => {
       boxes = [];
@@ -311,7 +315,7 @@
         boxes.push({ node, x, y, wide });
         let at = x;
         const all = node.time || 1;
-        for (const child of [...node.children.values()].sort((a, b) => b.time - a.time)) {
+        for (const child of childrenOf(node)) {
           const its = child.time / all * wide;
           if (its >= 0.5) place_(child, at, its, depth + 1);
           at += its;
@@ -333,9 +337,9 @@
       redraw();
     });
     canvas.addEventListener("keydown", (event) => {
-      const siblings = [...(zoomed.parent || zoomed).children.values()].sort((a, b) => b.time - a.time);
+      const siblings = childrenOf(zoomed.parent || zoomed);
       const index = siblings.indexOf(zoomed);
-      const moves = { ArrowUp: () => zoomed.parent, ArrowDown: () => [...zoomed.children.values()].sort((a, b) => b.time - a.time)[0],
+      const moves = { ArrowUp: () => zoomed.parent, ArrowDown: () => childrenOf(zoomed)[0],
         ArrowLeft: () => siblings[index - 1], ArrowRight: () => siblings[index + 1] };
       const next = event.key in moves && moves[event.key]();
       if (!next) return;
