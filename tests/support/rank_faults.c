@@ -61,8 +61,12 @@ void rank_fault_prove(world *w, const rank_fault *f, dyno_status status) {
         end_with(w, f, status);
 }
 
+static double timeout_of(const rank_fault *f) {
+    return f->timeout_s > 0 ? f->timeout_s : RANK_FAULT_TIMEOUT_S;
+}
+
 world *rank_fault_join(const rank_fault *f) {
-    world_options options = {.timeout_s = RANK_FAULT_TIMEOUT_S};
+    world_options options = {.timeout_s = timeout_of(f)};
     world *w;
     if (world_open(&options, &w) == DYNO_OK)
         return w;
@@ -107,10 +111,8 @@ void rank_fault_run(rank_fault *f, int (*run)(void *context), void *context) {
     int code, files_before = count_entries("/proc/self/fd");
     f->messages = memfd_create("messages", MFD_CLOEXEC);
     assert_true(f->messages >= 0);
-    launch_options options = {.ranks = RANK_FAULT_RANKS,
-                              .run = run,
-                              .context = context,
-                              .timeout_s = RANK_FAULT_TIMEOUT_S};
+    launch_options options = {
+        .ranks = RANK_FAULT_RANKS, .run = run, .context = context, .timeout_s = timeout_of(f)};
     int64_t begin = clock_now_ns();
     dyno_status status = launch_ranks(&options, &code);
     double seconds = (double)(clock_now_ns() - begin) * 1e-9;

@@ -6,7 +6,7 @@
 #include "support/ranks.h"
 
 enum { RANK_FAULT_RANKS = 3, RANK_FAULT_VICTIM = 1 };
-#define RANK_FAULT_TIMEOUT_S 0.6
+#define RANK_FAULT_TIMEOUT_S 0.6 /* where a fault does not say */
 
 typedef enum rank_death {
     DEATH_KILLED,
@@ -20,6 +20,7 @@ typedef enum rank_death {
 typedef struct rank_fault {
     rank_death how;
     const char *phase; /* that the message is to name */
+    double timeout_s;  /* 0: RANK_FAULT_TIMEOUT_S */
     bool is_early;     /* the victim never joins: its host is not known, nor what it says */
     int messages;      /* a file that all ranks append to, made by rank_fault_run */
 } rank_fault;
