@@ -313,6 +313,7 @@ void finding_append(const results *run, text *out) {
     finding_append_accumulation(run, &said);
     finding_append_policy(run, &said);
     finding_append_bandwidth(run, &said);
+    finding_append_ranks(run, &said);
     if (run->cell_count <= MOST_PAIRS) {
         finding_append_warmup(run, &said);
         finding_append_recompute(run, &said);

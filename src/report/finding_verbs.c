@@ -149,6 +149,35 @@ void finding_append_bandwidth(const results *run, text *out) {
         append_best_of_run(run, "busbw_gb_s", " The highest bus bandwidth is ", " GB/s", out);
 }
 
+static void append_largest_ranks(const report_table *table, text *out) {
+    int ranks = column_of(table, "largest_ranks"), way = column_of(table, PARAM_PARALLEL);
+    int model = column_of(table, PARAM_MODEL), written = 0;
+    for (int i = 0; ranks >= 0 && way >= 0 && i < table->row_count; i++) {
+        const table_cell *cells = table->rows[i].cells;
+        if (cells[ranks].kind != CELL_REAL)
+            continue;
+        text_append(out, written++ ? "; " : " Computing takes longer than communicating up to ");
+        table_append_shown(out, &cells[ranks]);
+        text_append(out, cells[ranks].real < 1.5 ? " rank with " : " ranks with ");
+        table_append_shown(out, &cells[way]);
+        if (model >= 0 && column_varies(table, model)) {
+            text_append(out, " of ");
+            table_append_shown(out, &cells[model]);
+        }
+    }
+    text_append(out, written ? "." : "");
+}
+
+void finding_append_ranks(const results *run, text *out) {
+    if (strcmp(run->verb, RUN_SCALE) != 0)
+        return;
+    report_document *document = view_create_document(run, false);
+    for (int64_t i = 0; i < document->count; i++)
+        if (document->blocks[i].kind == BLOCK_TABLE)
+            append_largest_ranks(document->blocks[i].table, out);
+    document_destroy(document);
+}
+
 /* ---- sweeps of a bench ---- */
 
 static double scatter_of(const results_cell *cell) {

@@ -12,6 +12,8 @@ void finding_append_accumulation(const results *run, text *out);
 void finding_append_policy(const results *run, text *out);
 /* The highest bus bandwidth, of `dyno allreduce`. */
 void finding_append_bandwidth(const results *run, text *out);
+/* The most ranks before communication dominates, for each way to be parallel, of `dyno scale`. */
+void finding_append_ranks(const results *run, text *out);
 /* What the first step takes without warm-up, and how samples scatter with and without. */
 void finding_append_warmup(const results *run, text *out);
 /* What recomputing saves at best, and what that costs. */

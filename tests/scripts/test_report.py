@@ -385,6 +385,7 @@ def findings_state_what_the_tables_have():
             json.dump({"format": "dyno-suite", "version": 1, "name": "findings", "title": "Findings", "experiments": [
                 {"name": "sums", "verb": "precision", "arguments": ["accumulation"], "title": "Sums"},
                 {"name": "types", "verb": "precision", "arguments": ["policy"], "title": "Types"},
+                {"name": "scale", "verb": "scale", "title": "Scale", "flags": {"model": "small", "ranks": "8..64"}},
                 {"name": "ranks", "verb": "allreduce", "title": "Ranks",
                  "flags": {"ranks": 2, "bytes": ["64kB", "128kB"], "reps": 3}},
                 {"name": "warm", "verb": "bench", "title": "Warm",
@@ -396,6 +397,8 @@ def findings_state_what_the_tables_have():
             text = file.read().replace("\\", "")
         assert "Instead of 10 the sum is 4.0000 in bf16, the worst way, and 10.0001 in fp32, the best." in text, text
         assert "Under bf16 2 of 8 have 16 bits" in text
+        said = re.search(r"Computing takes longer than communicating up to (\d+) ranks? with ([\w+]+)", text)
+        assert re.search(rf"\| small \| \d+ \| {re.escape(said[2])} \| {said[1]} \|", text), said
         best = max(float(number) for number in re.findall(r"highest bus bandwidth is ([\d.]+) GB/s", text))
         assert f"| {best:.2f} |" in text
         steps = {}
