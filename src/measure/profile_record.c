@@ -179,6 +179,44 @@ static void note_alive(void *context, const memory_moment *now) {
     ((int64_t *)context)[now->launch + 1] = now->alive_bytes;
 }
 
+/* The streams of a step in the order in which it uses them: replays of one graph have streams of other
+ * ids each time. */
+typedef struct used_stream {
+    int id;
+    int64_t begin_ns;
+} used_stream;
+
+enum { MOST_STREAMS = 256 };
+
+static int find_streams(const launch_record *records, int64_t count, used_stream *used) {
+    int found = 0;
+    for (int64_t i = 0; i < count; i++) {
+        int at = 0;
+        while (at < found && used[at].id != records[i].stream)
+            at++;
+        if (at == MOST_STREAMS)
+            continue;
+        if (at == found)
+            used[found++] = (used_stream){records[i].stream, records[i].begin_ns};
+        else if (records[i].begin_ns < used[at].begin_ns)
+            used[at].begin_ns = records[i].begin_ns;
+    }
+    return found;
+}
+
+static int stream_number(const used_stream *used, int count, int id) {
+    const used_stream *own = used;
+    while (own < used + count && own->id != id)
+        own++;
+    if (own == used + count)
+        return count; /* beyond MOST_STREAMS */
+    int earlier = 0;
+    for (int i = 0; i < count; i++)
+        earlier += used[i].begin_ns < own->begin_ns ||
+                   (used[i].begin_ns == own->begin_ns && &used[i] < own);
+    return earlier;
+}
+
 void profile_record_launches(const launch_record *records, int64_t count, const plan *p,
                              results_cell *cell) {
     static const char *const keys[] = {KEY_KERNEL, KEY_SCOPE, KEY_PHASE};
@@ -195,6 +233,8 @@ void profile_record_launches(const launch_record *records, int64_t count, const 
         int64_t begin = records[first].begin_ns;
         for (next = first; next < count && records[next].step == records[first].step; next++)
             begin = records[next].begin_ns < begin ? records[next].begin_ns : begin;
+        used_stream used[MOST_STREAMS];
+        int streams = find_streams(records + first, next - first, used);
         for (int64_t i = first; i < next; i++) {
             const launch_record *r = &records[i];
             const char *name = r->recorded ? r->recorded : r->kernel;
@@ -204,7 +244,8 @@ void profile_record_launches(const launch_record *records, int64_t count, const 
                 rows,
                 (const char *const[]){name ? name : ROW_UNATTRIBUTED, r->scope ? r->scope : "",
                                       r->phase ? r->phase : ""},
-                (const results_value[]){results_integer(r->step), results_integer(r->stream),
+                (const results_value[]){results_integer(r->step),
+                                        results_integer(stream_number(used, streams, r->stream)),
                                         results_integer(r->begin_ns - begin),
                                         results_integer(r->end_ns - r->begin_ns),
                                         results_integer(now)});

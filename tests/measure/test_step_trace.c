@@ -439,6 +439,33 @@ static void counters_are_of_a_cpu_or_say_why_not(void **state) {
     plan_destroy(p);
 }
 
+/* A graph's replays have streams of other ids; a step that begins with the second one has it first. */
+static void streams_are_numbered_as_a_step_uses_them(void **state) {
+    (void)state;
+    plan *p = small_model_plan(&small_model_fixed, BATCH, CONTEXT, STEP_FULL);
+    static const struct {
+        int step, id, begin, number;
+    } rows[] = {{0, 7, 10, 0}, {0, 13, 20, 1}, {0, 7, 30, 0},
+                {1, 21, 55, 1}, {1, 40, 50, 0}, {1, 21, 60, 1}};
+    enum { COUNT = sizeof rows / sizeof *rows };
+    launch_record records[COUNT];
+    for (int i = 0; i < COUNT; i++)
+        records[i] = (launch_record){.step = rows[i].step,
+                                     .launch = i % 3,
+                                     .stream = rows[i].id,
+                                     .begin_ns = rows[i].begin,
+                                     .end_ns = rows[i].begin + 5};
+    results *run = results_create(RUN_PROFILE, 0, NULL);
+    results_cell *cell = results_add_cell(run);
+    profile_record_launches(records, COUNT, p, cell);
+    const results_breakdown *kept = cell_find_breakdown(cell, BREAKDOWN_RECORDS);
+    assert_int_equal(kept->row_count, COUNT);
+    for (int i = 0; i < COUNT; i++)
+        assert_int_equal((int)results_number(&kept->rows[i].values[1]), rows[i].number);
+    results_destroy(run);
+    plan_destroy(p);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_device_with_known_times_is_reproduced_exactly),
@@ -455,6 +482,7 @@ int main(void) {
         cmocka_unit_test(without_records_of_the_device_launches_are_timed_by_events),
         cmocka_unit_test(an_interruption_leaves_no_trace),
         cmocka_unit_test(counters_are_of_a_cpu_or_say_why_not),
+        cmocka_unit_test(streams_are_numbered_as_a_step_uses_them),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -43,13 +43,14 @@ const timelineViewer = (place, run, page) => {
     }
     return { stream, begin, duration, kind };
   };
-  /* Launches that follow one another in the same block of the same phase: "forward layers.3". */
+  /* Launches of one step that follow one another in the same block of the same phase: "forward layers.3". */
   const scopesOf = (lane) => {
     const labels = names.map(([, scope, phase]) => `${phase} ${scope.split(".").slice(0, 2).join(".")}`.trim());
     const ids = new Map(), idOf = labels.map((label) => ids.get(label) ?? (ids.set(label, ids.size), ids.size - 1));
     const begin = [], duration = [], kind = [];
-    for (let i = 0, last = -1; i < lane.begin.length; i++) {
+    for (let i = 0, last = -1, next = 0; i < lane.begin.length; i++) {
       const id = idOf[lane.kind[i]], end = lane.begin[i] + lane.duration[i];
+      for (; next < steps.length && lane.begin[i] >= steps[next][1]; next++) last = -1;
       if (id !== last) {
         begin.push(lane.begin[i]);
         duration.push(0);
