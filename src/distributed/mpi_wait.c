@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "distributed/segment.h"
 
-static dyno_status fail_late(world *w, int peer) {
+static dyno_status describe_late(world *w, int peer) {
     if (peer < 0)
         return dyno_fail(DYNO_RANK_FAILED,
                          "not all ranks answered within %g s; --timeout sets how long they are "
@@ -18,6 +18,14 @@ static dyno_status fail_late(world *w, int peer) {
                      "--timeout sets how long it is waited for",
                      peer, world_host(w, peer), world_rank(w), world_host(w, world_rank(w)),
                      world_timeout_s(w));
+}
+
+/* Whatever this host waits for next would come too late as well: it fails at once. */
+static dyno_status fail_late(world *w, int peer) {
+    dyno_status status = describe_late(w, peer);
+    if (world_segment(w))
+        segment_fail(world_segment(w), status, dyno_error_message());
+    return status;
 }
 
 dyno_status mpi_wait(world *w, mpi_transfer **transfer, int peer) {

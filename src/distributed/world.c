@@ -190,17 +190,24 @@ static dyno_status meet_first(world *w) {
 
 /* ---- started by dyno ---- */
 
-static dyno_status join_launched(world *w) {
+/* The file of the ranks' memory, as the environment says; -1: it does not. */
+static int launched_file(void) {
     const char *given = getenv(LAUNCH_FILE_VARIABLE);
     char *end = NULL;
     long file = given ? strtol(given, &end, 10) : -1;
-    if (!given || *end || file < 3 || file > 1 << 20)
+    return !given || *end || file < 3 || file > 1 << 20 ? -1 : (int)file;
+}
+
+static dyno_status join_launched(world *w) {
+    const char *given = getenv(LAUNCH_FILE_VARIABLE);
+    int file = launched_file();
+    if (file < 0)
         return dyno_fail(DYNO_INVALID,
                          "the environment says that this is rank %d of %d, but not where their "
                          "memory is (%s is '%s'); unset %s, or start ranks with --ranks",
                          w->place.rank, w->place.count, LAUNCH_FILE_VARIABLE, given ? given : "",
                          LAUNCH_RANK_VARIABLE);
-    RETURN_IF_FAILED(segment_open((int)file, &w->segment));
+    RETURN_IF_FAILED(segment_open(file, &w->segment));
     if (w->segment->header->member_count != w->place.count)
         return dyno_fail(DYNO_INVALID, "%s is %d, but the memory of the ranks is for %d",
                          LAUNCH_COUNT_VARIABLE, w->place.count, w->segment->header->member_count);
@@ -501,7 +508,24 @@ dyno_status world_conclude(world *w, dyno_status status) {
     return status;
 }
 
+/* A rank may fail before it joins: it looks into the memory of the ranks all the same. */
+static bool is_first_to_report(void) {
+    char *message = memory_copy_string(dyno_error_message()); /* that is to be reported */
+    world_place place;
+    segment *shared = NULL;
+    bool is_rank = world_find_place(&place) == DYNO_OK && place.starter == WORLD_DYNO;
+    int file = is_rank ? dup(launched_file()) : -1;
+    bool is_first = file < 0 || segment_open(file, &shared) != DYNO_OK ||
+                    !atomic_exchange(&shared->header->is_told, true);
+    segment_close(shared);
+    if (dyno_fail(DYNO_RANK_FAILED, "%s", message) != DYNO_OK)
+        free(message);
+    return is_first;
+}
+
 bool world_may_report(void) {
     const world *w = current ? current : unopened;
-    return !w || !w->segment || !atomic_exchange(&w->segment->header->is_told, true);
+    if (!w)
+        return is_first_to_report();
+    return !w->segment || !atomic_exchange(&w->segment->header->is_told, true);
 }

@@ -49,19 +49,46 @@ void bench_ranks_leave(bench_ranks *r) {
     r->asks_nobody = false;
 }
 
-bool bench_ranks_should_stop(const bench_ranks *r, sweep *s) {
+void bench_ranks_set_phase(const bench_ranks *r, const char *doing) {
+    if (r->count > 1)
+        world_set_phase(r->world, doing);
+}
+
+static void note_broken(bench_ranks *r, dyno_status status) {
+    if (r->broken != DYNO_OK)
+        return;
+    r->broken = status;
+    snprintf(r->why, sizeof r->why, "%s", dyno_error_message());
+}
+
+bool bench_ranks_should_stop(bench_ranks *r, sweep *s) {
     char mine = r->rank == 0 && sweep_should_stop(s);
     if (r->count == 1)
         return mine;
     char *all = memory_allocate((size_t)r->count, sizeof *all);
-    /* A failure of another rank shows in the step that follows. */
-    bool stops = world_exchange(r->world, &mine, all, sizeof mine) == DYNO_OK && all[0];
+    dyno_status asked = world_exchange(r->world, &mine, all, sizeof mine);
+    bool stops = asked != DYNO_OK || all[0];
     free(all);
+    if (asked != DYNO_OK)
+        note_broken(r, asked);
     return stops;
 }
 
-dyno_status bench_ranks_agree(const bench_ranks *r, dyno_status status) {
-    return r->count == 1 ? status : world_agree(r->world, status);
+dyno_status bench_ranks_conclude(bench_ranks *r, dyno_status status) {
+    if (r->count == 1)
+        return status;
+    if (status != DYNO_OK && status != DYNO_INTERRUPTED)
+        note_broken(r, status);
+    return r->broken == DYNO_OK ? status : dyno_fail(r->broken, "%s", r->why);
+}
+
+dyno_status bench_ranks_agree(bench_ranks *r, dyno_status status) {
+    if (r->count == 1)
+        return status;
+    status = world_agree(r->world, status);
+    if (status == DYNO_RANK_FAILED) /* they could not */
+        note_broken(r, status);
+    return status;
 }
 
 static dyno_status record_series(const bench_ranks *r, results_cell *cell,

@@ -88,6 +88,7 @@ static double steps_of_warmups(const step_grid *g) {
  * else the first is planned. */
 static dyno_status plan_cells(step_grid *g) {
     double seconds = 0, steps = steps_of_warmups(g);
+    bench_ranks_set_phase(&g->ranks, "planning");
     refusals refused = {0};
     for (int m = 0; m < g->model_count; m++)
         for (int64_t i = 0; i < point_count(g); i++) {
@@ -211,6 +212,7 @@ static dyno_status run_cell(step_grid *g, grid_model *m, const plan *p, int64_t 
     uint64_t seed = (uint64_t)flags_integer(g->given, "seed");
     int64_t setup_ns;
     executor *e;
+    bench_ranks_set_phase(&g->ranks, "setting up a cell");
     dyno_status status = prepare_cell(m, p, seed, &setup_ns, &e);
     if (!g->is_revisiting)
         cell_set_metric(cell, METRIC_SETUP_NS, "ns", setup_ns);
@@ -218,11 +220,19 @@ static dyno_status run_cell(step_grid *g, grid_model *m, const plan *p, int64_t 
         status = step_inputs_fill(e, m->config, seed, g->ranks.rank);
     status = bench_ranks_agree(&g->ranks, status);
     if (status == DYNO_OK) {
+        bench_ranks_set_phase(&g->ranks, "a step");
         executor_set_communicator(e, g->ranks.communicator);
         status = m->visit(g, &(step_cell){e, p, m->pool, warmup, cell});
+        status = bench_ranks_conclude(&g->ranks, status);
     }
     executor_destroy(e);
     return status;
+}
+
+/* The cell's status. Returns what ends the sweep, to which ranks that no longer do the same belong. */
+static dyno_status settle_cell(const step_grid *g, results_cell *cell, dyno_status status) {
+    dyno_status ended = sweep_settle(cell, status);
+    return g->ranks.broken == DYNO_OK ? ended : status;
 }
 
 /* A terminal may cut it: the model, which most cells have in common, comes last. */
@@ -250,7 +260,7 @@ static dyno_status revisit_cell(step_grid *g, grid_model *m, const point *at) {
         g->sweep.work_done += flops * steps;
         plan_destroy(p);
     }
-    return sweep_settle(cell, status);
+    return settle_cell(g, cell, status);
 }
 
 /* Fails only when the sweep is to end; what happens to one cell is that cell's status. */
@@ -276,7 +286,7 @@ static dyno_status measure_cell(step_grid *g, grid_model *m, const point *at) {
                              at->extent);
     g->sweep.step_work = plan_total_cost(p, PHASE_COUNT).flops;
     if (sweep_admit(&g->sweep, cell, &account))
-        status = sweep_settle(cell, run_cell(g, m, p, at->warmup, cell));
+        status = settle_cell(g, cell, run_cell(g, m, p, at->warmup, cell));
     g->sweep.work_done +=
         g->sweep.step_work * (double)(at->warmup + flags_integer(g->given, "steps"));
     plan_destroy(p);
@@ -328,6 +338,7 @@ static dyno_status visit_all(step_grid *g, step_cell_function *first, step_cell_
 }
 
 dyno_status step_grid_run(step_grid *g, step_cell_function *first, step_cell_function *second) {
+    bench_ranks_set_phase(&g->ranks, "measuring the machine");
     dyno_status status = sweep_start(&g->sweep);
     if (status == DYNO_OK)
         status = visit_all(g, first, second);

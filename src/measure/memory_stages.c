@@ -53,7 +53,7 @@ static stages measure(const plan *p, const memory_record *records, int count) {
         if (r->launch >= optimizer && !is_past)
             memcpy(out.bytes[BEFORE_OPTIMIZER], alive, sizeof alive);
         is_past = is_past || r->launch >= optimizer;
-        int64_t bytes = r->is_allocation ? r->bytes : -r->bytes;
+        int64_t bytes = r->is_allocation ? r->tensor_bytes : -r->tensor_bytes;
         alive[r->role] += bytes;
         total += bytes;
         if (total > most) {

@@ -412,6 +412,25 @@ static dyno_status check_streams(const plan *p) {
 
 /* ---- micro-batches ---- */
 
+/* What a launch of the last micro-batch makes is not there in those before it. */
+static dyno_status check_single(const plan *p) {
+    bool *is_single = memory_allocate((size_t)p->buffer_count, sizeof *is_single);
+    dyno_status status = DYNO_OK;
+    for (int i = 0; i < p->repeated_launches && status == DYNO_OK; i++) {
+        const plan_launch *l = &p->launches[i];
+        for (int j = 0; j < l->output_count; j++)
+            if (!p->buffers[l->outputs[j].buffer].is_persistent)
+                is_single[l->outputs[j].buffer] = l->runs_once;
+        for (int j = 0; j < l->input_count && !l->runs_once && status == DYNO_OK; j++)
+            if (is_single[l->inputs[j].buffer])
+                status = broken(p, i, "repeat",
+                                "it runs %d times and reads %s, which is made in the last one only",
+                                p->micro_batches, describe(p, l->inputs[j].buffer).text);
+    }
+    free(is_single);
+    return status;
+}
+
 /* Launches that run again and again may change nothing that lives across steps but sums of
  * gradients. */
 static dyno_status check_repeated(const plan *p) {
@@ -427,7 +446,7 @@ static dyno_status check_repeated(const plan *p) {
                 return broken(p, i, "repeat", "it runs %d times and writes %s", p->micro_batches,
                               describe(p, buffer).text);
         }
-    return DYNO_OK;
+    return check_single(p);
 }
 
 /* ---- the arena ---- */

@@ -41,8 +41,9 @@ struct executor {
     device_launch *steps;
     launch_context *contexts; /* by position */
     bool is_captured;
-    bool has_run;     /* static: what is in the arena was computed */
-    bool has_records; /* static: births of outputs are recorded, their deaths not yet */
+    bool is_connected; /* collectives have run: their library has made its connections */
+    bool has_run;      /* static: what is in the arena was computed */
+    bool has_records;  /* static: births of outputs are recorded, their deaths not yet */
 
     /* The step under way. */
     bool is_running;
@@ -185,14 +186,16 @@ static void bind_all(executor *e) {
     }
 }
 
+/* A device that captures has streams, on which collectives are enqueued like any launch. */
 static void make_contexts(executor *e) {
+    bool has_streams = e->d->functions->capture;
     e->contexts = memory_allocate((size_t)e->order.count, sizeof *e->contexts);
     for (int i = 0; i < e->order.count; i++)
-        e->contexts[i] =
-            (launch_context){.begins_step = i == 0,
-                             .repetition = e->order.at[i].repetition,
-                             .repetitions = e->p->micro_batches,
-                             .handle = transfers_handle(e->transfers, e->order.at[i].launch)};
+        e->contexts[i] = (launch_context){
+            .begins_step = i == 0,
+            .repetition = e->order.at[i].repetition,
+            .repetitions = e->p->micro_batches,
+            .handle = has_streams ? NULL : transfers_handle(e->transfers, e->order.at[i].launch)};
 }
 
 void executor_set_communicator(executor *e, communicator *c) {
@@ -393,11 +396,14 @@ static void forget_records(executor *e) {
     e->recorder = NULL;
 }
 
-/* Captures the launches where that is to be done, and replays them, or runs one after the other. */
+/* Captures the launches where that is to be done, and replays them, or runs one after the other. Ranks
+ * first run them, because collectives make connections where they are first used, which a capture may
+ * not contain. */
 static dyno_status enqueue_step(executor *e) {
     e->begin_ns = clock_now_ns();
-    e->was_replayed = is_static(e) && !e->recorder && !memory_pool_is_recording(e->pool) &&
-                      e->d->functions->capture && e->p->launch_count > 0;
+    bool is_replayable = is_static(e) && !e->recorder && !memory_pool_is_recording(e->pool) &&
+                         e->d->functions->capture && e->p->launch_count > 0;
+    e->was_replayed = is_replayable && (!e->transfers || e->is_connected);
     e->has_run = false;
     if (e->was_replayed && !e->is_captured)
         RETURN_IF_FAILED(capture(e));
@@ -409,7 +415,8 @@ static dyno_status enqueue_step(executor *e) {
         dyno_status before = e->d->functions->finish(e->d);
         return before != DYNO_OK ? before : status;
     }
-    return DYNO_OK;
+    e->is_connected = true;
+    return is_replayable ? capture(e) : DYNO_OK; /* now, so that no later step takes longer */
 }
 
 dyno_status executor_start(executor *e, launch_log *recorder) {
@@ -560,6 +567,8 @@ dyno_status executor_observe_begin(executor *e) {
     RETURN_IF_FAILED(executor_finish(e, NULL));
     if (!e->d->functions->observe_begin)
         return dyno_fail(DYNO_UNSUPPORTED, "%s has no activity records", e->d->name);
+    if (is_static(e) && e->transfers && !e->is_connected) /* observed steps are all replayed */
+        RETURN_IF_FAILED(executor_run(e, NULL, NULL));
     RETURN_IF_FAILED(e->d->functions->observe_begin(e->code));
     e->is_observed = true;
     e->is_captured = false; /* captured anew, so that each graph node is attributed to its launch */

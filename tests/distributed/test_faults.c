@@ -2,21 +2,13 @@
  * one message names the rank, its host and what it was doing, and nothing is left behind. */
 #define _GNU_SOURCE
 #include <dirent.h>
-#include <fcntl.h>
-#include <signal.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "support/expect.h"
-#include "support/ranks.h"
+#include "support/rank_faults.h"
 
-enum { RANKS = 3, VICTIM = 1, MESSAGE_BYTES = 4096 };
-static const double TIMEOUT_S = 0.6;
-
-typedef enum death { KILLED, STOPPED, OUT_OF_MEMORY, FAILED, LEFT, DEATH_COUNT } death;
+enum { RANKS = RANK_FAULT_RANKS, VICTIM = RANK_FAULT_VICTIM };
 
 typedef enum place {
     AT_START_UP,
@@ -33,52 +25,14 @@ typedef enum place {
 } place;
 
 typedef struct fault {
-    death how;
+    rank_fault base; /* first */
     place where;
-    int messages; /* a file that all ranks append to */
 } fault;
 
-static void report(const fault *f) {
-    char line[1024];
-    int length = snprintf(line, sizeof line, "%s\n", dyno_error_message());
-    if (world_may_report() && write(f->messages, line, (size_t)length) < 0)
-        exit(4);
-}
-
-/* Ends a rank as a verb does. */
-static void end_with(world *w, const fault *f, dyno_status status) {
-    status = world_conclude(w, status);
-    if (status != DYNO_OK)
-        report(f);
-    world_close(w);
-    _exit(status == DYNO_OK ? 0 : 1); /* what it holds is not looked for by a leak detector */
-}
-
-static void die(world *w, const fault *f) {
-    switch (f->how) {
-    case KILLED:
-        kill(getpid(), SIGKILL);
-        break;
-    case STOPPED:
-        kill(getpid(), SIGSTOP);
-        break;
-    case OUT_OF_MEMORY:
-        end_with(w, f, dyno_fail(DYNO_OUT_OF_MEMORY, "the system refuses 7.00 GiB"));
-        break;
-    case FAILED:
-        end_with(w, f, dyno_fail(DYNO_DEVICE_FAILED, "kernel matmul: misaligned address"));
-        break;
-    case LEFT:
-        world_close(w);
-        _exit(0);
-    case DEATH_COUNT:
-        break;
-    }
-}
+static void die(world *w, const fault *f) { rank_fault_die(w, &f->base); }
 
 static void prove(world *w, const fault *f, dyno_status status) {
-    if (status != DYNO_OK)
-        end_with(w, f, status);
+    rank_fault_prove(w, &f->base, status);
 }
 
 /* Collectives again and again; the victim dies in the middle. */
@@ -159,36 +113,21 @@ static int suffer(world *w, void *context) {
 /* Before the ranks have met. */
 static int start_and_suffer(void *context) {
     const fault *f = context;
-    world_options options = {.timeout_s = TIMEOUT_S};
     world_place at;
-    world *w;
     if (world_find_place(&at) != DYNO_OK)
         return 3;
     if (f->where == AT_START_UP && at.rank == VICTIM) {
-        if (f->how == OUT_OF_MEMORY || f->how == FAILED || f->how == LEFT)
+        if (f->base.how != DEATH_KILLED && f->base.how != DEATH_STOPPED)
             return 1; /* it has said so itself */
         die(NULL, f);
     }
-    if (world_open(&options, &w) != DYNO_OK) {
-        report(f);
-        return 1;
-    }
+    world *w = rank_fault_join(&f->base);
     int code = suffer(w, context);
     world_close(w);
     return code;
 }
 
-static int count_entries(const char *path) {
-    DIR *directory = opendir(path);
-    int count = 0;
-    assert_non_null(directory);
-    for (const struct dirent *entry; (entry = readdir(directory));)
-        count++;
-    closedir(directory);
-    return count;
-}
-
-static const char *expected_phase(const fault *f) {
+static void run_fault(rank_death how, place where) {
     static const char *const phases[PLACE_COUNT] = {"start-up",
                                                     "all-reduce (testing)",
                                                     "reduce-scatter (testing)",
@@ -199,87 +138,40 @@ static const char *expected_phase(const fault *f) {
                                                     "testing",
                                                     "testing",
                                                     "writing results"};
-    return phases[f->where];
+    fault f = {.base = {.how = how, .phase = phases[where], .is_early = where == AT_START_UP},
+               .where = where};
+    rank_fault_run(&f.base, start_and_suffer, &f);
 }
 
-static void expect_message(const fault *f, const char *messages) {
-    static const char *const deaths[DEATH_COUNT] = {
-        "was killed by signal 9", "is stopped (SIGSTOP)", "the system refuses 7.00 GiB",
-        "misaligned address", "has ended"};
-    char host[64] = "";
-    gethostname(host, sizeof host - 1);
-    const char *line_end = strchr(messages, '\n');
-    if (!line_end || line_end[1])
-        fail_msg("there must be one message, there is: %s", messages);
-    if (!strstr(messages, "rank 1"))
-        fail_msg("the rank is not named: %s", messages);
-    if (f->where != AT_START_UP && !strstr(messages, host))
-        fail_msg("the host is not named: %s", messages);
-    if (!strstr(messages, expected_phase(f)))
-        fail_msg("the phase '%s' is not named: %s", expected_phase(f), messages);
-    bool is_of_own = f->where == AT_START_UP && f->how != KILLED && f->how != STOPPED;
-    if (!strstr(messages, is_of_own ? "exit code 1" : deaths[f->how]))
-        fail_msg("what happened is not told: %s", messages);
-}
-
-static void expect_no_children(void) {
-    assert_int_equal(waitpid(-1, NULL, WNOHANG), -1); /* ECHILD: all were waited for */
-}
-
-static void run_fault(death how, place where) {
-    fault f = {.how = how, .where = where};
-    char messages[MESSAGE_BYTES] = "";
-    int code, files_before = count_entries("/proc/self/fd");
-    f.messages = memfd_create("messages", MFD_CLOEXEC);
-    assert_true(f.messages >= 0);
-    launch_options options = {
-        .ranks = RANKS, .run = start_and_suffer, .context = &f, .timeout_s = TIMEOUT_S};
-    int64_t begin = clock_now_ns();
-    dyno_status status = launch_ranks(&options, &code);
-    double seconds = (double)(clock_now_ns() - begin) * 1e-9;
-    if (status != DYNO_OK) {
-        assert_int_equal(status, DYNO_RANK_FAILED);
-        dprintf(f.messages, "%s\n", dyno_error_message());
-    }
-    assert_true(pread(f.messages, messages, sizeof messages - 1, 0) >= 0);
-    close(f.messages);
-    expect_message(&f, messages);
-    assert_int_equal(code, 1);
-    expect_no_children();
-    assert_int_equal(count_entries("/proc/self/fd"), files_before);
-    if (seconds > 30)
-        fail_msg("death %d at %d: %g s", how, where, seconds);
-}
-
-static void run_all_places(death how) {
+static void run_all_places(rank_death how) {
     for (place where = 0; where < PLACE_COUNT; where++)
         run_fault(how, where);
 }
 
 static void a_rank_that_is_killed_ends_all_wherever_it_is(void **state) {
     (void)state;
-    run_all_places(KILLED);
+    run_all_places(DEATH_KILLED);
 }
 
 static void a_rank_that_is_stopped_ends_all_wherever_it_is(void **state) {
     (void)state;
-    run_all_places(STOPPED);
+    run_all_places(DEATH_STOPPED);
 }
 
 static void a_rank_without_memory_ends_all_wherever_it_is(void **state) {
     (void)state;
-    run_all_places(OUT_OF_MEMORY);
+    run_all_places(DEATH_OUT_OF_MEMORY);
 }
 
 static void a_rank_whose_kernel_fails_ends_all_wherever_it_is(void **state) {
     (void)state;
-    run_all_places(FAILED);
+    run_all_places(DEATH_FAILED);
 }
 
 static void a_rank_that_leaves_early_ends_all_that_wait_for_it(void **state) {
     (void)state;
-    run_fault(LEFT, IN_ALL_REDUCE);
-    run_fault(LEFT, IN_EXCHANGE);
+    run_fault(DEATH_LEFT, IN_ALL_REDUCE);
+    run_fault(DEATH_LEFT, IN_EXCHANGE);
 }
 
 static void shared_memory_has_no_name_to_be_left_behind(void **state) {
@@ -296,7 +188,7 @@ static void shared_memory_has_no_name_to_be_left_behind(void **state) {
 static int compute_long(world *w, void *context) {
     (void)context;
     if (world_rank(w) == VICTIM) {
-        int64_t end = clock_now_ns() + (int64_t)(2.5 * TIMEOUT_S * 1e9);
+        int64_t end = clock_now_ns() + (int64_t)(2.5 * RANK_FAULT_TIMEOUT_S * 1e9);
         while (clock_now_ns() < end) {
         }
     }
@@ -309,7 +201,7 @@ static int compute_long(world *w, void *context) {
 static void a_rank_that_computes_is_waited_for(void **state) {
     (void)state;
     dyno_status status;
-    int code = ranks_run(RANKS, TIMEOUT_S, compute_long, NULL, &status);
+    int code = ranks_run(RANKS, RANK_FAULT_TIMEOUT_S, compute_long, NULL, &status);
     expect_ok(status);
     assert_int_equal(code, 0);
 }

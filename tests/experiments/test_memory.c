@@ -277,8 +277,8 @@ static bool has_unit(const char *header) {
 
 static void every_number_in_a_table_has_a_unit(void **state) {
     (void)state;
-    static const char *const counts[] = {"context",  "batch",   "count",      "launch",
-                                         "launches", "born at", "dies after", NULL};
+    static const char *const counts[] = {"context", "batch",    "accumulate", "ranks",      "count",
+                                         "launch",  "launches", "born at",    "dies after", NULL};
     experiment_output out;
     expect_ok(RUN(&out, MODEL, "device=cpu", "context=16", "measure"));
     for (int is_full = 0; is_full < 2; is_full++) {

@@ -290,6 +290,20 @@ static void update_is_repeated(plan *p) {
     p->repeated_launches = p->launch_count;
 }
 static void nothing_is_repeated(plan *p) { p->micro_batches = 2; }
+/* The first launch that reads what a launch before it has made. */
+static void last_micro_batch_is_read_in_the_first(plan *p) {
+    int writer = 0, reader = 0;
+    for (bool is_found = false; !is_found;) {
+        reader++;
+        for (writer = 0; writer < reader && !is_found; writer += !is_found)
+            for (int i = 0; i < p->launches[reader].input_count; i++)
+                is_found = is_found || p->launches[reader].inputs[i].buffer ==
+                                           p->launches[writer].outputs[0].buffer;
+    }
+    p->launches[writer].runs_once = true;
+    p->micro_batches = 2;
+    p->repeated_launches = reader + 1;
+}
 static void operand_moves_too_far(plan *p) {
     int reader = 0;
     while (p->launches[reader].input_count == 0)
@@ -383,6 +397,7 @@ static const breach breaches[] = {
     {"repeat", "it runs 2 times and writes buffer ", update_is_repeated},
     {"repeat", "2 micro-batches of 0 launches", nothing_is_repeated},
     {"repeat", "input 0 moves by ", operand_moves_too_far},
+    {"repeat", ", which is made in the last one only", last_micro_batch_is_read_in_the_first},
     {"stream", "it is on stream 3; there are 0 to 2", stream_is_unknown},
     {"stream", "it is on stream 2, that of collectives", stream_is_of_collectives},
     {"stream", ", which must live until launch ", gradient_dies_at_its_update},

@@ -112,7 +112,7 @@ static void a_timeline_is_drawn_and_told_by_phase(void **state) {
     text csv = {0};
     view_render(run, (view_options){.format = TABLE_CSV}, &csv);
     assert_non_null(
-        strstr(text_string(&csv), "tiny,,,,,,,,,1,backward,layers.0,matmul,1048576,,,3145728"));
+        strstr(text_string(&csv), "tiny,,,,,,,,,,,,1,backward,layers.0,matmul,1048576,,,3145728"));
     text_release(&csv);
     results_destroy(run);
 }
@@ -130,7 +130,8 @@ static void a_part_alone_is_one_table(void **state) {
                       &launch);
     text csv = {0};
     view_render(run, (view_options){.format = TABLE_CSV}, &csv);
-    assert_int_equal(strncmp(text_string(&csv), "model,context,batch,pass,", 25), 0);
+    assert_int_equal(
+        strncmp(text_string(&csv), "model,context,batch,accumulate,ranks,parallel,pass,", 51), 0);
     assert_null(strstr(text_string(&csv), "\r\n\r\n"));
     text_release(&csv);
     results_destroy(run);

@@ -17,7 +17,8 @@ def ranks_of_two_hosts_agree_and_end_when_the_link_goes_down():
         print("it cannot be tested here:", result.stdout.strip())
         return
     assert result.returncode == 0, result
-    assert "OK      collectives" in result.stdout and "OK      link down" in result.stdout, result
+    for check in ("collectives", "steps", "link down", "link down, ddp-bucket:0.02", "link down, fsdp"):
+        assert f"OK      {check}:" in result.stdout, (check, result)
 
 
 run_all(ranks_of_two_hosts_agree_and_end_when_the_link_goes_down)

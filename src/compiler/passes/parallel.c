@@ -170,7 +170,7 @@ static void add_low_bucket(graph *g, const parallel_options *options, const redu
         offset += shape_elements(&members[i].sum->shape);
         take_over(g, &members[i], build_cast(g, low, DTYPE_F32));
     }
-    insertions_note(g, made, g->nodes[made->first - 1]);
+    insertions_note_last(g, made); /* micro-batches repeat what comes before */
     free(pieces);
 }
 

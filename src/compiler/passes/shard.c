@@ -417,7 +417,7 @@ static value *sum_in_whole(sharding *s, shard_list *list) {
     free(written);
     g->current_phase = PHASE_OPTIMIZER;
     value *part = build_cast(g, low, DTYPE_F32);
-    insertions_note(g, &s->made, g->nodes[s->old_nodes - 1]);
+    insertions_note_last(g, &s->made);
     return part;
 }
 
@@ -532,7 +532,7 @@ static void slice_parts(sharding *s) {
                 (*parts[k])->parameter = list->record;
             }
     }
-    insertions_note(g, &s->made, g->nodes[s->old_nodes - 1]);
+    insertions_note_last(g, &s->made);
 }
 
 static void replace_records(sharding *s) {

@@ -6,6 +6,7 @@
 #define RUNTIME_CUDA_CUDA_CALL_H
 
 #include <cuda_runtime.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/status.h"
