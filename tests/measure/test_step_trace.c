@@ -445,7 +445,7 @@ static void streams_are_numbered_as_a_step_uses_them(void **state) {
     plan *p = small_model_plan(&small_model_fixed, BATCH, CONTEXT, STEP_FULL);
     static const struct {
         int step, id, begin, number;
-    } rows[] = {{0, 7, 10, 0}, {0, 13, 20, 1}, {0, 7, 30, 0},
+    } rows[] = {{0, 7, 10, 0},  {0, 13, 20, 1}, {0, 7, 30, 0},
                 {1, 21, 55, 1}, {1, 40, 50, 0}, {1, 21, 60, 1}};
     enum { COUNT = sizeof rows / sizeof *rows };
     launch_record records[COUNT];
