@@ -130,12 +130,18 @@ static const char *const MODES[] = {"ddp-naive",        "ddp-flat", "ddp-overlap
                                     "ddp-bucket:0.001", "zero1",    "fsdp"};
 enum { MODE_COUNT = sizeof MODES / sizeof *MODES };
 
-static int compare_ways(world *w, void *context) {
-    (void)context;
+/* One thread: ranks share few cores. */
+static communicator *join_ranks(world *w) {
     communicator_options options = {.kind = COMMUNICATOR_SHARED};
     communicator *c;
     threads_set_count(1);
     RANK_OK(communicator_create(w, &options, &c));
+    return c;
+}
+
+static int compare_ways(world *w, void *context) {
+    (void)context;
+    communicator *c = join_ranks(w);
     int ranks = communicator_count(c);
     for (int i = 0; i < 8; i++) {
         way how = {.mode = i & 1 ? STEP_COMPILED : STEP_EAGER,
@@ -165,10 +171,7 @@ static void ranks_give_the_bits_of_accumulation(void **state) {
 /* On a device with streams the first step runs launch by launch and the others are replayed. */
 static int replay_steps(world *w, void *context) {
     (void)context;
-    communicator_options options = {.kind = COMMUNICATOR_SHARED};
-    communicator *c;
-    threads_set_count(1);
-    RANK_OK(communicator_create(w, &options, &c));
+    communicator *c = join_ranks(w);
     way how = {.mode = STEP_COMPILED, .clip_norm = 0.2, .micro_batches = 1};
     outcome alone = train(&how, communicator_count(c), NULL);
     for (int m = 0; m < MODE_COUNT; m++) {
@@ -193,10 +196,7 @@ static void steps_of_ranks_are_replayed(void **state) {
 /* With sizes that divide nothing, sixteen ranks have parts of a few elements and some only padding. */
 static int train_on_many(world *w, void *context) {
     (void)context;
-    communicator_options options = {.kind = COMMUNICATOR_SHARED};
-    communicator *c;
-    threads_set_count(1);
-    RANK_OK(communicator_create(w, &options, &c));
+    communicator *c = join_ranks(w);
     way how = {.mode = STEP_EAGER, .clip_norm = 0.2, .micro_batches = 1};
     outcome alone = train(&how, communicator_count(c), NULL);
     how.parallel = "fsdp";
@@ -231,10 +231,7 @@ static double mean_difference(const outcome *a, const outcome *b) {
 /* Sums over ranks of sums over micro-batches: the same numbers in another order. */
 static int accumulate_on_ranks(world *w, void *context) {
     (void)context;
-    communicator_options options = {.kind = COMMUNICATOR_SHARED};
-    communicator *c;
-    threads_set_count(1);
-    RANK_OK(communicator_create(w, &options, &c));
+    communicator *c = join_ranks(w);
     for (int m = 0; m < MODE_COUNT; m++)
         for (int i = 0; i < 4; i++) {
             way how = {.parallel = MODES[m],
@@ -259,10 +256,7 @@ static void ranks_accumulate_and_recompute(void **state) {
 
 static int reduce_in_bf16(world *w, void *context) {
     (void)context;
-    communicator_options options = {.kind = COMMUNICATOR_SHARED};
-    communicator *c;
-    threads_set_count(1);
-    RANK_OK(communicator_create(w, &options, &c));
+    communicator *c = join_ranks(w);
     for (int m = 0; m < MODE_COUNT; m++)
         for (int i = 0; i < 4; i++) {
             way how = {.parallel = MODES[m],
@@ -333,10 +327,7 @@ static int64_t measure_step(const way *how, communicator *c) {
 
 static int measure_memory(world *w, void *context) {
     (void)context;
-    communicator_options options = {.kind = COMMUNICATOR_SHARED};
-    communicator *c;
-    threads_set_count(1);
-    RANK_OK(communicator_create(w, &options, &c));
+    communicator *c = join_ranks(w);
     int64_t peak[MODE_COUNT];
     for (int m = 0; m < MODE_COUNT; m++)
         for (int i = 0; i < 4; i++) {
