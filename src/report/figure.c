@@ -31,7 +31,7 @@ static const char *name_line(figure *f, const results *run, const results_cell *
         static const char *const never[] = {PARAM_TILES_USED, PARAM_PEAK_AT, PARAM_FITS_WITH,
                                             PARAM_REPS, NULL};
         if (strcmp(entry->key, axis) == 0 || view_is_one_of(entry->key, never) ||
-            !view_parameter_varies(run, entry->key))
+            view_is_in_the_models_name(cell, entry->key) || !view_parameter_varies(run, entry->key))
             continue;
         text_append(&name, name.length ? ", " : "");
         if (entry->value.kind != RESULTS_TEXT)

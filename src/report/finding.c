@@ -42,15 +42,10 @@ static void append_cell_name(const results *run, const results_cell *cell, text 
     bool is_first = true;
     static const char *const never[] = {PARAM_TILES_USED, PARAM_PEAK_AT,  PARAM_FITS_WITH,
                                         PARAM_THREADS,    PARAM_RESIDUAL, NULL};
-    /* What the name of a model says. */
-    static const char *const of_model[] = {PARAM_LAYERS,   PARAM_D_MODEL,  PARAM_D_FF, PARAM_HEADS,
-                                           PARAM_KV_HEADS, PARAM_HEAD_DIM, NULL};
-    bool has_model = cell_find_parameter(cell, PARAM_MODEL) != NULL;
     for (int i = 0; i < cell->parameters.count; i++) {
         const results_entry *entry = &cell->parameters.entries[i];
         bool is_named = strcmp(entry->key, PARAM_MODEL) == 0 || strcmp(entry->key, PARAM_PASS) == 0;
-        if (view_is_one_of(entry->key, never) ||
-            (has_model && view_is_one_of(entry->key, of_model)) ||
+        if (view_is_one_of(entry->key, never) || view_is_in_the_models_name(cell, entry->key) ||
             (!is_named && !view_parameter_varies(run, entry->key)))
             continue;
         text_format(out, is_first ? "%s " : ", %s ", entry->key);

@@ -44,8 +44,7 @@ void view_append_value(text *out, const results_value *value) {
         text_format(out, "%g", value->real);
 }
 
-/* The sizes of a model are in its name; files have them one by one as well. */
-static bool is_in_the_models_name(const results_cell *cell, const char *key) {
+bool view_is_in_the_models_name(const results_cell *cell, const char *key) {
     static const char *const sizes[] = {PARAM_LAYERS,   PARAM_D_MODEL,  PARAM_D_FF,  PARAM_HEADS,
                                         PARAM_KV_HEADS, PARAM_HEAD_DIM, PARAM_VOCAB, NULL};
     return cell_find_parameter(cell, PARAM_MODEL) && view_is_one_of(key, sizes);
@@ -55,7 +54,7 @@ void view_describe_cell(const results_cell *cell, text *out) {
     bool is_first = true;
     for (int i = 0; i < cell->parameters.count; i++) {
         const results_entry *entry = &cell->parameters.entries[i];
-        if (is_in_the_models_name(cell, entry->key))
+        if (view_is_in_the_models_name(cell, entry->key))
             continue;
         text_format(out, "%s%s ", is_first ? "" : ", ", entry->key);
         view_append_value(out, &entry->value);
@@ -124,7 +123,8 @@ void view_choose_parameters(const results *run, bool is_full, const char *const 
     view_collect_parameters(run, &all);
     for (int i = 0; i < all.count; i++) {
         const char *name = all.names[i];
-        if (view_is_one_of(name, never) || (!is_full && is_in_the_models_name(run->cells[0], name)))
+        if (view_is_one_of(name, never) ||
+            (!is_full && view_is_in_the_models_name(run->cells[0], name)))
             continue;
         if (is_full || view_is_one_of(name, always) || view_parameter_varies(run, name)) {
             view_list_add(chosen, name, "");

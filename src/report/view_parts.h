@@ -23,6 +23,9 @@ bool view_is_one_of(const char *name, const char *const *names);
 /* Milliseconds in one of `unit`; NAN when it is not a unit of time. */
 double view_ms_per_unit(const char *unit);
 
+/* The sizes of a model are in its name; files have them one by one as well. */
+bool view_is_in_the_models_name(const results_cell *cell, const char *key);
+
 /* "model small, context 128, pass forward": names a cell in titles. */
 void view_describe_cell(const results_cell *cell, text *out);
 
