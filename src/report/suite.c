@@ -41,9 +41,17 @@ static dyno_status take_text(suite *s, const char *where, const json_t *object, 
     return DYNO_OK;
 }
 
-static bool is_plain_name(const char *name) {
-    return *name && *name != '.' &&
-           strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-_.") == strlen(name);
+static bool is_plain(const char *name, size_t length) {
+    return length && *name != '.' &&
+           strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-_.") >= length;
+}
+
+static bool is_plain_name(const char *name) { return is_plain(name, strlen(name)); }
+
+/* "name" or "name/part-01": of a record it is where a run is read, which must be below the study. */
+static bool is_plain_directory(const char *path) {
+    size_t first = strcspn(path, "/");
+    return is_plain(path, first) && (!path[first] || is_plain_name(path + first + 1));
 }
 
 /* ---- flags, with arrays for parts ---- */
@@ -341,7 +349,7 @@ static dyno_status take_integer(const char *where, const json_t *object, const c
 
 static dyno_status take_record_part(suite *s, const char *where, const json_t *object) {
     suite_part part = {.needs = ""};
-    const char *status;
+    const char *status = "";
     if (!json_is_object(object))
         return dyno_fail(DYNO_CORRUPT, "%s: a part must be an object", where);
     RETURN_IF_FAILED(take_text(s, where, object, "name", NULL, &part.experiment));
@@ -358,6 +366,8 @@ static dyno_status take_record_part(suite *s, const char *where, const json_t *o
     RETURN_IF_FAILED(add_arguments(s, where, object, &part));
     if (!is_plain_name(part.experiment))
         return bad_field(where, "name", "small letters, digits and -");
+    if (!is_plain_directory(part.directory))
+        return bad_field(where, "directory", "one below the study, as \"steps/part-01\"");
     int known = 0;
     while (known <= SUITE_FAILED && strcmp(status, STATUS_NAMES[known]) != 0)
         known++;

@@ -103,6 +103,34 @@ static void finished_parts_are_found_again_and_changed_ones_are_not(void **state
     scratch_remove(&made);
 }
 
+/* Whoever reads a study that somebody else made reads nothing outside of it. */
+static void runs_of_a_record_are_below_the_study(void **state) {
+    (void)state;
+    static const struct {
+        const char *directory;
+        bool is_below;
+    } cases[] = {{"one", true},   {"one/part-01", true},       {"../one", false}, {"one/..", false},
+                 {"/etc", false}, {"one/part-01/more", false}, {"one//x", false}, {"", false},
+                 {"one/", false}, {"One/part", false}};
+    scratch made = scratch_create();
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        suite *s;
+        char record[512];
+        snprintf(record, sizeof record,
+                 "{\"format\": \"dyno-suite-record\", \"version\": 1, \"name\": \"mine\", "
+                 "\"parts\": [{\"name\": \"one\", \"verb\": \"bench\", \"arguments\": [], "
+                 "\"directory\": \"%s\", \"status\": \"OK\", \"priority\": 1, \"part\": 0, "
+                 "\"parts\": 1}]}",
+                 cases[i].directory);
+        scratch_write(&made, "suite.json", record, strlen(record));
+        assert_int_equal(suite_read_record(made.path, &s) == DYNO_OK, cases[i].is_below);
+        if (!cases[i].is_below)
+            assert_non_null(strstr(dyno_error_message(), "\"directory\""));
+        suite_destroy(s);
+    }
+    scratch_remove(&made);
+}
+
 static void files_that_are_no_suites_say_what_is_wrong(void **state) {
     (void)state;
     static const struct {
@@ -187,6 +215,7 @@ int main(void) {
         cmocka_unit_test(arrays_make_parts_and_first_parts_come_first),
         cmocka_unit_test(what_needs_another_device_is_skipped_with_the_reason),
         cmocka_unit_test(finished_parts_are_found_again_and_changed_ones_are_not),
+        cmocka_unit_test(runs_of_a_record_are_below_the_study),
         cmocka_unit_test(files_that_are_no_suites_say_what_is_wrong),
         cmocka_unit_test(too_many_parts_are_refused_before_they_are_made),
         cmocka_unit_test(every_suite_that_is_compiled_in_can_be_read),
