@@ -77,10 +77,7 @@ static process_use read_use(int process) {
     return use;
 }
 
-bool meeting_process_is_stopped(int process) {
-    char state = read_use(process).state;
-    return state == 'T' || state == 't';
-}
+bool meeting_process_is_stopped(int process) { return read_use(process).state == 'T'; }
 
 /* How long whoever is missing has done nothing. */
 typedef struct patience {

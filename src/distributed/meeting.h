@@ -38,7 +38,8 @@ typedef struct meeting_place {
 /* Returns when all members have called it. */
 NODISCARD dyno_status meeting_wait(const meeting_place *place);
 
-/* Whether SIGSTOP, or a debugger, holds the process. */
+/* Whether SIGSTOP holds the process. What a tracer holds, such as a sanitizer that looks for leaks while
+ * the process ends, goes on by itself. */
 bool meeting_process_is_stopped(int process);
 
 #endif
