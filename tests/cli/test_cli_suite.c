@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include <signal.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <time.h>
 
