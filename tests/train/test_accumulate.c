@@ -22,17 +22,6 @@
 
 enum { CONTEXT = 6, MOST_SEQUENCES = 6, STEPS = 3, MEMORY_LIMIT = 1 << 24 };
 
-static const model_config tiny = {.name = "tiny",
-                                  .d_model = 16,
-                                  .d_ff = 24,
-                                  .layers = 2,
-                                  .heads = 4,
-                                  .kv_heads = 2,
-                                  .head_dim = 4,
-                                  .vocab = 20,
-                                  .norm_eps = 1e-5,
-                                  .rope_theta = 10000};
-
 typedef struct outcome {
     float losses[STEPS];
     float *weights; /* all of them, one after the other */
@@ -46,7 +35,7 @@ static void expect_ok(dyno_status status) {
 
 static step_options options_of(int64_t batch, int64_t micro_batches, step_mode mode,
                                precision math) {
-    step_options options = small_model_step(&tiny, batch, CONTEXT, STEP_FULL);
+    step_options options = small_model_step(&small_model_fixed, batch, CONTEXT, STEP_FULL);
     options.pipeline.mode = mode;
     options.pipeline.precision = math;
     options.pipeline.micro_batches = micro_batches;
@@ -54,9 +43,10 @@ static step_options options_of(int64_t batch, int64_t micro_batches, step_mode m
 }
 
 static void read_weights(trainer *t, outcome *out) {
-    out->weights = memory_allocate((size_t)model_parameter_elements(&tiny), sizeof(float));
-    for (int i = 0; i < model_parameter_count(&tiny); i++) {
-        model_parameter p = model_parameter_at(&tiny, i);
+    out->weights =
+        memory_allocate((size_t)model_parameter_elements(&small_model_fixed), sizeof(float));
+    for (int i = 0; i < model_parameter_count(&small_model_fixed); i++) {
+        model_parameter p = model_parameter_at(&small_model_fixed, i);
         expect_ok(weight_read(trainer_storage(t), &p, out->weights + out->count));
         out->count += shape_elements(&p.shape);
     }
@@ -68,11 +58,11 @@ static outcome train(const step_options *options, device *d) {
     int64_t sequences =
         options->batch * (options->pipeline.micro_batches ? options->pipeline.micro_batches : 1);
     expect_ok(trainer_create(d, options, MEMORY_LIMIT, &t));
-    expect_ok(weights_init(trainer_storage(t), &tiny, 1));
+    expect_ok(weights_init(trainer_storage(t), &small_model_fixed, 1));
     for (int k = 0; k < STEPS; k++) {
         int32_t ids[MOST_SEQUENCES * CONTEXT + 1];
         for (int64_t i = 0; i <= sequences * CONTEXT; i++)
-            ids[i] = (int32_t)((i * i * 7 + i * 3 + k) % tiny.vocab);
+            ids[i] = (int32_t)((i * i * 7 + i * 3 + k) % small_model_fixed.vocab);
         expect_ok(trainer_step(t, ids, ids + 1, 1e-2, &out.losses[k]));
     }
     read_weights(t, &out);
@@ -136,7 +126,7 @@ static void memory_does_not_grow_with_micro_batches(void **state) {
                 peak[i] += account.at_peak[r];
             plan_destroy(p);
         }
-        int64_t sums = model_parameter_elements(&tiny) * (int64_t)sizeof(float);
+        int64_t sums = model_parameter_elements(&small_model_fixed) * (int64_t)sizeof(float);
         assert_int_equal(peak[2] - peak[1], tokens);
         assert_true(peak[1] - peak[0] <= sums + tokens + 512);
     }
