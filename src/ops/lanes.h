@@ -27,6 +27,7 @@ LANES_INLINE lanes lanes_zero(void) { return _mm512_setzero_ps(); }
 LANES_INLINE lanes lanes_set(float x) { return _mm512_set1_ps(x); }
 LANES_INLINE lanes lanes_load(const float *from) { return _mm512_loadu_ps(from); }
 LANES_INLINE void lanes_store(float *to, lanes x) { _mm512_storeu_ps(to, x); }
+LANES_INLINE void lanes_stream(float *to, lanes x) { _mm512_stream_ps(to, x); }
 LANES_INLINE lanes lanes_add(lanes a, lanes b) { return _mm512_add_ps(a, b); }
 LANES_INLINE lanes lanes_sub(lanes a, lanes b) { return _mm512_sub_ps(a, b); }
 LANES_INLINE lanes lanes_mul(lanes a, lanes b) { return _mm512_mul_ps(a, b); }
@@ -123,6 +124,7 @@ LANES_INLINE lanes lanes_zero(void) { return _mm256_setzero_ps(); }
 LANES_INLINE lanes lanes_set(float x) { return _mm256_set1_ps(x); }
 LANES_INLINE lanes lanes_load(const float *from) { return _mm256_loadu_ps(from); }
 LANES_INLINE void lanes_store(float *to, lanes x) { _mm256_storeu_ps(to, x); }
+LANES_INLINE void lanes_stream(float *to, lanes x) { _mm256_stream_ps(to, x); }
 LANES_INLINE lanes lanes_add(lanes a, lanes b) { return _mm256_add_ps(a, b); }
 LANES_INLINE lanes lanes_sub(lanes a, lanes b) { return _mm256_sub_ps(a, b); }
 LANES_INLINE lanes lanes_mul(lanes a, lanes b) { return _mm256_mul_ps(a, b); }

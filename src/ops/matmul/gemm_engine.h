@@ -44,6 +44,9 @@ typedef struct gemm_block {
      * strip is left here; else NULL. */
     float *packed;
     int64_t b_deep;
+    /* Where the engine reads A' in place: its strides from line to line and along K; else 0. */
+    int64_t a_along, a_deep;
+    bool streams; /* past the caches, to a sum whose rows begin with a cache line */
 } gemm_block;
 
 typedef struct gemm_engine {
@@ -60,6 +63,8 @@ typedef struct gemm_engine {
     /* gemm_regions.c: a strip of B' whose columns are dense f32 is packed by the first
      * multiplication with it. */
     bool packs_by_the_way;
+    /* The same: it multiplies f32 lines of A' where they lie, and can store sums past the caches. */
+    bool reads_in_place, streams;
 
     /* gemm_shared.c */
     bool shares_packing;
@@ -67,7 +72,9 @@ typedef struct gemm_engine {
     int shared_lines; /* and lines packed once for all tasks; their panel should fit in L2 */
     /* Which strip stays in L1 while others pass: that of B', or the one the task packed. */
     bool keeps_columns;
-    void (*begin)(void), (*end)(void); /* around a thread's work; may be NULL */
+    void (*begin)(void); /* before a thread's work; may be NULL */
+    /* Both: after it; may be NULL. */
+    void (*end)(void);
 } gemm_engine;
 
 /* Engines with shares_packing multiply whole blocks; the others as many rows as a block has, and

@@ -132,13 +132,19 @@ typedef struct cursor {
     float *packed;
 } cursor;
 
-/* `depth` more k. `packs`: B' is read where it lies, and the strip packed by the way, for the blocks
- * to come. */
-LANES_INLINE cursor multiply_depth(int rows, int vectors, bool packs, const gemm_block *x,
+/* Where the operands of a block are: packed; A' packed and B' where it lies, its strip to be packed by
+ * the way for the blocks to come; or A' where it lies. */
+typedef enum operands { ARE_PACKED, PACK_B, READ_A } operands;
+
+/* `depth` more k. */
+LANES_INLINE cursor multiply_depth(int rows, int vectors, operands way, const gemm_block *x,
                                    int64_t depth, cursor at, lanes sum[ROWS][2]) {
     enum { AHEAD = 24 };
+    bool packs = way == PACK_B;
     int64_t b_step = packs ? x->b_deep : COLUMNS;
-    for (const float *end = at.a + depth * ROW_PITCH; at.a < end; at.a += ROW_PITCH) {
+    int64_t a_along = way == READ_A ? x->a_along : 1;
+    int64_t a_step = way == READ_A ? x->a_deep : ROW_PITCH;
+    for (const float *end = at.a + depth * a_step; at.a < end; at.a += a_step) {
         lanes right[2];
         for (int j = 0; j < vectors; j++) {
             right[j] = lanes_load(at.b + j * LANES);
@@ -148,7 +154,7 @@ LANES_INLINE cursor multiply_depth(int rows, int vectors, bool packs, const gemm
             }
         }
         for (int i = 0; i < rows; i++) {
-            lanes left = lanes_set(at.a[i]);
+            lanes left = lanes_set(at.a[i * a_along]);
             for (int j = 0; j < vectors; j++)
                 sum[i][j] = lanes_fma(left, right[j], sum[i][j]);
         }
@@ -161,7 +167,7 @@ LANES_INLINE cursor multiply_depth(int rows, int vectors, bool packs, const gemm
 /* Stores that miss the L1 hold up the loads behind them. The lines of the sums are asked for while
  * the last k are multiplied: had they been asked for earlier, the strips would have displaced
  * them. */
-LANES_INLINE void multiply_rows(int rows, int vectors, bool packs, const gemm_block *x) {
+LANES_INLINE void multiply_rows(int rows, int vectors, operands way, const gemm_block *x) {
     enum { LAST = 64 };
     int64_t last = x->depth < LAST ? x->depth : LAST;
     cursor at = {x->a, x->b, x->packed};
@@ -169,28 +175,33 @@ LANES_INLINE void multiply_rows(int rows, int vectors, bool packs, const gemm_bl
     for (int i = 0; i < rows; i++)
         for (int j = 0; j < vectors; j++)
             sum[i][j] = lanes_zero();
-    at = multiply_depth(rows, vectors, packs, x, x->depth - last, at, sum);
-    for (int i = 0; i < rows; i++)
+    at = multiply_depth(rows, vectors, way, x, x->depth - last, at, sum);
+    for (int i = 0; i < rows && !x->streams; i++)
         for (int j = 0; j < vectors; j++)
             __builtin_prefetch(x->sum + i * x->sum_ld + j * LANES, 1, 3);
-    multiply_depth(rows, vectors, packs, x, last, at, sum);
+    multiply_depth(rows, vectors, way, x, last, at, sum);
     if (x->start)
         for (int i = 0; i < rows; i++)
             for (int j = 0; j < vectors; j++)
                 sum[i][j] =
                     lanes_add(lanes_load(x->start + i * x->start_ld + j * LANES), sum[i][j]);
-    for (int i = 0; i < rows; i++)
-        for (int j = 0; j < vectors; j++)
-            lanes_store(x->sum + i * x->sum_ld + j * LANES, sum[i][j]);
+    if (x->streams)
+        for (int i = 0; i < rows; i++)
+            for (int j = 0; j < vectors; j++)
+                lanes_stream(x->sum + i * x->sum_ld + j * LANES, sum[i][j]);
+    else
+        for (int i = 0; i < rows; i++)
+            for (int j = 0; j < vectors; j++)
+                lanes_store(x->sum + i * x->sum_ld + j * LANES, sum[i][j]);
 }
 
 /* Each number of rows is a function of its own, whose sums are registers. */
 #define ROWS_CASE(N)                                                                               \
     case N:                                                                                        \
-        multiply_rows(N, vectors, packs, x);                                                       \
+        multiply_rows(N, vectors, way, x);                                                         \
         break;
 
-LANES_INLINE void multiply_vectors(int vectors, bool packs, const gemm_block *x) {
+LANES_INLINE void multiply_vectors(int vectors, operands way, const gemm_block *x) {
     switch (x->rows) {
         ROWS_CASE(1)
         ROWS_CASE(2)
@@ -212,13 +223,21 @@ LANES_INLINE void multiply_vectors(int vectors, bool packs, const gemm_block *x)
 }
 
 LANES_TARGET static void multiply(const gemm_block *x) {
+    bool is_wide = x->columns > LANES;
     if (x->packed)
-        multiply_vectors(2, true, x);
-    else if (x->columns > LANES)
-        multiply_vectors(2, false, x);
+        multiply_vectors(2, PACK_B, x);
+    else if (x->a_deep && is_wide)
+        multiply_vectors(2, READ_A, x);
+    else if (x->a_deep)
+        multiply_vectors(1, READ_A, x);
+    else if (is_wide)
+        multiply_vectors(2, ARE_PACKED, x);
     else
-        multiply_vectors(1, false, x);
+        multiply_vectors(1, ARE_PACKED, x);
 }
+
+/* Sums that were stored past the caches are seen before anything that is stored later. */
+LANES_TARGET static void end(void) { _mm_sfence(); }
 
 /* ---- results ---- */
 
@@ -265,6 +284,8 @@ const gemm_engine ENGINE = {.rows = ROWS,
                             .row_pitch = ROW_PITCH,
                             .columns = COLUMNS,
                             .packs_by_the_way = true,
+                            .reads_in_place = true,
+                            .streams = true,
                             .depth_step = 1,
                             .element_bytes = 4,
                             .panel_depth = 384,
@@ -272,4 +293,5 @@ const gemm_engine ENGINE = {.rows = ROWS,
                             .pack_a = pack,
                             .pack_b = pack,
                             .multiply = multiply,
-                            .finish = finish};
+                            .finish = finish,
+                            .end = end};

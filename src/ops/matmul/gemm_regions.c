@@ -6,6 +6,10 @@
  * in L1; and multiplies the strip with every strip of A'. Sums between panels lie in C where C is
  * f32, and else in a tile on the stack.
  *
+ * Of a few columns, as the heads of attention have, packing A' would take a fifth of the time: then B'
+ * is packed whole, and A' is read where it lies, a strip at a time while the next is asked for. That
+ * pays where rows of A' are dense: others would be read in pieces of a cache line.
+ *
  * How K is cut depends on the engine and on K alone, so regions may be cut to suit the caches and
  * the number of threads: no sum crosses them. */
 #include <assert.h>
@@ -19,6 +23,7 @@ enum {
     CACHE_LINE = 64,
     MOST_A_BYTES = 640 << 10, /* of a panel, packed */
     MOST_B_BYTES = 48 << 10,  /* of a strip */
+    FEW_COLUMNS = 128,        /* for these A' is not packed */
     MOST_SUMS = 128 << 10,    /* of a tile, where C cannot hold them */
     MOST_BLOCK = 32 * 32,
     USUAL_L2_BYTES = 1 << 20,
@@ -34,6 +39,8 @@ typedef struct regions {
     int64_t region_rows, region_columns; /* in strips */
     int64_t down, across;                /* regions */
     bool sums_in_c;
+    bool reads_a; /* in place */
+    bool streams; /* a result that no cache holds is stored past them */
 } regions;
 
 typedef struct region {
@@ -69,6 +76,7 @@ static void finish_block(const regions *g, const region *r, gemm_block *block, i
         return;
     }
     _Alignas(ALIGNMENT) float sum[MOST_BLOCK], start[MOST_BLOCK];
+    block->streams = false;
     float *to = block->sum;
     int64_t ld = block->sum_ld;
     if (block->start && !is_whole) {
@@ -93,8 +101,7 @@ static void finish_block(const regions *g, const region *r, gemm_block *block, i
 typedef struct panel {
     int64_t k, depth;
     bool is_last;
-    const float *a; /* packed */
-    float *b;       /* room for a strip */
+    float *a, *b; /* room for the region's rows and for a strip of B', packed; see reads_a */
 } panel;
 
 static gemm_lines lines_of(const regions *g, const region *r, bool of_a, int64_t line, int64_t k) {
@@ -107,88 +114,146 @@ static gemm_lines lines_of(const regions *g, const region *r, bool of_a, int64_t
     return lines;
 }
 
-/* Asks for part `i` of `parts` of the strip of B' that comes next, which may be far away. Each piece
- * of a line or of a row of B' is a cache line or two. */
-static void ask_for_strip(const gemm_lines *next, int64_t columns, int64_t depth, int64_t i,
-                          int64_t parts) {
-    int64_t bytes = dtype_bytes(next->type), step = CACHE_LINE / bytes;
+/* What of the strip that comes next is still to be asked for: it may be far away. A row is what lies
+ * together in memory, and a piece of it a cache line. A strip that lies nowhere together is not asked for. */
+typedef struct strip_request {
+    const char *row;            /* where the pieces begin that are asked for now */
+    int64_t rows, row_bytes;    /* left, and from one to the next */
+    int64_t piece, piece_bytes; /* within a row */
+} strip_request;
+
+static strip_request request_strip(const gemm_lines *next, int64_t lines, int64_t depth) {
+    int64_t bytes = dtype_bytes(next->type);
     bool is_across = next->deep == 1;
-    int64_t pieces = count_of(is_across ? depth : columns, step);
-    int64_t all = pieces * (is_across ? columns : depth);
-    for (int64_t at = all * i / parts; at < all * (i + 1) / parts; at++) {
-        int64_t slow = at / pieces, fast = at % pieces * step;
-        int64_t offset = slow * (is_across ? next->along : next->deep) + fast;
-        __builtin_prefetch((const char *)next->data + offset * bytes, 0, 2);
+    if (!is_across && next->along != 1)
+        return (strip_request){0};
+    return (strip_request){.row = next->data,
+                           .rows = is_across ? lines : depth,
+                           .row_bytes = (is_across ? next->along : next->deep) * bytes,
+                           .piece_bytes = (is_across ? depth : lines) * bytes};
+}
+
+static int64_t pieces_at_once(const strip_request *r, int64_t times) {
+    return count_of(r->rows * count_of(r->piece_bytes, CACHE_LINE), times);
+}
+
+static void ask_for(strip_request *r, int64_t pieces) {
+    for (; pieces > 0 && r->rows > 0; pieces--) {
+        __builtin_prefetch(r->row + r->piece, 0, 2);
+        r->piece += CACHE_LINE;
+        if (r->piece >= r->piece_bytes) {
+            r->piece = 0;
+            r->row += r->row_bytes;
+            r->rows--;
+        }
     }
+}
+
+/* The block at a row and a column of the region, both operands packed at the beginning of their room. */
+static gemm_block block_at(const regions *g, const region *r, const panel *now, place sums,
+                           int64_t row, int64_t column) {
+    float *sum = sums.sums + row * sums.ld + column;
+    return (gemm_block){.depth = now->depth,
+                        .a = now->a,
+                        .b = now->b,
+                        .rows = (int)smaller(g->width, r->rows - row),
+                        .columns = (int)smaller(g->engine->columns, r->columns - column),
+                        .start = now->k || (g->sums_in_c && g->p->accumulates) ? sum : NULL,
+                        .start_ld = sums.ld,
+                        .sum = sum,
+                        .sum_ld = sums.ld,
+                        .streams = g->streams && (uintptr_t)sum % CACHE_LINE == 0};
 }
 
 /* A strip of B' times all of the region's rows. */
 static void multiply_strip(const regions *g, const region *r, const panel *now, int64_t column,
                            place sums) {
     const gemm_engine *e = g->engine;
-    int columns = (int)smaller(e->columns, r->column + r->columns - column);
-    gemm_lines from = lines_of(g, r, false, column, now->k);
+    int64_t columns = smaller(e->columns, r->columns - column);
+    gemm_lines from = lines_of(g, r, false, r->column + column, now->k);
     bool packs_later =
         e->packs_by_the_way && from.type == DTYPE_F32 && from.along == 1 && columns == e->columns;
     if (!packs_later)
         e->pack_b(&from, columns, now->depth, e->columns, e->columns, now->b);
-    float *sum = sums.sums + (column - r->column);
-    const float *a = now->a;
-    gemm_lines next = lines_of(g, r, false, column + e->columns, now->k);
-    bool has_next =
-        column + 2 * e->columns <= r->column + r->columns && (next.deep == 1 || next.along == 1);
-    int64_t strips = count_of(r->rows, g->width);
-    for (int64_t row = 0; row < r->rows; row += g->width, a += now->depth * e->row_pitch) {
-        int rows = (int)smaller(g->width, r->rows - row);
-        gemm_block block = {.depth = now->depth,
-                            .a = a,
-                            .b = now->b,
-                            .rows = rows,
-                            .columns = columns,
-                            .start = now->k || (g->sums_in_c && g->p->accumulates) ? sum : NULL,
-                            .start_ld = sums.ld,
-                            .sum = sum,
-                            .sum_ld = sums.ld};
+    strip_request request = {0};
+    gemm_lines next = lines_of(g, r, false, r->column + column + e->columns, now->k);
+    if (column + 2 * e->columns <= r->columns)
+        request = request_strip(&next, e->columns, now->depth);
+    int64_t at_once = pieces_at_once(&request, count_of(r->rows, g->width));
+    for (int64_t row = 0; row < r->rows; row += g->width) {
+        gemm_block block = block_at(g, r, now, sums, row, column);
+        block.a = now->a + row / g->width * now->depth * e->row_pitch;
         if (packs_later && row == 0) {
             block.packed = now->b;
             block.b = from.data;
             block.b_deep = from.deep;
         }
-        sum += g->width * sums.ld;
-        if (has_next)
-            ask_for_strip(&next, e->columns, now->depth, row / g->width, strips);
-        finish_block(g, r, &block, r->row + row, column, now->is_last);
+        ask_for(&request, at_once);
+        finish_block(g, r, &block, r->row + row, r->column + column, now->is_last);
     }
 }
 
-static void run_panels(const regions *g, const region *r, float *a, place sums) {
+/* A strip of A' where it lies times all strips of B', which are packed. */
+static void multiply_line_of_blocks(const regions *g, const region *r, const panel *now,
+                                    int64_t row, place sums) {
     const gemm_engine *e = g->engine;
-    _Alignas(ALIGNMENT) float b[MOST_B_BYTES / sizeof(float)];
+    gemm_lines from = lines_of(g, r, true, r->row + row, now->k);
+    strip_request request = {0};
+    gemm_lines next = lines_of(g, r, true, r->row + row + g->width, now->k);
+    if (row + 2 * g->width <= r->rows)
+        request = request_strip(&next, g->width, now->depth);
+    int64_t at_once = pieces_at_once(&request, count_of(r->columns, e->columns));
+    for (int64_t column = 0; column < r->columns; column += e->columns) {
+        gemm_block block = block_at(g, r, now, sums, row, column);
+        block.a = from.data;
+        block.a_along = from.along;
+        block.a_deep = from.deep;
+        block.b = now->b + column * now->depth;
+        ask_for(&request, at_once);
+        finish_block(g, r, &block, r->row + row, r->column + column, now->is_last);
+    }
+}
+
+static void run_panel(const regions *g, const region *r, const panel *now, place sums) {
+    const gemm_engine *e = g->engine;
+    if (g->reads_a) {
+        gemm_lines columns = lines_of(g, r, false, r->column, now->k);
+        e->pack_b(&columns, r->columns, now->depth, e->columns, e->columns, now->b);
+        for (int64_t row = 0; row < r->rows; row += g->width)
+            multiply_line_of_blocks(g, r, now, row, sums);
+    } else {
+        gemm_lines rows = lines_of(g, r, true, r->row, now->k);
+        e->pack_a(&rows, r->rows, now->depth, g->width, e->row_pitch, now->a);
+        for (int64_t column = 0; column < r->columns; column += e->columns)
+            multiply_strip(g, r, now, column, sums);
+    }
+}
+
+/* `room` is for all strips of the operand of which more than one is packed at a time. */
+static void run_panels(const regions *g, const region *r, float *room, place sums) {
+    _Alignas(ALIGNMENT) float strip[MOST_B_BYTES / sizeof(float)];
     for (int64_t k = 0; k < g->p->k; k += g->panel_depth) {
         panel now = {.k = k,
                      .depth = smaller(g->panel_depth, g->p->k - k),
                      .is_last = k + g->panel_depth >= g->p->k,
-                     .a = a,
-                     .b = b};
-        gemm_lines rows = lines_of(g, r, true, r->row, k);
-        e->pack_a(&rows, r->rows, now.depth, g->width, e->row_pitch, a);
-        for (int64_t column = 0; column < r->columns; column += e->columns)
-            multiply_strip(g, r, &now, r->column + column, sums);
+                     .a = room,
+                     .b = g->reads_a ? room : strip};
+        run_panel(g, r, &now, sums);
     }
 }
 
 /* Three functions by what lies on the stack: small products must not pay for much of it, since
  * compilers may touch each page. */
-enum { FEW_A_BYTES = 64 << 10 };
+enum { FEW_BYTES = 64 << 10 };
 
 __attribute__((noinline)) static void run_small(const regions *g, const region *r, place sums) {
-    _Alignas(ALIGNMENT) float a[FEW_A_BYTES / sizeof(float)];
-    run_panels(g, r, a, sums);
+    _Alignas(ALIGNMENT) float room[FEW_BYTES / sizeof(float)];
+    run_panels(g, r, room, sums);
 }
 
 __attribute__((noinline)) static void run_in_place(const regions *g, const region *r, place sums) {
-    _Alignas(ALIGNMENT) float a[MOST_A_BYTES / sizeof(float)];
-    run_panels(g, r, a, sums);
+    _Alignas(ALIGNMENT) float room[MOST_A_BYTES / sizeof(float)];
+    run_panels(g, r, room, sums);
 }
 
 __attribute__((noinline)) static void run_with_sums(const regions *g, const region *r) {
@@ -199,15 +264,19 @@ __attribute__((noinline)) static void run_with_sums(const regions *g, const regi
 
 static void run_region(const regions *g, const region *r) {
     bool is_single = g->p->k <= g->panel_depth;
-    int64_t strips = count_of(r->rows, g->width);
-    int64_t a_bytes = strips * g->engine->row_pitch * smaller(g->p->k, g->panel_depth) * 4;
+    const gemm_engine *e = g->engine;
+    int64_t lines = g->reads_a ? count_of(r->columns, e->columns) * e->columns
+                               : count_of(r->rows, g->width) * e->row_pitch;
+    int64_t packed_bytes = lines * smaller(g->p->k, g->panel_depth) * (int64_t)sizeof(float);
     place in_c = {(float *)(void *)c_at(g, r, r->row, r->column), g->p->ldc};
     if (!g->sums_in_c && !is_single)
         run_with_sums(g, r);
-    else if (a_bytes <= FEW_A_BYTES)
+    else if (packed_bytes <= FEW_BYTES)
         run_small(g, r, in_c);
     else
         run_in_place(g, r, in_c);
+    if (e->end)
+        e->end();
 }
 
 static void run_regions(void *context, int64_t begin, int64_t end) {
@@ -262,6 +331,30 @@ static void choose_regions(regions *g, int64_t most_rows, int64_t most_blocks) {
     g->across = count_of(g->column_strips, g->region_columns);
 }
 
+/* Rows that are read side by side stay in L1 only if their lines fall into enough of its sets: at strides
+ * of 4 KiB, which most L1 caches repeat after, they all fall into one, of 8 ways or more. */
+static bool can_stay_in_l1(int64_t stride_bytes, int64_t rows) {
+    enum { WAY_BYTES = 4096, WAYS = 7 }; /* and one for what passes by */
+    int64_t apart = stride_bytes % WAY_BYTES;
+    int64_t places = apart ? WAY_BYTES / (apart & -apart) : 1;
+    return count_of(rows, places) <= WAYS;
+}
+
+static bool reads_a_in_place(const regions *g) {
+    const gemm_operand *a = &g->p->a;
+    return g->engine->reads_in_place && a->type == DTYPE_F32 && g->p->n <= FEW_COLUMNS &&
+           a->column_stride == 1 &&
+           can_stay_in_l1(a->row_stride * (int64_t)sizeof(float), g->width);
+}
+
+/* The result of one panel that is written and not read, and is larger than the last cache. */
+static bool stores_past_caches(const regions *g, int64_t l3_bytes) {
+    const gemm_problem *p = g->p;
+    int64_t bytes = larger(p->batches, 1) * p->m * p->n * (int64_t)sizeof(float);
+    return g->engine->streams && g->sums_in_c && p->k <= g->panel_depth && !p->accumulates &&
+           l3_bytes > 0 && bytes > l3_bytes && p->ldc * (int64_t)sizeof(float) % CACHE_LINE == 0;
+}
+
 void gemm_run_regions(const gemm_engine *e, const gemm_problem *p) {
     const target *chip = p->target ? p->target : target_this_cpu();
     int64_t l2 = chip->l2_bytes > 0 ? chip->l2_bytes : USUAL_L2_BYTES;
@@ -275,6 +368,8 @@ void gemm_run_regions(const gemm_engine *e, const gemm_problem *p) {
     assert(g.panel_depth * e->columns * 4 <= MOST_B_BYTES);
     int64_t strip_bytes = g.panel_depth * e->row_pitch * 4;
     int64_t most_rows = smaller(MOST_A_BYTES, l2 * 5 / 8) / strip_bytes;
+    g.reads_a = reads_a_in_place(&g);
+    g.streams = stores_past_caches(&g, chip->l3_bytes);
     bool has_tile = !g.sums_in_c && p->k > g.panel_depth;
     int64_t most_blocks = has_tile ? MOST_SUMS / (g.width * e->columns) : NO_LIMIT;
     choose_regions(&g, most_rows > 0 ? most_rows : 1, most_blocks);
