@@ -225,11 +225,62 @@ static void regions_of_narrow_results_fit_their_tile(void **state) {
         check(&(product){.batch = 1,
                          .m = sizes[i][0],
                          .n = sizes[i][1],
-                         .k = 385,
+                         .k = 513,
                          .type = DTYPE_BF16,
                          .out = DTYPE_BF16,
                          .alpha = 1},
               &d);
+}
+
+/* To a CPU without a last cache to speak of every result is too large for it. */
+static void results_stored_past_the_caches_are_the_same(void **state) {
+    (void)state;
+    static const int64_t sizes[][4] = {{1, 48, 96, 64}, {3, 33, 80, 40}, {2, 29, 48, 200}};
+    draw d = draw_create(7, 0);
+    target small = *target_this_cpu();
+    small.l3_bytes = 1;
+    for (size_t i = 0; i < 2 * sizeof sizes / sizeof *sizes; i++) {
+        const int64_t *size = sizes[i / 2];
+        product p = {size[0], size[1], size[2], size[3], .transpose_b = i % 2, .alpha = 1};
+        p.type = p.out = DTYPE_F32;
+        trial t = trial_create(&p, &d);
+        size_t bytes = (size_t)tensor_bytes(&t.output);
+        void *cached = memory_allocate(bytes, 1), *past = aligned_alloc(64, bytes);
+        for (gemm_method method = 0; method < GEMM_METHOD_COUNT; method++) {
+            gemm_problem q = problem_of(&t);
+            if (gemm_reject(method, &q))
+                continue;
+            q.c = t.output.data = cached;
+            run_by(method, &q);
+            expect_near(&t, method);
+            q.c = memset(past, 0xff, bytes);
+            q.target = &small;
+            run_by(method, &q);
+            assert_memory_equal(past, cached, bytes);
+        }
+        free(past);
+        free(cached);
+        trial_release(&t);
+    }
+}
+
+/* The heads of attention: few columns, for which rows of A' are read where they lie, also where their
+ * stride is one at which they displace each other in L1. */
+static void products_of_few_columns_agree_with_the_reference(void **state) {
+    (void)state;
+    static const int64_t depths[] = {64, 300, 512, 1000, 1024};
+    draw d = draw_create(8, 0);
+    for (size_t i = 0; i < sizeof depths / sizeof *depths; i++)
+        for (int64_t n = 24; n <= 144; n += 40)
+            check(&(product){.batch = 2,
+                             .m = 37,
+                             .n = n,
+                             .k = depths[i],
+                             .transpose_b = n % 80 == 24,
+                             .type = DTYPE_F32,
+                             .out = DTYPE_F32,
+                             .alpha = n == 64 ? 1 : 0.5},
+                  &d);
 }
 
 /* A batch is packed some products at a time; here one is as much as that. */
@@ -415,6 +466,8 @@ int main(void) {
         cmocka_unit_test(all_sizes_and_transpositions_agree_with_the_reference),
         cmocka_unit_test(any_view_of_the_operands_agrees_with_the_reference),
         cmocka_unit_test(regions_of_narrow_results_fit_their_tile),
+        cmocka_unit_test(results_stored_past_the_caches_are_the_same),
+        cmocka_unit_test(products_of_few_columns_agree_with_the_reference),
         cmocka_unit_test(a_batch_larger_than_its_workspace_is_done_in_turns),
         cmocka_unit_test(sums_are_added_to_what_c_holds_and_nothing_else_is_written),
         cmocka_unit_test(infinities_stay_in_their_rows),

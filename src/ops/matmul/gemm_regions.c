@@ -22,7 +22,7 @@ enum {
     ALIGNMENT = 64,
     CACHE_LINE = 64,
     MOST_A_BYTES = 640 << 10, /* of a panel, packed */
-    MOST_B_BYTES = 48 << 10,  /* of a strip */
+    MOST_B_BYTES = 64 << 10,  /* of a strip */
     FEW_COLUMNS = 128,        /* for these A' is not packed */
     MOST_SUMS = 128 << 10,    /* of a tile, where C cannot hold them */
     MOST_BLOCK = 32 * 32,
