@@ -408,7 +408,7 @@ static void the_method_picked_rejects_nothing(void **state) {
     gemm_method picked = gemm_pick(&p);
     assert_int_not_equal(picked, GEMM_ONEDNN);
     assert_null(gemm_reject(picked, &p));
-    assert_null(gemm_pass_over(picked, NULL));
+    assert_null(gemm_pass_over(picked, &p));
     assert_int_equal(gemm_pick(&p), picked);
     p.b.type = DTYPE_F32;
     assert_non_null(gemm_reject(GEMM_PORTABLE, &p));
@@ -419,6 +419,24 @@ static value *add_product(graph *g, dtype type, dtype out, double alpha) {
     value *left = graph_add_leaf(g, ROLE_INPUT, type, &a, "a");
     return build_matmul_scaled(g, left, graph_add_leaf(g, ROLE_INPUT, type, &b, "b"), false, true,
                                out, alpha);
+}
+
+/* Where our products and the library's were each measured faster with AVX-512. */
+static void the_library_is_passed_over_where_rows_collide(void **state) {
+    (void)state;
+    target wide = *target_this_cpu();
+    wide.cores = 2;
+    wide.instruction_sets = 1u << ISA_AVX2 | 1u << ISA_AVX512;
+    gemm_problem p = {.m = 512, .n = 768, .k = 768, .target = &wide};
+    p.a = (gemm_operand){.type = DTYPE_F32, .row_stride = 3072, .column_stride = 1};
+    p.b = (gemm_operand){.type = DTYPE_F32, .row_stride = 768, .column_stride = 1};
+    assert_null(gemm_pass_over(GEMM_ONEDNN, &p));
+    p.b = (gemm_operand){.type = DTYPE_F32, .row_stride = 1, .column_stride = 3072};
+    assert_non_null(gemm_pass_over(GEMM_ONEDNN, &p));
+    assert_null(gemm_pass_over(GEMM_AVX512, &p));
+    p.b.column_stride = 768;
+    p.a = (gemm_operand){.type = DTYPE_F32, .row_stride = 1, .column_stride = 1024};
+    assert_non_null(gemm_pass_over(GEMM_ONEDNN, &p));
 }
 
 static void results_have_the_operands_type_or_f32(void **state) {
@@ -474,6 +492,7 @@ int main(void) {
         cmocka_unit_test(larger_products_of_drawn_sizes_agree_with_the_reference),
         cmocka_unit_test(subnormal_numbers_count),
         cmocka_unit_test(the_method_picked_rejects_nothing),
+        cmocka_unit_test(the_library_is_passed_over_where_rows_collide),
         cmocka_unit_test(results_have_the_operands_type_or_f32),
         cmocka_unit_test(gradients_have_their_operands_types_and_the_scale),
     };

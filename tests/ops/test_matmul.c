@@ -79,7 +79,8 @@ static unsigned check_layouts(const problem *p, bool ta, bool tb, layout left, l
 
 static bool takes_onednn(void) {
     const char *why;
-    return matmul_onednn_version(&why) != NULL && !gemm_pass_over(GEMM_ONEDNN, NULL);
+    return matmul_onednn_version(&why) != NULL &&
+           !gemm_pass_over(GEMM_ONEDNN, &(gemm_problem){.m = 1});
 }
 
 /* The kernels that take f32 on this machine: `any_view` of the operands, or dense ones. */

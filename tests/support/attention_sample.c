@@ -309,7 +309,7 @@ static bool can_multiply(gemm_method method) {
                       .a = {.type = DTYPE_BF16},
                       .b = {.type = DTYPE_BF16},
                       .c_type = DTYPE_F32};
-    return !gemm_reject(method, &p) && !gemm_pass_over(method, NULL);
+    return !gemm_reject(method, &p) && !gemm_pass_over(method, &p);
 }
 
 int kernels_here(dtype type) {

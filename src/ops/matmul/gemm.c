@@ -55,7 +55,7 @@ const char *gemm_reject(gemm_method method, const gemm_problem *p) {
 
 gemm_method gemm_pick(const gemm_problem *p) {
     gemm_method method = 0;
-    while (method < GEMM_PORTABLE && (gemm_reject(method, p) || gemm_pass_over(method, p->target)))
+    while (method < GEMM_PORTABLE && (gemm_reject(method, p) || gemm_pass_over(method, p)))
         method++;
     return method;
 }

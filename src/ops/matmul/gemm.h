@@ -58,9 +58,8 @@ const char *gemm_method_name(gemm_method method); /* "AVX-512 BF16" */
 
 /* NULL when the target can compute it this way; else the reason why not. */
 const char *gemm_reject(gemm_method method, const gemm_problem *p);
-/* NULL, or the reason why a method that could is passed over on the target (NULL: this CPU): another
- * was measured faster. */
-const char *gemm_pass_over(gemm_method method, const target *chip);
+/* NULL, or the reason why a method that could is passed over: another was measured faster. */
+const char *gemm_pass_over(gemm_method method, const gemm_problem *p);
 /* The first method that can and is not passed over. */
 gemm_method gemm_pick(const gemm_problem *p);
 

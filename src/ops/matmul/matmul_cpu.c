@@ -10,7 +10,7 @@ const char *matmul_onednn_version(const char **why) { return gemm_onednn_version
 static const char *reject(const kernel_args *args, gemm_method method) {
     gemm_problem p = matmul_gemm_problem(args);
     const char *why = gemm_reject(method, &p);
-    return why ? why : gemm_pass_over(method, p.target);
+    return why ? why : gemm_pass_over(method, &p);
 }
 
 static size_t workspace_bytes(const kernel_args *args, gemm_method method) {

@@ -27,7 +27,7 @@ static const char *reject_pairs(const kernel_args *args, gemm_method method) {
                          .target = args->target};
     const char *why = gemm_reject(method, &like);
     if (!why)
-        why = gemm_pass_over(method, args->target);
+        why = gemm_pass_over(method, &like);
     if (!why && !(attribute_real(args->attributes, "scale") > 0))
         why = "the scale must be above 0";
     return why ? why : attention_reject_layout(args);
