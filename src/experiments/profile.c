@@ -14,6 +14,7 @@
 #include "measure/profile_check.h"
 #include "measure/profile_record.h"
 #include "measure/step_trace.h"
+#include "runtime/nvtx.h"
 
 static const flag_spec FLAGS[] = {
     MODEL_FLAGS,
@@ -35,8 +36,7 @@ static const flag_spec FLAGS[] = {
              "record, for "
              "the timeline of `dyno report`"},
     {"nvtx", NULL, FLAG_SWITCH, NULL,
-     .help =
-         "emits NVTX ranges for steps, phases and scopes, for nsys or ncu around dyno; on a GPU"},
+     .help = "emits NVTX ranges for steps, phases and scopes, for nsys or ncu around dyno"},
     PROFILE_TRACE_FLAGS,
     SWEEP_FLAGS,
     PROFILE_FROM_FLAGS,
@@ -150,7 +150,7 @@ static dyno_status trace_cell(step_grid *g, const step_cell *at) {
     options.steps = flags_integer(g->given, "steps");
     step_trace trace;
     if (flags_switch(g->given, "nvtx"))
-        RETURN_IF_FAILED(executor_emit_ranges(at->e));
+        executor_emit_ranges(at->e, nvtx_listener());
     RETURN_IF_FAILED(step_trace_run_interleaved(at->e, at->p, &options, at->cell, &trace));
     dyno_status status = count(g, at, &trace);
     if (status == DYNO_OK)
@@ -168,21 +168,6 @@ static void remember_what_to_show(const flags *given, results *run) {
         results_set_environment_text(run, ENV_SHOWN_BY, flags_text(given, "by"));
     results_set_environment_integer(run, ENV_SHOWN_TOP, flags_integer(given, "top"));
     results_set_environment_integer(run, ENV_SHOWN_DEPTH, flags_integer(given, "depth"));
-}
-
-static dyno_status check_ranges(const flags *given, const device *d) {
-    if (!flags_switch(given, "nvtx") || d->functions->push_range)
-        return DYNO_OK;
-    return dyno_fail(DYNO_UNSUPPORTED,
-                     "--nvtx: device %s emits no ranges; they are for nsys and ncu around a GPU's "
-                     "run, with --device cuda",
-                     d->name);
-}
-
-/* Before anything runs. */
-static dyno_status check(const step_grid *g, const experiment_context *context) {
-    RETURN_IF_FAILED(profile_trace_check(g->given, context, g->sweep.run->planned_cells));
-    return check_ranges(g->given, g->sweep.device);
 }
 
 /* The sweep is over; what was refused on the way is said now. */
@@ -214,7 +199,8 @@ static dyno_status run(flags *given, const experiment_context *context, experime
     if (status == DYNO_OK && !device_is_host(job.grid.sweep.device))
         job.grid.second_steps = 4 * traced;
     if (status == DYNO_OK) {
-        dyno_status refused = check(&job.grid, context);
+        dyno_status refused =
+            profile_trace_check(given, context, job.grid.sweep.run->planned_cells);
         status = refused == DYNO_OK ? step_grid_run(&job.grid, step_grid_time, trace_cell)
                                     : sweep_finish(&job.grid.sweep, refused);
     }

@@ -83,9 +83,6 @@ typedef struct device_functions {
      * the end. */
     dyno_status (*observe_begin)(program *r);
     dyno_status (*observe_end)(program *r, launch_log *out);
-    /* Nested ranges of what the host does, for profilers of others; NULL where none watches. */
-    void (*push_range)(device *d, const char *name);
-    void (*pop_range)(device *d);
 
     /* ---- several ranks ---- */
     /* Of a GPU; NULL elsewhere. Rank 0 makes an id, which all others are told; then all ranks join,

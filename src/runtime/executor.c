@@ -9,6 +9,7 @@
  * of consecutive launches of one phase. */
 #include "runtime/executor.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,7 +17,6 @@
 #include "base/memory.h"
 #include "base/stop.h"
 #include "ops/kernel.h"
-#include "runtime/scope_ranges.h"
 #include "runtime/step_order.h"
 #include "runtime/transfers.h"
 
@@ -592,8 +592,10 @@ dyno_status executor_observe_end(executor *e, launch_log *out) {
     return finished;
 }
 
-dyno_status executor_emit_ranges(executor *e) {
-    return e->ranges ? DYNO_OK : scope_ranges_create(e->d, e->p, &e->ranges);
+void executor_emit_ranges(executor *e, const range_listener *to) {
+    assert(!e->is_running);
+    scope_ranges_destroy(e->ranges);
+    e->ranges = to ? scope_ranges_create(to, e->p) : NULL;
 }
 
 /* ---- access to values ---- */

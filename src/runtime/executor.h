@@ -14,6 +14,7 @@
 #include "plan/plan.h"
 #include "profile/launch_log.h"
 #include "runtime/memory_pool.h"
+#include "runtime/scope_ranges.h"
 #include "runtime/storage.h"
 
 typedef struct executor executor;
@@ -68,9 +69,9 @@ NODISCARD dyno_status executor_inspect(executor *e, executor_look *look, void *c
 NODISCARD dyno_status executor_observe_begin(executor *e);
 NODISCARD dyno_status executor_observe_end(executor *e, launch_log *out);
 
-/* From now on steps are ranges of NVTX, and in them phases and scopes (runtime/scope_ranges.h).
- * DYNO_UNSUPPORTED on a device that nobody watches. */
-NODISCARD dyno_status executor_emit_ranges(executor *e);
+/* From now on the listener, which is borrowed, is told of steps as ranges, and in them of phases and
+ * scopes. NULL: nobody is told. Between steps only. */
+void executor_emit_ranges(executor *e, const range_listener *to);
 
 /* A leaf, or after a run an output; data is NULL when there is no such name or it was not computed.
  * Data is in device memory: the host may access it only if device_is_host. */

@@ -6,15 +6,10 @@
 
 #include "base/memory.h"
 
-dyno_status scope_ranges_create(device *d, const plan *p, scope_ranges **out) {
-    *out = NULL;
-    if (!d->functions->push_range)
-        return dyno_fail(DYNO_UNSUPPORTED,
-                         "NVTX ranges are for nsys and ncu, which watch a GPU; device %s is none",
-                         d->name);
-    *out = memory_allocate(1, sizeof **out);
-    **out = (scope_ranges){.d = d, .p = p, .last = -1};
-    return DYNO_OK;
+scope_ranges *scope_ranges_create(const range_listener *to, const plan *p) {
+    scope_ranges *ranges = memory_allocate(1, sizeof *ranges);
+    *ranges = (scope_ranges){.to = to, .p = p, .last = -1};
+    return ranges;
 }
 
 void scope_ranges_destroy(scope_ranges *ranges) { free(ranges); }
@@ -49,6 +44,10 @@ static int count_common(const char *a, const char *b) {
     return common;
 }
 
+static void push(const scope_ranges *r, const char *name) { r->to->push(r->to->context, name); }
+
+static void pop(const scope_ranges *r) { r->to->pop(r->to->context); }
+
 static void push_parts(scope_ranges *r, const char *scope, int from) {
     int part = 0;
     for (int at = 0; scope[at]; part++) {
@@ -56,7 +55,7 @@ static void push_parts(scope_ranges *r, const char *scope, int from) {
         char name[128];
         snprintf(name, sizeof name, "%.*s", length, scope + at);
         if (part >= from) {
-            r->d->functions->push_range(r->d, name);
+            push(r, name);
             r->open++;
         }
         at += length + (scope[at + length] == '.');
@@ -65,7 +64,7 @@ static void push_parts(scope_ranges *r, const char *scope, int from) {
 
 static void pop_to(scope_ranges *r, int open) {
     for (; r->open > open; r->open--)
-        r->d->functions->pop_range(r->d);
+        pop(r);
 }
 
 static const char *scope_of(const scope_ranges *r, int launch) {
@@ -77,7 +76,7 @@ void scope_ranges_begin_step(scope_ranges *r) {
     if (!r)
         return;
     snprintf(name, sizeof name, "step %lld", (long long)r->steps++);
-    r->d->functions->push_range(r->d, name);
+    push(r, name);
     r->last = -1;
     r->open = 0;
 }
@@ -92,7 +91,7 @@ void scope_ranges_enter(scope_ranges *r, int launch) {
     if (!is_same_phase || common < count_parts(scope_of(r, launch)) || r->open > 1 + common) {
         pop_to(r, is_same_phase ? 1 + common : 0);
         if (!is_same_phase) {
-            r->d->functions->push_range(r->d, phase_name(l->phase));
+            push(r, phase_name(l->phase));
             r->open++;
         }
         push_parts(r, scope_of(r, launch), common);
@@ -111,5 +110,5 @@ void scope_ranges_end_step(scope_ranges *r) {
     if (!r)
         return;
     scope_ranges_end_launches(r);
-    r->d->functions->pop_range(r->d);
+    pop(r);
 }

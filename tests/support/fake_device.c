@@ -352,18 +352,6 @@ static dyno_status observe_end(program *r, launch_log *out) {
     return DYNO_OK;
 }
 
-static void push_range(device *d, const char *name) {
-    fake_device *f = from(d);
-    assert_true(strlen(f->ranges_text) + strlen(name) + 2 < sizeof f->ranges_text);
-    strcat(strcat(f->ranges_text, name), "(");
-}
-
-static void pop_range(device *d) {
-    fake_device *f = from(d);
-    assert_true(strlen(f->ranges_text) + 2 < sizeof f->ranges_text);
-    strcat(f->ranges_text, ")");
-}
-
 static void close_fake(device *d) {
     fake_device *f = from(d);
     catch_up(f);
@@ -394,9 +382,7 @@ fake_device *fake_device_create(int64_t memory_bytes, bool can_capture) {
                                            .record_event = record_event,
                                            .elapsed_ns = elapsed_ns,
                                            .observe_begin = observe_begin,
-                                           .observe_end = observe_end,
-                                           .push_range = push_range,
-                                           .pop_range = pop_range};
+                                           .observe_end = observe_end};
     static device_functions capturing;
     capturing = plain;
     capturing.capture = capture;

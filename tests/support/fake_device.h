@@ -31,10 +31,9 @@ typedef struct fake_device {
      * are loaded and caches filled. NULL: the clock. */
     const int64_t *launch_ns;
     int64_t launch_gap_ns, step_gap_ns, first_factor;
-    int64_t now_ns;         /* by this device's clock, if it is not the host's */
-    int hidden_launch;      /* 1 + that of which it keeps no record; 0: none */
-    bool has_stranger;      /* keeps a record of work that is no launch's, as long as launch 0 */
-    char ranges_text[4096]; /* "step 0(forward(embed()" and so on, as they were pushed and popped */
+    int64_t now_ns;    /* by this device's clock, if it is not the host's */
+    int hidden_launch; /* 1 + that of which it keeps no record; 0: none */
+    bool has_stranger; /* keeps a record of work that is no launch's, as long as launch 0 */
     program *observed;
     int observed_steps;
     launch_log seen;

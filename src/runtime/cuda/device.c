@@ -13,7 +13,6 @@
 #include "runtime/cuda/driver.h"
 #include "runtime/cuda/nccl.h"
 #include "runtime/cuda/observe.h"
-#include "runtime/cuda/ranges.h"
 
 enum { OLDEST_MAJOR = 8 };                /* Ampere: bf16 products, async copies */
 #define GRANULE_BYTES ((int64_t)32 << 20) /* few calls, and little memory that is not used */
@@ -266,9 +265,6 @@ const device_functions cuda_device_functions = {.close = close_device,
                                                 .elapsed_ns = cuda_elapsed_ns,
                                                 .observe_begin = cuda_observe_begin,
                                                 .observe_end = cuda_observe_end,
-                                                .push_range =
-                                                    CUDA_HAS_RANGES ? cuda_push_range : NULL,
-                                                .pop_range = cuda_pop_range,
                                                 .nccl_id = cuda_nccl_id,
                                                 .nccl_join = cuda_nccl_join};
 
