@@ -53,7 +53,8 @@ static double predict_cell(const attention_sweep *s, double run_seconds) {
 }
 
 /* How many times its prediction a run of `at` takes, as the last measured point of the same impl,
- * mode, precision and extent did; 1 while there is none. */
+ * mode, precision and extent did. While there is none 1, or NAN where predictions are no times because
+ * no peaks were measured. */
 static double learned_factor(const attention_sweep *s, const attention_point *at) {
     for (const attention_point *other = at - 1; other >= s->points; other--) {
         const attention_plan_options *a = &at->options, *b = &other->options;
@@ -63,14 +64,15 @@ static double learned_factor(const attention_sweep *s, const attention_point *at
         double median = statistics_of_series(cell_find_series(other->cell, SERIES_STEP)).median;
         return median / 1e9 / other->predicted_seconds;
     }
-    return 1;
+    return s->sweep.has_peaks ? 1 : (double)NAN;
 }
 
-/* True, and the cell says so, when it would take longer than a cell may. */
+/* True, and the cell says so, when it would take longer than a cell may. `run_seconds` may be NAN:
+ * not known. */
 static bool is_too_long(const attention_sweep *s, results_cell *cell, double run_seconds,
                         const char *how_known) {
     double limit = flags_real(s->given, "seconds-per-cell"), needed = predict_cell(s, run_seconds);
-    if (limit == 0 || needed <= limit)
+    if (limit == 0 || isnan(needed) || needed <= limit)
         return false;
     text reason = {0};
     text_format(&reason, "would take about %s: %lld runs of ", units_duration(needed).text,

@@ -33,7 +33,7 @@ typedef struct attention_point {
     /* Found out on the way. */
     bool is_refused; /* cannot be planned: `reason` says why */
     char reason[512];
-    double predicted_seconds; /* of one run, at the machine's peaks; 0: does not fit */
+    double predicted_seconds; /* of one run, by sweep_predict_seconds; 0: does not fit */
     results_cell *cell;
 } attention_point;
 

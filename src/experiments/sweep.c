@@ -1,6 +1,7 @@
 #include "experiments/sweep.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/stop.h"
@@ -29,8 +30,8 @@ dyno_status sweep_prepare(sweep *s, const flags *given, const experiment_context
 
 static bool is_cpu(const sweep *s) { return s->device->target.kind == TARGET_CPU; }
 
-static dyno_status capture_gpu(sweep *s) {
-    RETURN_IF_FAILED(gpu_capture(s->device, s->run, &s->rates));
+static dyno_status measure_gpu(sweep *s) {
+    RETURN_IF_FAILED(gpu_measure(s->device, s->run, &s->rates));
     s->peaks = (machine_peaks){.gflops_f32 = s->rates.fp32 * 1e3,
                                .bandwidth = {.copy = s->rates.copy_gb_s}};
     return DYNO_OK;
@@ -54,13 +55,7 @@ static machine_peak measure_bf16(const sweep *s) {
     return has_rows ? machine_measure_peak_bf16(threads_count()) : (machine_peak){0};
 }
 
-dyno_status sweep_start(sweep *s) {
-    environment_capture(s->run);
-    results_set_environment_text(s->run, ENV_DEVICE, s->device->description);
-    results_set_environment_text(s->run, ENV_TARGET, s->device->target.name);
-    RETURN_IF_FAILED(stop_check("measuring the machine"));
-    if (!is_cpu(s))
-        return capture_gpu(s);
+static dyno_status measure_cpu(sweep *s) {
     RETURN_IF_FAILED(machine_peaks_get(threads_count(), &s->peaks));
     RETURN_IF_FAILED(stop_check("measuring the machine"));
     keep_better_peaks(s, s->peaks.gflops_f32, measure_bf16(s));
@@ -69,10 +64,24 @@ dyno_status sweep_start(sweep *s) {
     return DYNO_OK;
 }
 
+dyno_status sweep_start(sweep *s) {
+    environment_capture(s->run);
+    results_set_environment_text(s->run, ENV_DEVICE, s->device->description);
+    results_set_environment_text(s->run, ENV_TARGET, s->device->target.name);
+    RETURN_IF_FAILED(stop_check("measuring the machine"));
+    if (!is_cpu(s))
+        RETURN_IF_FAILED(gpu_describe(s->device, s->run));
+    if (strcmp(flags_text(s->given, "peaks"), "none") == 0)
+        return DYNO_OK;
+    RETURN_IF_FAILED(is_cpu(s) ? measure_cpu(s) : measure_gpu(s));
+    s->has_peaks = true;
+    return DYNO_OK;
+}
+
 dyno_status sweep_finish(sweep *s, dyno_status status) {
     /* Somebody else may have been busy when the sweep began; the better of two is the peak. Whoever
      * asked to stop does not wait for the second. */
-    if (is_cpu(s) && status == DYNO_OK)
+    if (is_cpu(s) && s->has_peaks && status == DYNO_OK)
         keep_better_peaks(s, machine_measure_peak_flops_f32(threads_count()), measure_bf16(s));
     sweep_close(s);
     return status;
@@ -115,8 +124,9 @@ void sweep_show_planning(sweep *s, int64_t cells_done) {
 }
 
 double sweep_predict_seconds(const sweep *s, const plan *p, precision math) {
-    double flops_a_second = sweep_peak_gflops(s, math) * 1e9;
-    double bytes_a_second = s->peaks.bandwidth.copy * 1e9;
+    static const double ASSUMED_GFLOPS = 100, ASSUMED_COPY_GB_S = 10;
+    double flops_a_second = 1e9 * (s->has_peaks ? sweep_peak_gflops(s, math) : ASSUMED_GFLOPS);
+    double bytes_a_second = 1e9 * (s->has_peaks ? s->peaks.bandwidth.copy : ASSUMED_COPY_GB_S);
     double seconds = 0;
     for (int i = 0; i < p->launch_count; i++) {
         const plan_launch *l = &p->launches[i];
@@ -129,6 +139,11 @@ double sweep_predict_seconds(const sweep *s, const plan *p, precision math) {
 
 void sweep_tell_estimate(const sweep *s, double seconds, const char *way_out) {
     enum { LONG_SECONDS = 60 };
+    if (!s->has_peaks) {
+        if (s->run->planned_cells > 1)
+            experiment_note(s->context, "%lld cells", (long long)s->run->planned_cells);
+        return;
+    }
     bool is_long = seconds > LONG_SECONDS;
     if (s->run->planned_cells > 1 || is_long)
         experiment_note(s->context,
@@ -158,7 +173,7 @@ void sweep_describe_device(const sweep *s, precision math, results_cell *cell) {
     cell_set_text(cell, PARAM_DEVICE, s->device->name);
     if (is_cpu(s)) /* the environment has its peak */
         cell_set_integer(cell, PARAM_THREADS, threads_count());
-    else
+    else if (s->has_peaks)
         cell_set_metric_real(cell, METRIC_PEAK_GFLOPS, "GFLOP/s", sweep_peak_gflops(s, math));
 }
 

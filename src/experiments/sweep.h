@@ -16,9 +16,14 @@
 
 /* To be put into an experiment's flag table. */
 #define SWEEP_FLAGS                                                                                \
-    DEVICE_FLAG("auto"), TARGET_FLAG, THREADS_FLAG, {                                              \
-        "memory", "SIZE", FLAG_BYTES, NULL,                                                        \
-            .help = "what a cell may use; default: what the device has free"                       \
+    DEVICE_FLAG("auto"), TARGET_FLAG, THREADS_FLAG,                                                \
+        {"memory", "SIZE", FLAG_BYTES, NULL,                                                       \
+         .help = "what a cell may use; default: what the device has free"},                        \
+    {                                                                                              \
+        "peaks", NULL, FLAG_CHOICE, "measure",                                                     \
+            .help = "measure: the device's rates at best, which takes about a second, for MFU, "   \
+                    "HFU, floors and estimates; none: these are left out",                         \
+            .choices = "measure|none"                                                              \
     }
 
 typedef struct sweep {
@@ -28,6 +33,7 @@ typedef struct sweep {
     device *device;  /* from sweep_prepare to sweep_finish */
     autotune *tuned; /* likewise */
     int64_t memory_limit;
+    bool has_peaks;      /* the next three were measured: not with --peaks none */
     machine_peaks peaks; /* of a GPU: rates of products in fp32, of copies */
     cuda_rates rates;    /* of a GPU */
     machine_peak bf16;   /* of a CPU, if a row is in bf16 */
@@ -44,7 +50,8 @@ typedef struct sweep {
 NODISCARD dyno_status sweep_prepare(sweep *s, const flags *given, const experiment_context *context,
                                     results *run);
 
-/* Puts the machine and its peaks into the record. On failure, too, sweep_finish is to be called. */
+/* Puts the machine and, unless --peaks is none, its peaks into the record. On failure, too,
+ * sweep_finish is to be called. */
 NODISCARD dyno_status sweep_start(sweep *s);
 
 /* Closes the device. `status` is that of the sweep; the record of a whole one is completed first.
@@ -58,10 +65,11 @@ void sweep_close(sweep *s);
 bool sweep_should_stop(void *sweep);
 /* Says how many cells are planned, where planning takes long, and how many there are in all. */
 void sweep_show_planning(sweep *s, int64_t cells_done);
-/* How long a step takes if each launch is as fast as arithmetic and memory allow. */
+/* How long a step takes if each launch is as fast as arithmetic and memory allow. Without measured
+ * peaks no time but a weight: rates are assumed, and only its proportion to others means something. */
 double sweep_predict_seconds(const sweep *s, const plan *p, precision math);
-/* Tells the caller how many cells there are and how long they take at that rate, and if that is long
- * what would shorten it (NULL: nothing). */
+/* Tells the caller how many cells there are and, where peaks were measured, how long they take at that
+ * rate, and if that is long what would shorten it (NULL: nothing). */
 void sweep_tell_estimate(const sweep *s, double seconds, const char *way_out);
 /* Says how far the sweep is, so many steps into a cell. */
 void sweep_show_progress(void *sweep, int64_t steps_done);
@@ -69,7 +77,7 @@ void sweep_show_progress(void *sweep, int64_t steps_done);
 timing_options sweep_timing(sweep *s);
 
 /* Rate of large products in this precision on a GPU; on a CPU what products of bf16 can reach where
- * the CPU has such, else fp32, which all others are converted to. */
+ * the CPU has such, else fp32, which all others are converted to. 0: not measured. */
 double sweep_peak_gflops(const sweep *s, precision math);
 
 /* Around what times the cell: on a CPU, whether others were busy meanwhile goes into its metrics.
@@ -77,7 +85,7 @@ double sweep_peak_gflops(const sweep *s, precision math);
 contention_watch *sweep_watch(const sweep *s);
 void sweep_watched(contention_watch *watch, results_cell *cell);
 
-/* The parameters device and, of a CPU, threads; of a GPU the peak for this precision. */
+/* The parameters device and, of a CPU, threads; of a GPU the peak for this precision, if measured. */
 void sweep_describe_device(const sweep *s, precision math, results_cell *cell);
 
 /* What the plan knows of a cell before it is run. */

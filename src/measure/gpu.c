@@ -27,12 +27,10 @@ static void set_version(results *run, const char *key, int number) {
     results_set_environment_text(run, key, version);
 }
 
-dyno_status gpu_capture(device *d, results *run, cuda_rates *rates) {
+dyno_status gpu_describe(const device *d, results *run) {
     const cuda_module *module;
     cuda_device_info info = {0};
-    *rates = (cuda_rates){0};
     RETURN_IF_FAILED(find(d, &module, &info));
-    RETURN_IF_FAILED(module->measure(d, rates));
     char capability[32];
     snprintf(capability, sizeof capability, "%d.%d", info.major, info.minor);
     results_set_environment_text(run, ENV_GPU, info.name);
@@ -42,6 +40,14 @@ dyno_status gpu_capture(device *d, results *run, cuda_rates *rates) {
     results_set_environment_integer(run, ENV_GPU_MULTIPROCESSORS, info.multiprocessors);
     set_version(run, ENV_CUDA_DRIVER, info.driver_version);
     set_version(run, ENV_CUDA_RUNTIME, info.runtime_version);
+    return DYNO_OK;
+}
+
+dyno_status gpu_measure(device *d, results *run, cuda_rates *rates) {
+    const cuda_module *module;
+    *rates = (cuda_rates){0};
+    RETURN_IF_FAILED(cuda_module_load(&module));
+    RETURN_IF_FAILED(module->measure(d, rates));
     results_set_environment_real(run, ENV_GPU_COPY_GBS, rates->copy_gb_s);
     results_set_environment_real(run, ENV_GPU_FP32_TFLOPS, rates->fp32);
     results_set_environment_real(run, ENV_GPU_TF32_TFLOPS, rates->tf32);

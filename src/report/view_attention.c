@@ -36,6 +36,7 @@ typedef struct attention_view {
     bool has_time[ATTENTION_TIME_COUNT];
     const char *compared;            /* the parameter that speed-ups compare; NULL: none */
     bool has_tiles, has_tile_choice; /* a column for them; several at the same sizes */
+    bool has_peak;                   /* it was measured: columns of MFU and HFU */
     bool is_full;                    /* every column: CSV */
 } attention_view;
 
@@ -150,6 +151,10 @@ static bool shows_time(const attention_view *view, int which) {
     return view->is_full || view->has_time[which];
 }
 
+static bool shows_utilization(const attention_view *view) {
+    return view->is_full || view->has_peak;
+}
+
 /* Of the runs of both passes where there are any, else of those of the forward. */
 static void add_utilization(const attention_view *view, const attention_table_row *row) {
     const results_cell *last = row->whole ? row->whole : row->forward;
@@ -184,7 +189,8 @@ static void add_row(const attention_view *view, const attention_table_row *row) 
     for (int i = 0; i < ATTENTION_TIME_COUNT; i++)
         if (shows_time(view, i))
             view_add_three_digits(table, attention_table_row_tflops(row, i));
-    add_utilization(view, row);
+    if (shows_utilization(view))
+        add_utilization(view, row);
     for (int i = 0; i < ATTENTION_TIME_COUNT && view->compared; i++)
         if (shows_time(view, i))
             table_add_real(table, row_speedup(view, row, i), 2);
@@ -250,8 +256,10 @@ static void add_columns(const attention_view *view) {
     for (int i = 0; i < ATTENTION_TIME_COUNT; i++)
         if (shows_time(view, i))
             add_time_column(view, i, "tflops", "TFLOP/s");
-    table_add_column(table, "mfu_percent", "MFU %", TABLE_RIGHT);
-    table_add_column(table, "hfu_percent", "HFU %", TABLE_RIGHT);
+    if (shows_utilization(view)) {
+        table_add_column(table, "mfu_percent", "MFU %", TABLE_RIGHT);
+        table_add_column(table, "hfu_percent", "HFU %", TABLE_RIGHT);
+    }
     for (int i = 0; i < ATTENTION_TIME_COUNT && view->compared; i++)
         if (shows_time(view, i))
             add_time_column(view, i, "speedup", "speed-up");
@@ -323,6 +331,7 @@ static void add_notes(const attention_view *view) {
 
 report_table *view_create_attention_table(const results *run, bool is_full) {
     attention_view view = {.run = run, .all = attention_table_rows_of(run), .is_full = is_full};
+    view.has_peak = view_has_peak(run);
     for (int i = 0; i < ATTENTION_TIME_COUNT; i++)
         view.has_time[i] = attention_table_rows_have_time(&view.all, i);
     if (run->cell_count)

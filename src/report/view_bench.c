@@ -59,6 +59,7 @@ typedef enum column_audience {
     CASTS,
     GPUS,
     RECORDS,
+    PEAKS,
     FILES
 } column_audience;
 
@@ -87,8 +88,8 @@ static const struct {
     [SENT_FORMULA_MB] = {"sent_formula_mb", "formula MB", 2, RANKS},
     [TOKENS] = {"tokens_per_s", "tokens/s", 0, ALL},
     [GFLOPS] = {"gflops", "GFLOP/s", 1, ALL},
-    [MFU] = {"mfu_percent", "MFU %", 1, ALL},
-    [HFU] = {"hfu_percent", "HFU %", 1, ALL},
+    [MFU] = {"mfu_percent", "MFU %", 1, PEAKS},
+    [HFU] = {"hfu_percent", "HFU %", 1, PEAKS},
     [CAST_MS] = {"cast_ms", "casts ms", 3, CASTS},
     [SAVED_MIB] = {"saved_mib", "saved MiB", 1, ALL},
     [PEAK_MIB] = {"peak_mib", "peak MiB", 1, ALL},
@@ -122,6 +123,7 @@ typedef struct bench_view {
     bool has_device;  /* cells have device_used_bytes: those of a GPU */
     bool has_records; /* cells have device_busy_ns: a GPU kept records */
     bool has_ranks;   /* cells have more than one */
+    bool has_peak;    /* cells have a peak: it was measured */
     bool has_casts;   /* cells have cast_ns: steps were traced */
 } bench_view;
 
@@ -135,6 +137,8 @@ static bool is_shown(const bench_view *view, int column) {
         return view->has_ranks;
     case CASTS:
         return view->has_casts;
+    case PEAKS:
+        return view->is_full || view->has_peak;
     case GPUS:
         return view->has_device;
     case RECORDS:
@@ -395,7 +399,7 @@ static void note_split_launches(const bench_view *view) {
 }
 
 report_table *view_create_bench_table(const results *run, bool is_full) {
-    bench_view view = {.run = run, .is_full = is_full};
+    bench_view view = {.run = run, .is_full = is_full, .has_peak = view_has_peak(run)};
     for (int64_t i = 0; i < run->cell_count; i++) {
         view.has_device =
             view.has_device || cell_find_metric(run->cells[i], METRIC_DEVICE_USED_BYTES);
@@ -415,9 +419,8 @@ report_table *view_create_bench_table(const results *run, bool is_full) {
     add_bench_columns(&view);
     for (int64_t i = 0; i < run->cell_count; i++)
         add_bench_rows(&view, i);
-    table_add_note(
-        view.table,
-        "tokens/s, GFLOP/s, MFU and HFU are those of the median step; warm-up is in none");
+    table_add_note(view.table, "tokens/s%s are those of the median step; warm-up is in none",
+                   view.has_peak ? ", GFLOP/s, MFU and HFU" : " and GFLOP/s");
     table_add_note(view.table, "first step: with all that happens once; total: the timed steps; "
                                "saved: kept for the backward, and predicted: the peak, both from "
                                "the plan");

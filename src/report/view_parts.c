@@ -201,12 +201,19 @@ static void note_peaks(const results *run, report_table *table) {
                        by && by->kind == RESULTS_TEXT ? by->text : "products of bf16");
 }
 
-void view_note_utilization(const results *run, const char *time, report_table *table) {
+bool view_has_peak(const results *run) {
     bool has_peak = false;
     for (int64_t i = 0; i < run->cell_count; i++)
         has_peak = has_peak || view_peak_gflops(run, run->cells[i]) > 0;
-    if (!has_peak)
+    return has_peak;
+}
+
+void view_note_utilization(const results *run, const char *time, report_table *table) {
+    if (!view_has_peak(run)) {
+        if (run->cell_count)
+            table_add_note(table, "no MFU and no HFU: no peak was measured (--peaks none)");
         return;
+    }
     table_add_note(table,
                    "MFU %% = 100 x FLOP of the model / %s / peak; its products once, 2 M N K each, "
                    "causal attention half, backward twice the forward: the same for every mode, "

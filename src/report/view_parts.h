@@ -65,7 +65,10 @@ double view_metric(const results_cell *cell, const char *name);
 double view_peak_gflops(const results *run, const results_cell *cell);
 /* 100 x FLOP / seconds / peak; NAN where one of them is missing or 0. */
 double view_utilization(double flops, double seconds, double peak_gflops);
-/* Says below the table what MFU and HFU are, of which time, and what the peak is. */
+/* Whether a cell has such a peak; a table for people has no columns of MFU and HFU otherwise. */
+bool view_has_peak(const results *run);
+/* Says below the table what MFU and HFU are, of which time, and what the peak is, or that none was
+ * measured. */
 void view_note_utilization(const results *run, const char *time, report_table *table);
 
 /* A breakdown with so many keys and columns, or NULL: the file may hold another. */

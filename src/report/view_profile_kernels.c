@@ -37,7 +37,8 @@ typedef struct groups_view {
     const results_cell *cell;
     profile_rows rows, kinds;
     double whole_ns;
-    bool is_full, has_cost, has_counters, is_launch;
+    bool is_full, has_counters, is_launch;
+    bool has_cost, has_floor; /* FLOPs and bytes; and the rates that make floors of them */
 } groups_view;
 
 static bool has_number(const profile_rows *rows, const char *column) {
@@ -102,6 +103,8 @@ static void add_columns(const groups_view *v, report_table *t) {
     if (v->has_cost) {
         table_add_column(t, "gflops", "GFLOP/s", TABLE_RIGHT);
         table_add_column(t, "gb_per_s", "GB/s", TABLE_RIGHT);
+    }
+    if (v->has_floor) {
         table_add_column(t, "roofline_percent", "roofline %", TABLE_RIGHT);
         table_add_column(t, "above_floor_ms", "above floor ms", TABLE_RIGHT);
     }
@@ -202,9 +205,11 @@ static void add_group(const groups_view *v, int64_t row, report_table *t) {
     for (int i = 0; i < TIMES; i++)
         add_time(v, row, time_at(is_kernel, i), t);
     if (v->has_cost) {
-        double floor_ns = floor_of(v, row);
         table_add_real(t, rate(NUMBER(COLUMN_FLOPS), ns), 1);
         table_add_real(t, rate(NUMBER(COLUMN_BYTES), ns), 1);
+    }
+    if (v->has_floor) {
+        double floor_ns = floor_of(v, row);
         table_add_real(t, 100 * rate(floor_ns, ns), 1);
         table_add_real(t, above(ns, floor_ns) / 1e6, 3);
     }
@@ -238,7 +243,9 @@ static void note_units(const groups_view *v, report_table *t) {
                        "Time %%, Total and Instances are of one step, the mean of %.0f traced "
                        "ones; the others are of single launches",
                        steps);
-    if (v->has_cost)
+    if (v->has_cost && !v->has_floor)
+        table_add_note(t, "no floors: no peak was measured (--peaks none)");
+    if (v->has_floor)
         table_add_note(t,
                        "floor: bytes over %.1f GB/s or FLOP over %.1f GFLOP/s, measured here, "
                        "whichever takes longer; roofline %% = floor / time, over 100 where the "
@@ -301,6 +308,10 @@ static void note_tops(const profile_rows *kinds, report_table *t) {
                        strcmp(forward.name, backward.name) == 0 ? "the same" : "not the same");
 }
 
+static bool has_floors(const profile_rows *rows) {
+    return has_number(rows, COLUMN_FLOPS) && rows->peak_flops > 0 && rows->bandwidth > 0;
+}
+
 static groups_view view_of(const results *run, const results_cell *cell, const char *by,
                            bool is_full) {
     groups_view v = {.by = find_by(by), .cell = cell, .is_full = is_full};
@@ -309,8 +320,8 @@ static groups_view view_of(const results *run, const results_cell *cell, const c
     v.whole_ns = profile_rows_sum(&v.rows, COLUMN_RUNNING);
     v.is_launch = strcmp(v.by->key, KEY_LAUNCH) == 0;
     /* A file has the same columns for every cell. */
-    v.has_cost = is_full || (has_number(&v.rows, COLUMN_FLOPS) && v.rows.peak_flops > 0 &&
-                             v.rows.bandwidth > 0);
+    v.has_cost = is_full || has_number(&v.rows, COLUMN_FLOPS);
+    v.has_floor = is_full || has_floors(&v.rows);
     v.has_counters = is_full || has_number(&v.rows, COLUMN_CYCLES);
     return v;
 }
@@ -388,10 +399,6 @@ static void add_candidate(const profile_rows *kinds, const candidate *c, double 
     table_add_text(t, profile_rows_text(kinds, c->row, KEY_SCOPE));
     table_add_text(t, profile_rows_text(kinds, c->row, KEY_OP));
     table_add_text(t, profile_rows_text(kinds, c->row, KEY_KERNEL));
-}
-
-static bool has_floors(const profile_rows *kinds) {
-    return has_number(kinds, COLUMN_FLOPS) && kinds->peak_flops > 0 && kinds->bandwidth > 0;
 }
 
 void profile_append_next(const results *run, const results_cell *cell, text *out) {

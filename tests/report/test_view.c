@@ -33,11 +33,10 @@ static void add_steps(results_cell *cell, const char *name, int64_t ms) {
 }
 
 /* One cell of each kind. */
-static results *example(void) {
+static results *example_without_peak(void) {
     results *run = results_create("bench", 0, NULL);
     run->is_complete = true;
     results_set_environment_text(run, "cpu", "Some CPU");
-    results_set_environment_real(run, "peak_gflops", 200);
     results_cell *cell = add_cell(run, "small", 128, "forward+backward");
     cell_set_status(cell, RESULTS_OK, NULL);
     cell_add_sample(cell, "warmup", "ns", 50000000);
@@ -59,6 +58,12 @@ static results *example(void) {
     cell_set_metric(cell, "needed_bytes", "B", INT64_C(12) << 30);
     cell_set_metric(cell, "available_bytes", "B", INT64_C(3) << 30);
     add_steps(cell, "step", 10); /* must not show */
+    return run;
+}
+
+static results *example(void) {
+    results *run = example_without_peak();
+    results_set_environment_real(run, "peak_gflops", 200);
     return run;
 }
 
@@ -285,6 +290,26 @@ static void rows_in_bf16_are_held_against_products_of_bf16(void **state) {
     view_render(run, (view_options){.format = TABLE_TERMINAL}, &out);
     assert_non_null(strstr(text_string(&out), "peak of rows in bf16 = 800.0 GFLOP/s, measured here "
                                               "with AMX tiles"));
+    text_release(&out);
+    results_destroy(run);
+}
+
+static void without_a_peak_there_are_no_shares_of_it(void **state) {
+    (void)state;
+    results *run = example_without_peak();
+    static const char *const shares[] = {"mfu_percent", "hfu_percent"};
+    json_t *rows = rows_of(run, false), *full = rows_of(run, true);
+    for (int i = 0; i < 2; i++) {
+        assert_null(json_object_get(json_array_get(rows, 0), shares[i]));
+        assert_true(json_is_null(json_object_get(json_array_get(full, 0), shares[i])));
+    }
+    assert_true(fabs(number(rows, 0, "gflops") - 100) < 1e-9); /* needs none */
+    json_decref(rows);
+    json_decref(full);
+    text out = {0};
+    view_render(run, (view_options){.format = TABLE_TERMINAL}, &out);
+    assert_non_null(strstr(text_string(&out), "no MFU and no HFU: no peak was measured"));
+    assert_null(strstr(text_string(&out), "MFU %"));
     text_release(&out);
     results_destroy(run);
 }
@@ -542,6 +567,7 @@ int main(void) {
         cmocka_unit_test(too_few_samples_make_a_cell_incomplete),
         cmocka_unit_test(people_see_parameters_that_vary_and_csv_all),
         cmocka_unit_test(rows_in_bf16_are_held_against_products_of_bf16),
+        cmocka_unit_test(without_a_peak_there_are_no_shares_of_it),
         cmocka_unit_test(a_gpu_has_columns_and_notes_of_its_own),
         cmocka_unit_test(a_gpus_own_records_say_how_busy_it_was),
         cmocka_unit_test(an_interrupted_run_says_how_far_it_came),

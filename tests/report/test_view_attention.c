@@ -282,6 +282,23 @@ static void what_was_not_asked_for_has_no_column_but_in_files(void **state) {
     results_destroy(run);
 }
 
+static void shares_of_a_peak_need_one(void **state) {
+    (void)state;
+    results *run = example();
+    cell_set_metric(run->cells[1], "model_flops", "FLOP", 20000000000); /* in 0.4 s */
+    json_t *rows = rows_of(run);
+    assert_null(json_object_get(json_array_get(rows, 0), "mfu_percent"));
+    json_decref(rows);
+    rows = rows_for(run, true);
+    assert_true(json_is_null(json_object_get(json_array_get(rows, 0), "mfu_percent")));
+    json_decref(rows);
+    results_set_environment_real(run, "peak_gflops", 200);
+    rows = rows_of(run);
+    expect_near(number(rows, 0, "mfu_percent"), 25);
+    json_decref(rows);
+    results_destroy(run);
+}
+
 static void short_times_have_three_digits(void **state) {
     (void)state;
     static const struct {
@@ -347,6 +364,7 @@ int main(void) {
         cmocka_unit_test(a_row_is_held_against_the_first_impl_in_its_own_mode_and_precision),
         cmocka_unit_test(a_row_of_one_impl_is_held_against_the_first_mode),
         cmocka_unit_test(what_was_not_asked_for_has_no_column_but_in_files),
+        cmocka_unit_test(shares_of_a_peak_need_one),
         cmocka_unit_test(short_times_have_three_digits),
         cmocka_unit_test(what_both_passes_say_is_said_once),
         cmocka_unit_test(a_run_without_cells_is_an_empty_table),

@@ -214,6 +214,18 @@ static void what_to_speed_up_next_is_what_is_most_above_its_floor(void **state) 
     results_destroy(run);
 }
 
+static void without_measured_rates_there_are_no_floors(void **state) {
+    (void)state;
+    results *run = results_create(RUN_PROFILE, 0, NULL);
+    run->is_complete = true;
+    add_profile(run, true, "cpu", 600);
+    expect_says(run, "StdDev us  GFLOP/s  GB/s  op");
+    expect_says(run, "no floors: no peak was measured");
+    expect_silent(run, "roofline");
+    expect_silent(run, "what to speed up next");
+    results_destroy(run);
+}
+
 static void layers_are_folded_into_one_line_with_their_spread(void **state) {
     (void)state;
     results *run = new_run();
@@ -351,6 +363,7 @@ int main(void) {
         cmocka_unit_test(nothing_is_derived_from_a_step_that_ran_out_of_memory),
         cmocka_unit_test(inside_attention_the_ratio_of_times_stands_beside_that_of_flops),
         cmocka_unit_test(what_to_speed_up_next_is_what_is_most_above_its_floor),
+        cmocka_unit_test(without_measured_rates_there_are_no_floors),
         cmocka_unit_test(layers_are_folded_into_one_line_with_their_spread),
         cmocka_unit_test(a_device_that_waits_for_the_host_is_host_bound),
         cmocka_unit_test(what_tracing_costs_is_said),
