@@ -1,6 +1,6 @@
 /* compare.h - whether two sides, each a run or several rounds of it, differ cell by cell.
  *
- * With several rounds a side, what is resampled are rounds, each with the first quartile of its steps:
+ * With several rounds a side, what is resampled are rounds, each with the fastest tenth of its steps:
  * two programs that run in turns see the same machine. With one run a side it is the steps, and nothing in
  * the samples says how much two runs of one program differ, so that the interval is widened by an
  * allowance for it.
