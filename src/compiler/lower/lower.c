@@ -444,8 +444,7 @@ dyno_status lower_graph_with(const graph *g, const target *chip, const lower_opt
     lower_find_memory_reads(&l);
     dyno_status status = lower_nodes(&l);
     if (l.source.length)
-        l.p->source =
-            arena_format(l.p->memory, "%s%s", renderer_of(chip)->prelude(), text_string(&l.source));
+        l.p->source = arena_copy_string(l.p->memory, text_string(&l.source));
     if (status == DYNO_OK) {
         find_repeated(&l);
         name_values(&l);
