@@ -39,4 +39,13 @@ void memory_on_failure(void (*end)(const char *message));
         }                                                                                          \
     } while (0)
 
+/* Makes room for `count` elements in an array that is used again and again. */
+#define MEMORY_RESERVE(array, count, capacity)                                                     \
+    do {                                                                                           \
+        if ((count) > (capacity)) {                                                                \
+            (capacity) = 2 * (count);                                                              \
+            (array) = memory_resize((array), (size_t)(capacity), sizeof *(array));                 \
+        }                                                                                          \
+    } while (0)
+
 #endif
