@@ -30,6 +30,11 @@ bool memory_is_refused(void);
  * and does not return. Without one the message goes to stderr and the process aborts. */
 void memory_on_failure(void (*end)(const char *message));
 
+/* From now on freed memory stays with the process. For programs that make one description after
+ * another: the system would zero and map the same pages again for each. It is a setting of the whole
+ * process, so a library leaves it alone. Does nothing where the C library has no such setting. */
+void memory_keep_freed(void);
+
 /* Makes room for one more element in a growing array: doubles when full. */
 #define MEMORY_GROW(array, count, capacity)                                                        \
     do {                                                                                           \
