@@ -57,13 +57,18 @@ char *arena_copy_string(arena *owner, const char *text) {
     return memcpy(arena_allocate(owner, bytes, 1), text, bytes);
 }
 
+/* Written into the rest of the newest chunk, and only if that is too small once more: the rest of a
+ * chunk that is not the newest is never given to anybody, so it need not stay zeroed. */
 char *arena_format_list(arena *owner, const char *format, va_list arguments) {
     va_list again;
     va_copy(again, arguments);
-    int length = vsnprintf(NULL, 0, format, again);
+    chunk *c = owner->newest;
+    size_t room = c ? c->capacity - c->used : 0;
+    int length = vsnprintf(room ? (char *)c->bytes + c->used : NULL, room, format, again);
     va_end(again);
     char *text = arena_allocate(owner, (size_t)length + 1, 1);
-    vsnprintf(text, (size_t)length + 1, format, arguments);
+    if ((size_t)length >= room) /* cut off; else it lies there already */
+        vsnprintf(text, (size_t)length + 1, format, arguments);
     return text;
 }
 

@@ -2,6 +2,7 @@
 #include "base/memory.h"
 
 #include <dlfcn.h>
+#include <malloc.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -86,4 +87,12 @@ void *memory_try_allocate(size_t bytes) {
 
 void *memory_try_resize(void *block, size_t bytes) {
     return memory_is_refused() ? NULL : realloc(block, bytes ? bytes : 1);
+}
+
+void memory_keep_freed(void) {
+#ifdef M_TRIM_THRESHOLD
+    enum { LARGEST = 32 << 20 }; /* that glibc can have on its heap: what is larger it maps alone */
+    (void)mallopt(M_MMAP_THRESHOLD, LARGEST);
+    (void)mallopt(M_TRIM_THRESHOLD, -1);
+#endif
 }

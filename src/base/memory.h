@@ -30,11 +30,25 @@ bool memory_is_refused(void);
  * and does not return. Without one the message goes to stderr and the process aborts. */
 void memory_on_failure(void (*end)(const char *message));
 
+/* From now on freed memory stays with the process. For programs that make one description after
+ * another: the system would zero and map the same pages again for each. It is a setting of the whole
+ * process, so a library leaves it alone. Does nothing where the C library has no such setting. */
+void memory_keep_freed(void);
+
 /* Makes room for one more element in a growing array: doubles when full. */
 #define MEMORY_GROW(array, count, capacity)                                                        \
     do {                                                                                           \
         if ((count) == (capacity)) {                                                               \
             (capacity) = (capacity) ? (capacity)*2 : 16;                                           \
+            (array) = memory_resize((array), (size_t)(capacity), sizeof *(array));                 \
+        }                                                                                          \
+    } while (0)
+
+/* Makes room for `count` elements in an array that is used again and again. */
+#define MEMORY_RESERVE(array, count, capacity)                                                     \
+    do {                                                                                           \
+        if ((count) > (capacity)) {                                                                \
+            (capacity) = 2 * (count);                                                              \
             (array) = memory_resize((array), (size_t)(capacity), sizeof *(array));                 \
         }                                                                                          \
     } while (0)

@@ -32,10 +32,14 @@ void text_format(text *out, const char *format, ...) {
     va_list arguments, again;
     va_start(arguments, format);
     va_copy(again, arguments);
-    int length = vsnprintf(NULL, 0, format, arguments);
+    reserve(out, 0);
+    size_t room = out->capacity - out->length;
+    int length = vsnprintf(out->data + out->length, room, format, arguments);
     va_end(arguments);
-    reserve(out, (size_t)length);
-    vsnprintf(out->data + out->length, (size_t)length + 1, format, again);
+    if ((size_t)length >= room) { /* rarely: the capacity doubles */
+        reserve(out, (size_t)length);
+        vsnprintf(out->data + out->length, (size_t)length + 1, format, again);
+    }
     va_end(again);
     out->length += (size_t)length;
 }

@@ -25,6 +25,8 @@ extern const flags_verb cli_list_table, cli_init_table, cli_step_table, cli_show
 int cli_experiment(int argc, char **argv); /* of every experiment: argv[0] says which */
 /* Of those that can take minutes: they have a progress line, and Ctrl-C keeps what there is. */
 int cli_long_experiment(int argc, char **argv);
+/* Of those that make plan after plan and run none, or few. */
+int cli_planning_experiment(int argc, char **argv);
 int cli_list(int argc, char **argv);
 int cli_init(int argc, char **argv);
 int cli_step(int argc, char **argv);

@@ -106,3 +106,8 @@ static int run(int argc, char **argv, bool is_long) {
 int cli_experiment(int argc, char **argv) { return run(argc, argv, false); }
 
 int cli_long_experiment(int argc, char **argv) { return run(argc, argv, true); }
+
+int cli_planning_experiment(int argc, char **argv) {
+    memory_keep_freed();
+    return run(argc, argv, true);
+}

@@ -127,7 +127,9 @@ value *graph_add_node(graph *g, const op *kind, value *const *inputs, int input_
     }
     n->output_count = op_output_count(n);
     size_t outputs = (size_t)n->output_count;
-    value_type *types = memory_allocate(outputs, sizeof *types);
+    value_type few[OP_MAX_OUTPUTS] = {0};
+    value_type *many = outputs > OP_MAX_OUTPUTS ? memory_allocate(outputs, sizeof *many) : NULL;
+    value_type *types = many ? many : few;
     if (g->status == DYNO_OK) {
         dyno_status status = DYNO_OK;
         if (!op_takes_inputs(kind, input_count))
@@ -153,7 +155,7 @@ value *graph_add_node(graph *g, const op *kind, value *const *inputs, int input_
             v->role = n->inputs[op_inplace_input(n, i)]->role;
         n->outputs[i] = v;
     }
-    free(types);
+    free(many);
     MEMORY_GROW(g->nodes, g->node_count, g->node_capacity);
     g->nodes[g->node_count++] = n;
     return n->outputs[0];

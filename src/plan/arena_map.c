@@ -48,14 +48,14 @@ typedef struct time_node {
 } time_node;
 
 struct arena_map {
-    int leaf_count;   /* a power of two */
+    int leaf_count;   /* a power of two, 2 at the least */
     time_node *nodes; /* the root is 1, the children of i are 2 i and 2 i + 1 */
     part_list *leaves;
 };
 
 arena_map *arena_map_create(int last_launch) {
     arena_map *map = memory_allocate(1, sizeof *map);
-    map->leaf_count = 1;
+    map->leaf_count = 2;
     while (map->leaf_count <= last_launch / LEAF_LAUNCHES)
         map->leaf_count *= 2;
     map->nodes = memory_allocate((size_t)map->leaf_count * 2, sizeof *map->nodes);
@@ -102,8 +102,14 @@ static leaf_range leaves_of(int born, int last_used) {
     return range;
 }
 
-/* The nodes whose time together is that of the leaves [first, end); how many there are. */
+/* The nodes whose time together is that of the leaves [first, end); how many there are. For all time
+ * they are the root's children: the root itself would have to know all that is taken, for nobody. */
 static int cover(const arena_map *map, int first, int end, int *nodes) {
+    if (end - first == map->leaf_count) {
+        nodes[0] = 2;
+        nodes[1] = 3;
+        return 2;
+    }
     int count = 0, left = map->leaf_count + first, right = map->leaf_count + end;
     for (; left < right; left /= 2, right /= 2) {
         if (left % 2)
@@ -139,11 +145,9 @@ static int first_ending_from(const run_set *set, int64_t offset) {
     return low;
 }
 
-/* Whether the set had not all of these bytes yet. */
-static bool add_run(run_set *set, int64_t begin, int64_t end) {
-    int first = first_ending_from(set, begin), behind = first;
-    if (first < set->count && set->runs[first].begin <= begin && set->runs[first].end >= end)
-        return false;
+/* Puts the bytes in at `first`, together with the runs from there on that they meet. */
+static void insert_run(run_set *set, int first, int64_t begin, int64_t end) {
+    int behind = first;
     run joined = {begin, end};
     for (; behind < set->count && set->runs[behind].begin <= end; behind++) {
         const run *other = &set->runs[behind];
@@ -156,12 +160,28 @@ static bool add_run(run_set *set, int64_t begin, int64_t end) {
             (size_t)(set->count - behind) * sizeof *set->runs);
     set->runs[first] = joined;
     set->count += 1 - (behind - first);
+}
+
+/* Whether the set had not all of these bytes yet. */
+static bool add_run(run_set *set, int64_t begin, int64_t end) {
+    int first = first_ending_from(set, begin);
+    bool meets_one = first < set->count && set->runs[first].begin <= end &&
+                     (first + 1 == set->count || set->runs[first + 1].begin > end);
+    if (!meets_one) {
+        insert_run(set, first, begin, end);
+        return true;
+    }
+    run *met = &set->runs[first];
+    if (met->begin <= begin && met->end >= end)
+        return false;
+    met->begin = begin < met->begin ? begin : met->begin;
+    met->end = end > met->end ? end : met->end;
     return true;
 }
 
-/* In the node and those above it, which have all that it has. */
+/* In the node and those above it, which have all that it has; but for the root. */
 static void touch(arena_map *map, int node, int64_t begin, int64_t end) {
-    while (node > 0 && add_run(&map->nodes[node].touching, begin, end))
+    while (node > 1 && add_run(&map->nodes[node].touching, begin, end))
         node /= 2;
 }
 
@@ -262,7 +282,7 @@ static void begin_search(const arena_map *map, search *s) {
         add_cursor(s, &map->nodes[a].covering);
         add_cursor(s, &map->nodes[b].covering);
     }
-    for (; a > 0; a /= 2)
+    for (; a > 1; a /= 2)
         add_cursor(s, &map->nodes[a].covering);
 }
 

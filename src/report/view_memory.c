@@ -138,7 +138,7 @@ static void add_grid_row(const results *run, const results_cell *cell, bool is_f
     table_add_row(t);
     table_add_text(t, view_text(cell, PARAM_MODEL));
     table_add_integer(t, view_parameter_number(cell, PARAM_CONTEXT));
-    view_add_ways(run, cell, t);
+    view_add_ways(cell, t);
     table_add_text(t, view_text(cell, PARAM_PASS));
     for (int i = 0; i < AT_PEAK_COUNT; i++)
         table_add_real(t, view_metric(cell, AT_PEAK[i].metric) / MIB, 1);

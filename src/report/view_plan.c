@@ -97,7 +97,7 @@ static report_table *summary_table(const results *run) {
         table_add_row(t);
         table_add_text(t, view_text(cell, PARAM_MODEL));
         table_add_integer(t, context_of(cell));
-        view_add_ways(run, cell, t);
+        view_add_ways(cell, t);
         table_add_text(t, view_text(cell, PARAM_PASS));
         view_add_whole(t, view_metric(cell, METRIC_PARAMETERS));
         table_add_real(t, view_metric(cell, METRIC_MODEL_FLOPS) / 1e9, 1);
@@ -210,7 +210,7 @@ static report_table *map_table(const results *run) {
             table_add_text(t, view_text(cell, PARAM_MODEL));
             table_add_text(t, is_planned(cell) ? units_count(metric(cell, METRIC_PARAMETERS)).text
                                                : "");
-            view_add_ways(run, cell, t);
+            view_add_ways(cell, t);
             table_add_text(t, view_text(cell, PARAM_PASS));
         }
         bool fits = strcmp(view_text(cell, PARAM_FITS), "no") != 0;

@@ -54,9 +54,16 @@ void view_add_way_columns(const results *run, report_table *t) {
             table_add_setting(t, WAYS[i], WAYS[i], TABLE_LEFT);
 }
 
-void view_add_ways(const results *run, const results_cell *cell, report_table *t) {
+static bool has_column(const report_table *t, const char *key) {
+    for (int i = 0; i < t->column_count; i++)
+        if (t->columns[i].is_setting && strcmp(t->columns[i].key, key) == 0)
+            return true;
+    return false;
+}
+
+void view_add_ways(const results_cell *cell, report_table *t) {
     for (int i = 0; i < WAY_COUNT; i++)
-        if (varies(run, WAYS[i]))
+        if (has_column(t, WAYS[i]))
             table_add_text(t, view_text(cell, WAYS[i]));
 }
 

@@ -11,7 +11,7 @@ void view_append_common_ways(const results *run, text *out);
 
 /* A column for each way that varies, and a cell's value in each. */
 void view_add_way_columns(const results *run, report_table *t);
-void view_add_ways(const results *run, const results_cell *cell, report_table *t);
+void view_add_ways(const results_cell *cell, report_table *t);
 bool view_are_run_alike(const results_cell *a, const results_cell *b);
 
 /* Numbers of a file may be anything; those that are no whole number show as 0. */

@@ -443,6 +443,27 @@ static void arenas_give_aligned_zeroed_memory_of_any_size(void **state) {
     arena_destroy(NULL);
 }
 
+/* Also where the rest of a chunk is too small for it, whatever that rest is, and in an arena that has
+ * no chunk yet. */
+static void arenas_format_texts_of_any_length_and_stay_zeroed(void **state) {
+    (void)state;
+    static const char layer[] = "layers.17.attention";
+    for (size_t taken = 0; taken <= 256; taken += 8) {
+        arena *owner = arena_create();
+        if (taken)
+            (void)arena_allocate(owner, 64 * 1024 - taken, 1);
+        for (int width = 0; width < 96; width += 19) {
+            char expected[128];
+            snprintf(expected, sizeof expected, "%s.%*d", layer, width, 3);
+            assert_string_equal(arena_format(owner, "%s.%*d", layer, width, 3), expected);
+            const unsigned char *block = arena_allocate(owner, 40, 1);
+            for (int i = 0; i < 40; i++)
+                assert_int_equal(block[i], 0);
+        }
+        arena_destroy(owner);
+    }
+}
+
 static void messages_may_quote_the_message_before(void **state) {
     (void)state;
     assert_int_equal(dyno_fail(DYNO_IO, "disk %d", 7), DYNO_IO);
@@ -504,6 +525,7 @@ int main(void) {
         cmocka_unit_test(normal_numbers_have_the_moments_they_should),
         cmocka_unit_test(threads_cover_each_index_exactly_once),
         cmocka_unit_test(arenas_give_aligned_zeroed_memory_of_any_size),
+        cmocka_unit_test(arenas_format_texts_of_any_length_and_stay_zeroed),
         cmocka_unit_test(messages_may_quote_the_message_before),
         cmocka_unit_test(a_listener_is_told_of_every_failure),
     };

@@ -91,10 +91,28 @@ static void what_ends_before_or_begins_after_is_not_in_the_way(void **state) {
     arena_map_destroy(map);
 }
 
+/* Of one leaf, of two, and of as many as the tree has: lifetimes from the first launch to the last. */
+static void what_is_always_taken_is_in_everybodys_way(void **state) {
+    (void)state;
+    static const int launches[] = {0, 63, 64, 127, 128, 255, 511};
+    for (size_t i = 0; i < sizeof launches / sizeof *launches; i++) {
+        int last = launches[i];
+        arena_map *map = arena_map_create(last);
+        arena_map_take(map, 0, last, 0, 512);
+        for (int born = 0; born <= last; born += 21)
+            assert_int_equal(arena_map_lowest_fit(map, born, last, 256), 512);
+        assert_int_equal(arena_map_lowest_fit(map, 0, last, 256), 512);
+        arena_map_take(map, last / 2, last / 2, 512, 768);
+        assert_int_equal(arena_map_lowest_fit(map, 0, last, 256), 768);
+        arena_map_destroy(map);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(places_are_those_of_a_search_over_all),
         cmocka_unit_test(what_ends_before_or_begins_after_is_not_in_the_way),
+        cmocka_unit_test(what_is_always_taken_is_in_everybodys_way),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -37,6 +37,17 @@ static dyno_status refuse(const op *of, const kernel_args *args, const char *wan
     return status;
 }
 
+/* Asks all of them again, for their reasons: most launches find a kernel and need no such text. */
+static dyno_status refuse_operands(const op *of, const kernel_args *args, const char *scope) {
+    text reasons = {0};
+    (void)kernel_pick(of->kernels, args, &reasons);
+    dyno_status status = dyno_fail(DYNO_UNSUPPORTED, "no %s kernel runs %s in scope '%s' (%s)",
+                                   target_kind_name(args->target->kind), of->name, scope,
+                                   reasons.length ? text_string(&reasons) : "it has none");
+    text_release(&reasons);
+    return status;
+}
+
 static const kernel *find_tuned(const op *of, const kernel_args *args, const kernel_tuning *tuning,
                                 kernel_variant *variant) {
     if (!tuning || !of->tuning_key)
@@ -61,15 +72,8 @@ dyno_status choose_kernel(const op *of, const kernel_args *args, const char *sco
         out->kernel = find_tuned(of, args, options->tuning, &out->variant);
     if (out->kernel)
         return DYNO_OK;
-    text reasons = {0};
-    out->kernel = kernel_pick(of->kernels, args, &reasons);
-    dyno_status status = DYNO_OK;
-    if (!out->kernel)
-        status = dyno_fail(DYNO_UNSUPPORTED, "no %s kernel runs %s in scope '%s' (%s)",
-                           target_kind_name(args->target->kind), of->name, scope,
-                           reasons.length ? text_string(&reasons) : "it has none");
-    text_release(&reasons);
-    return status;
+    out->kernel = kernel_pick(of->kernels, args, NULL);
+    return out->kernel ? DYNO_OK : refuse_operands(of, args, scope);
 }
 
 void choose_kernel_describe(const plan *p, const plan_launch *l, launch_layouts *out) {

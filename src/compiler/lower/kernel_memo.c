@@ -20,11 +20,11 @@ static bool same_kernel(const fused_kernel *a, const fused_kernel *b) {
            same_bytes(a->outputs, b->outputs, a->output_count, sizeof *a->outputs);
 }
 
-int kernel_memo_find(const kernel_memo *memo, const fused_kernel *k) {
+const known_kernel *kernel_memo_find(const kernel_memo *memo, const fused_kernel *k) {
     for (int i = 0; i < memo->count; i++)
         if (same_kernel(&memo->known[i].k, k))
-            return memo->known[i].generated;
-    return -1;
+            return &memo->known[i];
+    return NULL;
 }
 
 static void *copy(const void *from, int count, size_t size) {
@@ -34,13 +34,15 @@ static void *copy(const void *from, int count, size_t size) {
     return to;
 }
 
-void kernel_memo_add(kernel_memo *memo, const fused_kernel *k, int generated) {
+const known_kernel *kernel_memo_add(kernel_memo *memo, const fused_kernel *k, int generated,
+                                    const char *op_name) {
     MEMORY_GROW(memo->known, memo->count, memo->capacity);
     known_kernel *added = &memo->known[memo->count++];
-    *added = (known_kernel){.k = *k, .generated = generated};
+    *added = (known_kernel){.k = *k, .generated = generated, .op_name = op_name};
     added->k.members = copy(k->members, k->member_count, sizeof *k->members);
     added->k.operands = copy(k->operands, k->operand_count, sizeof *k->operands);
     added->k.outputs = copy(k->outputs, k->output_count, sizeof *k->outputs);
+    return added;
 }
 
 void kernel_memo_release(kernel_memo *memo) {

@@ -5,10 +5,11 @@
 
 #include "compiler/codegen/fused_kernel.h"
 
-/* A kernel, with copies of its lists, and its number among the plan's generated ones. */
+/* A kernel, with copies of its lists, and what its launches say of it. */
 typedef struct known_kernel {
     fused_kernel k;
-    int generated;
+    int generated;       /* its number among the plan's generated ones */
+    const char *op_name; /* "cast+multiply", in the plan's memory */
 } known_kernel;
 
 /* Zero is an empty memo. */
@@ -17,10 +18,11 @@ typedef struct kernel_memo {
     int count, capacity;
 } kernel_memo;
 
-/* The number of a kernel that is the same in every byte, and so in its source; -1: there is none.
- */
-int kernel_memo_find(const kernel_memo *memo, const fused_kernel *k);
-void kernel_memo_add(kernel_memo *memo, const fused_kernel *k, int generated);
+/* A kernel that is the same in every byte, and so in its source; NULL: there is none. It is valid
+ * until the next is added. */
+const known_kernel *kernel_memo_find(const kernel_memo *memo, const fused_kernel *k);
+const known_kernel *kernel_memo_add(kernel_memo *memo, const fused_kernel *k, int generated,
+                                    const char *op_name);
 void kernel_memo_release(kernel_memo *memo);
 
 #endif

@@ -150,8 +150,8 @@ static void emit(lowering *l, const node *n, const kernel_choice *chosen, kernel
 /* One launch of `n` with these operands. */
 static dyno_status launch_node(lowering *l, const node *n, const plan_operand *in, int input_count,
                                const plan_operand *out) {
-    tensor *in_layouts = memory_allocate((size_t)input_count, sizeof *in_layouts);
-    tensor *out_layouts = memory_allocate((size_t)n->output_count, sizeof *out_layouts);
+    MEMORY_RESERVE(l->layouts, input_count + n->output_count, l->layout_capacity);
+    tensor *in_layouts = l->layouts, *out_layouts = l->layouts + input_count;
     layouts(in, input_count, in_layouts);
     layouts(out, n->output_count, out_layouts);
     kernel_args args = {.input_count = input_count,
@@ -167,8 +167,6 @@ static dyno_status launch_node(lowering *l, const node *n, const plan_operand *i
         choose_kernel(n->op, &args, l->g->scopes[n->scope].path, l->kernels, &chosen);
     if (status == DYNO_OK)
         emit(l, n, &chosen, &args, in, out);
-    free(in_layouts);
-    free(out_layouts);
     return status;
 }
 
@@ -233,8 +231,8 @@ static dyno_status lower_node(lowering *l, const node *n) {
         return DYNO_OK;
     if (n->op->piece)
         return lower_concat(l, n);
-    plan_operand *in = memory_allocate((size_t)n->input_count, sizeof *in);
-    plan_operand *out = memory_allocate((size_t)n->output_count, sizeof *out);
+    MEMORY_RESERVE(l->operands, n->input_count + n->output_count, l->operand_capacity);
+    plan_operand *in = l->operands, *out = l->operands + n->input_count;
     for (int i = 0; i < n->input_count; i++)
         in[i] = l->placed[n->inputs[i]->id];
     for (int i = 0; i < n->output_count; i++) {
@@ -248,8 +246,6 @@ static dyno_status lower_node(lowering *l, const node *n) {
     dyno_status status = launch_node(l, n, in, n->input_count, out);
     if (status == DYNO_OK)
         promise_in_place(n, &l->p->launches[l->p->launch_count - 1]);
-    free(in);
-    free(out);
     return status;
 }
 
@@ -444,8 +440,7 @@ dyno_status lower_graph_with(const graph *g, const target *chip, const lower_opt
     lower_find_memory_reads(&l);
     dyno_status status = lower_nodes(&l);
     if (l.source.length)
-        l.p->source =
-            arena_format(l.p->memory, "%s%s", renderer_of(chip)->prelude(), text_string(&l.source));
+        l.p->source = arena_copy_string(l.p->memory, text_string(&l.source));
     if (status == DYNO_OK) {
         find_repeated(&l);
         name_values(&l);
@@ -461,6 +456,8 @@ dyno_status lower_graph_with(const graph *g, const target *chip, const lower_opt
     free(l.is_read_from_memory);
     free(l.wanted);
     free(l.is_begun);
+    free(l.operands);
+    free(l.layouts);
     return status;
 }
 

@@ -178,20 +178,29 @@ static const char *text_of_outputs(const group_builder *b) {
     return reduces ? "fused rows" : "fused element-wise";
 }
 
-/* The kernel's index in the plan; one with a new source is appended. */
-static int render_kernel(group_builder *b) {
+/* What a kernel is called until its source is known, of which its name is the hash. */
+static const char NAMELESS[] = "KERNEL";
+
+static void append_named(const char *body, const char *symbol, text *out) {
+    for (const char *next; (next = strstr(body, NAMELESS)); body = next + strlen(NAMELESS)) {
+        text_append_bytes(out, body, (size_t)(next - body));
+        text_append(out, symbol);
+    }
+    text_append(out, body);
+}
+
+/* The index of the kernel with this source in the plan, to which a new one is appended. */
+static int add_generated(group_builder *b, const renderer *language, const text *body) {
     lowering *l = b->l;
-    const renderer *language = renderer_of(l->target);
-    text body = {0};
-    language->render(&b->k, "KERNEL", &body);
-    char symbol[HASH_TEXT_BYTES + 8];
-    snprintf(symbol, sizeof symbol, "dyno_%s", hash_text(body.data, body.length).text);
-    text_release(&body);
     plan *p = l->p;
+    char symbol[HASH_TEXT_BYTES + 8];
+    snprintf(symbol, sizeof symbol, "dyno_%s", hash_text(body->data, body->length).text);
     for (int i = 0; i < p->generated_count; i++)
         if (strcmp(p->generated[i].symbol, symbol) == 0)
             return i;
-    language->render(&b->k, symbol, &l->source);
+    if (l->source.length == 0)
+        text_append(&l->source, language->prelude());
+    append_named(text_string(body), symbol, &l->source);
     MEMORY_GROW(p->generated, p->generated_count, p->generated_capacity);
     fused_launch how = language->describe_launch(&b->k);
     p->generated[p->generated_count] = (plan_generated){
@@ -199,14 +208,29 @@ static int render_kernel(group_builder *b) {
     return p->generated_count++;
 }
 
-static int find_generated(group_builder *b) {
-    kernel_memo *memo = &b->l->kernels_made;
-    int generated = kernel_memo_find(memo, &b->k);
-    if (generated < 0) {
-        generated = render_kernel(b);
-        kernel_memo_add(memo, &b->k, generated);
+/* "cast+multiply" */
+static const char *name_ops(const group_builder *b) {
+    text names = {0};
+    for (int i = 0; i < b->count; i++) {
+        text_append(&names, i ? "+" : "");
+        text_append(&names, b->members[i]->op->name);
     }
-    return generated;
+    const char *kept = arena_copy_string(b->l->p->memory, text_string(&names));
+    text_release(&names);
+    return kept;
+}
+
+static const known_kernel *find_kernel(group_builder *b) {
+    kernel_memo *memo = &b->l->kernels_made;
+    const known_kernel *known = kernel_memo_find(memo, &b->k);
+    if (known)
+        return known;
+    const renderer *language = renderer_of(b->l->target);
+    text body = {0};
+    language->render(&b->k, NAMELESS, &body);
+    int generated = add_generated(b, language, &body);
+    text_release(&body);
+    return kernel_memo_add(memo, &b->k, generated, name_ops(b));
 }
 
 /* The last stage in which an operand is read. */
@@ -258,18 +282,15 @@ static double stored_bytes(const tensor *t) {
 static void emit_launch(group_builder *b, const plan_operand *outputs) {
     plan *p = b->l->p;
     const node *last = b->members[b->count - 1];
-    int index = p->launch_count, generated = find_generated(b);
+    const known_kernel *made = find_kernel(b);
+    int index = p->launch_count;
     plan_launch *launch = plan_add_launch(p, b->k.operand_count, b->k.output_count);
     if (b->k.operand_count)
         memcpy(launch->inputs, b->operands, (size_t)b->k.operand_count * sizeof *b->operands);
     memcpy(launch->outputs, outputs, (size_t)b->k.output_count * sizeof *outputs);
-    launch->generated = generated;
-    launch->kernel_name = p->generated[generated].symbol;
-    text names = {0};
-    for (int i = 0; i < b->count; i++)
-        text_format(&names, "%s%s", i ? "+" : "", b->members[i]->op->name);
-    launch->op_name = arena_copy_string(p->memory, text_string(&names));
-    text_release(&names);
+    launch->generated = made->generated;
+    launch->kernel_name = p->generated[made->generated].symbol;
+    launch->op_name = made->op_name;
     launch->class_name = text_of_outputs(b);
     launch->scope = last->scope;
     launch->phase = last->phase;

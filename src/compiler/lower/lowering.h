@@ -22,6 +22,11 @@ typedef struct lowering {
     bool *is_read_from_memory; /* by value id: a launch that is no fused kernel reads it */
     placement *wanted; /* by value id: where it is to be made; NULL: all in memory of their own */
     bool *is_begun;    /* by value id: it has memory already, in which others are being made */
+    /* Of the launch that is being made: its operands, and their layouts. */
+    plan_operand *operands;
+    int operand_capacity;
+    tensor *layouts;
+    int layout_capacity;
 } lowering;
 
 /* A dense buffer of the value's own, born at that launch. */

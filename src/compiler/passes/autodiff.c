@@ -40,19 +40,17 @@ static value *in_full(graph *g, value *v) {
 }
 
 static void back_through(graph *g, const node *n, const bool *needs, value **gradient) {
-    value **from_above = memory_allocate((size_t)n->output_count, sizeof *from_above);
     bool reached = false;
-    for (int i = 0; i < n->output_count; i++) {
-        from_above[i] = gradient[n->outputs[i]->id];
-        reached = reached || from_above[i];
-    }
-    if (!reached || !n->op->gradient) {
-        free(from_above);
+    for (int i = 0; i < n->output_count; i++)
+        reached = reached || gradient[n->outputs[i]->id];
+    if (!reached || !n->op->gradient)
         return;
-    }
-    size_t inputs = (size_t)n->input_count;
+    size_t inputs = (size_t)n->input_count, outputs = (size_t)n->output_count;
+    value **from_above = memory_allocate(outputs + inputs, sizeof *from_above);
+    value **sent = from_above + outputs;
     bool *wanted = memory_allocate(inputs, sizeof *wanted);
-    value **sent = memory_allocate(inputs, sizeof *sent);
+    for (int i = 0; i < n->output_count; i++)
+        from_above[i] = gradient[n->outputs[i]->id];
     for (int i = 0; i < n->input_count; i++)
         wanted[i] = needs[n->inputs[i]->id];
     g->current_scope = n->scope;
@@ -65,7 +63,6 @@ static void back_through(graph *g, const node *n, const bool *needs, value **gra
     }
     free(from_above);
     free(wanted);
-    free(sent);
 }
 
 static bool is_loss(const value *v) { return v && v->producer && v->shape.rank == 0; }

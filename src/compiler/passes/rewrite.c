@@ -22,13 +22,17 @@ void rewrite_set_attribute(graph *g, node *n, attribute item) {
 }
 
 dyno_status rewrite_infer_types(node *n) {
-    value_type *types = memory_allocate((size_t)n->output_count, sizeof *types);
+    value_type few[OP_MAX_OUTPUTS] = {0};
+    value_type *many = n->output_count > OP_MAX_OUTPUTS
+                           ? memory_allocate((size_t)n->output_count, sizeof *many)
+                           : NULL;
+    value_type *types = many ? many : few;
     dyno_status status = n->op->infer(n, types);
     for (int i = 0; i < n->output_count && status == DYNO_OK; i++) {
         n->outputs[i]->type = types[i].type;
         n->outputs[i]->shape = types[i].shape;
     }
-    free(types);
+    free(many);
     return status;
 }
 

@@ -41,9 +41,11 @@ static void append(uses *u, use_list *list, int added) {
     list->last = added;
 }
 
-/* Takes in what was added to the graph since. */
+/* Takes in what was added to the graph since; asked before every answer, and mostly nothing was. */
 static void catch_up(uses *u) {
     const graph *g = u->g;
+    if (u->node_count == g->node_count && u->value_count == g->value_count)
+        return;
     while (u->value_count < g->value_count) {
         MEMORY_GROW(u->lists, u->value_count, u->value_capacity);
         u->lists[u->value_count++] = (use_list){END, END, 0};
@@ -58,9 +60,22 @@ static void catch_up(uses *u) {
     }
 }
 
+/* Room for the graph as it is, and for a pass that adds about as much again. */
+static void reserve(uses *u) {
+    const graph *g = u->g;
+    int inputs = 0;
+    for (int i = 0; i < g->node_count; i++)
+        inputs += g->nodes[i]->input_count;
+    u->value_capacity = 2 * g->value_count + 1;
+    u->use_capacity = 2 * inputs + 1;
+    u->lists = memory_resize(NULL, (size_t)u->value_capacity, sizeof *u->lists);
+    u->all = memory_resize(NULL, (size_t)u->use_capacity, sizeof *u->all);
+}
+
 uses *uses_create(const graph *g) {
     uses *u = memory_allocate(1, sizeof *u);
     u->g = g;
+    reserve(u);
     catch_up(u);
     return u;
 }
