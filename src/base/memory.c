@@ -96,3 +96,9 @@ void memory_keep_freed(void) {
     (void)mallopt(M_TRIM_THRESHOLD, -1);
 #endif
 }
+
+void memory_return_freed(void) {
+#ifdef M_TRIM_THRESHOLD
+    (void)malloc_trim(0);
+#endif
+}

@@ -34,6 +34,8 @@ void memory_on_failure(void (*end)(const char *message));
  * another: the system would zero and map the same pages again for each. It is a setting of the whole
  * process, so a library leaves it alone. Does nothing where the C library has no such setting. */
 void memory_keep_freed(void);
+/* Gives the system what is freed by now: before the memory of the process itself is measured. */
+void memory_return_freed(void);
 
 /* Makes room for one more element in a growing array: doubles when full. */
 #define MEMORY_GROW(array, count, capacity)                                                        \

@@ -95,6 +95,7 @@ static dyno_status run_steps(const memory_job *job, const plan *p, const model_c
                              measurement *m) {
     RETURN_IF_FAILED(memory_pool_create(job->sweep.device, job->sweep.memory_limit, &m->pool));
     m->shared = storage_create(m->pool);
+    memory_return_freed();
     timing_reset_peak_rss();
     memory_pool_start_recording(m->pool);
     executor *e;
