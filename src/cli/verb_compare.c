@@ -29,7 +29,8 @@ static const flag_spec FLAGS[] = {
 static const flags_example EXAMPLES[] = {
     {"compare results/small runs/small", "two runs that were measured one after the other"},
     {"compare runs/grid runs/grid --format md", "the same as Markdown, for a pull request"},
-    {"compare --run 'dyno bench --layers 1' 'dyno bench --layers 1 --mode compiled' --rounds 2",
+    {"compare --run 'dyno bench --d-model 96 --layers 1 --context 32 --pass step' 'dyno bench "
+     "--d-model 96 --layers 1 --context 32 --pass step --mode compiled' --rounds 2",
      "two commands in turns: the machine is the same for both"},
 };
 
