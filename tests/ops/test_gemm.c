@@ -232,8 +232,8 @@ static void regions_of_narrow_results_fit_their_tile(void **state) {
               &d);
 }
 
-/* To a CPU without a last cache to speak of every result is too large for it. */
-static void results_stored_past_the_caches_are_the_same(void **state) {
+/* With a last-level cache of one byte every result is larger than it. */
+static void streaming_stores_give_the_same_results(void **state) {
     (void)state;
     static const int64_t sizes[][4] = {{1, 48, 96, 64}, {3, 33, 80, 40}, {2, 29, 48, 200}};
     draw d = draw_create(7, 0);
@@ -264,8 +264,7 @@ static void results_stored_past_the_caches_are_the_same(void **state) {
     }
 }
 
-/* The heads of attention: few columns, for which rows of A' are read where they lie, also where their
- * stride is one at which they displace each other in L1. */
+/* Products like those of attention: with few columns A' is read in place, unless its rows conflict in L1. */
 static void products_of_few_columns_agree_with_the_reference(void **state) {
     (void)state;
     static const int64_t depths[] = {64, 300, 512, 1000, 1024};
@@ -422,7 +421,7 @@ static value *add_product(graph *g, dtype type, dtype out, double alpha) {
 }
 
 /* Where our products and the library's were each measured faster with AVX-512. */
-static void the_library_is_passed_over_where_rows_collide(void **state) {
+static void the_library_is_passed_over_where_rows_conflict_in_l1(void **state) {
     (void)state;
     target wide = *target_this_cpu();
     wide.cores = 2;
@@ -484,7 +483,7 @@ int main(void) {
         cmocka_unit_test(all_sizes_and_transpositions_agree_with_the_reference),
         cmocka_unit_test(any_view_of_the_operands_agrees_with_the_reference),
         cmocka_unit_test(regions_of_narrow_results_fit_their_tile),
-        cmocka_unit_test(results_stored_past_the_caches_are_the_same),
+        cmocka_unit_test(streaming_stores_give_the_same_results),
         cmocka_unit_test(products_of_few_columns_agree_with_the_reference),
         cmocka_unit_test(a_batch_larger_than_its_workspace_is_done_in_turns),
         cmocka_unit_test(sums_are_added_to_what_c_holds_and_nothing_else_is_written),
@@ -492,7 +491,7 @@ int main(void) {
         cmocka_unit_test(larger_products_of_drawn_sizes_agree_with_the_reference),
         cmocka_unit_test(subnormal_numbers_count),
         cmocka_unit_test(the_method_picked_rejects_nothing),
-        cmocka_unit_test(the_library_is_passed_over_where_rows_collide),
+        cmocka_unit_test(the_library_is_passed_over_where_rows_conflict_in_l1),
         cmocka_unit_test(results_have_the_operands_type_or_f32),
         cmocka_unit_test(gradients_have_their_operands_types_and_the_scale),
     };

@@ -44,9 +44,11 @@ typedef struct gemm_block {
      * strip is left here; else NULL. */
     float *packed;
     int64_t b_deep;
-    /* Where the engine reads A' in place: its strides from line to line and along K; else 0. */
-    int64_t a_along, a_deep;
-    bool streams; /* past the caches, to a sum whose rows begin with a cache line */
+    /* Where the engine reads A' in place: a is the operand itself, dense along K, and a_along its stride
+     * from line to line. */
+    bool reads_a;
+    int64_t a_along;
+    bool streams; /* non-temporal stores; rows of the sum begin at a cache line */
 } gemm_block;
 
 typedef struct gemm_engine {
@@ -63,7 +65,7 @@ typedef struct gemm_engine {
     /* gemm_regions.c: a strip of B' whose columns are dense f32 is packed by the first
      * multiplication with it. */
     bool packs_by_the_way;
-    /* The same: it multiplies f32 lines of A' where they lie, and can store sums past the caches. */
+    /* gemm_regions.c: it can read f32 lines of A' in place, and can use non-temporal stores. */
     bool reads_in_place, streams;
 
     /* gemm_shared.c */
@@ -73,7 +75,7 @@ typedef struct gemm_engine {
     /* Which strip stays in L1 while others pass: that of B', or the one the task packed. */
     bool keeps_columns;
     void (*begin)(void); /* before a thread's work; may be NULL */
-    /* Both: after it; may be NULL. */
+    /* After it, and in gemm_regions.c after non-temporal stores; may be NULL. */
     void (*end)(void);
 } gemm_engine;
 

@@ -132,8 +132,8 @@ typedef struct cursor {
     float *packed;
 } cursor;
 
-/* Where the operands of a block are: packed; A' packed and B' where it lies, its strip to be packed by
- * the way for the blocks to come; or A' where it lies. */
+/* Where the operands of a block are. ARE_PACKED: both are packed. PACK_B: B' is read in place, and its strip
+ * is packed by the way, for the blocks to come. READ_A: A' is read in place. */
 typedef enum operands { ARE_PACKED, PACK_B, READ_A } operands;
 
 /* `depth` more k. */
@@ -143,7 +143,7 @@ LANES_INLINE cursor multiply_depth(int rows, int vectors, operands way, const ge
     bool packs = way == PACK_B;
     int64_t b_step = packs ? x->b_deep : COLUMNS;
     int64_t a_along = way == READ_A ? x->a_along : 1;
-    int64_t a_step = way == READ_A ? x->a_deep : ROW_PITCH;
+    int64_t a_step = way == READ_A ? 1 : ROW_PITCH;
     for (const float *end = at.a + depth * a_step; at.a < end; at.a += a_step) {
         lanes right[2];
         for (int j = 0; j < vectors; j++) {
@@ -226,9 +226,9 @@ LANES_TARGET static void multiply(const gemm_block *x) {
     bool is_wide = x->columns > LANES;
     if (x->packed)
         multiply_vectors(2, PACK_B, x);
-    else if (x->a_deep && is_wide)
+    else if (x->reads_a && is_wide)
         multiply_vectors(2, READ_A, x);
-    else if (x->a_deep)
+    else if (x->reads_a)
         multiply_vectors(1, READ_A, x);
     else if (is_wide)
         multiply_vectors(2, ARE_PACKED, x);
@@ -236,7 +236,7 @@ LANES_TARGET static void multiply(const gemm_block *x) {
         multiply_vectors(1, ARE_PACKED, x);
 }
 
-/* Sums that were stored past the caches are seen before anything that is stored later. */
+/* Non-temporal stores become visible before any later store. */
 LANES_TARGET static void end(void) { _mm_sfence(); }
 
 /* ---- results ---- */

@@ -6,9 +6,10 @@
  * in L1; and multiplies the strip with every strip of A'. Sums between panels lie in C where C is
  * f32, and else in a tile on the stack.
  *
- * Of a few columns, as the heads of attention have, packing A' would take a fifth of the time: then B'
- * is packed whole, and A' is read where it lies, a strip at a time while the next is asked for. That
- * pays where rows of A' are dense: others would be read in pieces of a cache line.
+ * A result with few columns, such as a head of attention, uses each packed line of A' only a few times, and
+ * packing A' would take a fifth of the time. There B' is packed whole, and A' is read in place, one strip at a
+ * time while the next is prefetched. This needs rows of A' that are dense along K: a transposed A' would be
+ * read one cache line in each row.
  *
  * How K is cut depends on the engine and on K alone, so regions may be cut to suit the caches and
  * the number of threads: no sum crosses them. */
@@ -23,7 +24,7 @@ enum {
     CACHE_LINE = 64,
     MOST_A_BYTES = 640 << 10, /* of a panel, packed */
     MOST_B_BYTES = 64 << 10,  /* of a strip */
-    FEW_COLUMNS = 128,        /* for these A' is not packed */
+    FEW_COLUMNS = 128,        /* with at most so many A' is read in place */
     MOST_SUMS = 128 << 10,    /* of a tile, where C cannot hold them */
     MOST_BLOCK = 32 * 32,
     USUAL_L2_BYTES = 1 << 20,
@@ -40,7 +41,7 @@ typedef struct regions {
     int64_t down, across;                /* regions */
     bool sums_in_c;
     bool reads_a; /* in place */
-    bool streams; /* a result that no cache holds is stored past them */
+    bool streams; /* non-temporal stores, for a result that no cache holds */
 } regions;
 
 typedef struct region {
@@ -114,37 +115,43 @@ static gemm_lines lines_of(const regions *g, const region *r, bool of_a, int64_t
     return lines;
 }
 
-/* What of the strip that comes next is still to be asked for: it may be far away. A row is what lies
- * together in memory, and a piece of it a cache line. A strip that lies nowhere together is not asked for. */
-typedef struct strip_request {
-    const char *row;            /* where the pieces begin that are asked for now */
-    int64_t rows, row_bytes;    /* left, and from one to the next */
-    int64_t piece, piece_bytes; /* within a row */
-} strip_request;
+/* The prefetch of the next strip, into L2: part of it in front of each block. The strip consists of rows
+ * that are each contiguous in memory. No division is needed to go on from one block to the next. */
+typedef struct strip_prefetch {
+    const char *row;             /* the current row */
+    int64_t rows_left, row_step; /* bytes from one row to the next */
+    int64_t at, row_bytes;       /* the next cache line of the row */
+    int64_t lines_each;          /* cache lines in front of a block */
+} strip_prefetch;
 
-static strip_request request_strip(const gemm_lines *next, int64_t lines, int64_t depth) {
-    int64_t bytes = dtype_bytes(next->type);
-    bool is_across = next->deep == 1;
-    if (!is_across && next->along != 1)
-        return (strip_request){0};
-    return (strip_request){.row = next->data,
-                           .rows = is_across ? lines : depth,
-                           .row_bytes = (is_across ? next->along : next->deep) * bytes,
-                           .piece_bytes = (is_across ? depth : lines) * bytes};
+/* Of the strip of A' or B' that begins at `line` of `end`, spread over so many blocks. Only a whole strip with
+ * a dense dimension is prefetched. */
+static strip_prefetch prefetch_begin(const regions *g, const region *r, bool of_a, const panel *now,
+                                     int64_t line, int64_t end, int64_t blocks) {
+    int64_t width = of_a ? g->width : g->engine->columns;
+    if (line + width > end)
+        return (strip_prefetch){0};
+    gemm_lines strip = lines_of(g, r, of_a, line, now->k);
+    bool is_dense_along_k = strip.deep == 1;
+    if (!is_dense_along_k && strip.along != 1)
+        return (strip_prefetch){0};
+    int64_t bytes = dtype_bytes(strip.type);
+    strip_prefetch p = {.row = strip.data,
+                        .rows_left = is_dense_along_k ? width : now->depth,
+                        .row_step = (is_dense_along_k ? strip.along : strip.deep) * bytes,
+                        .row_bytes = (is_dense_along_k ? now->depth : width) * bytes};
+    p.lines_each = count_of(p.rows_left * count_of(p.row_bytes, CACHE_LINE), blocks);
+    return p;
 }
 
-static int64_t pieces_at_once(const strip_request *r, int64_t times) {
-    return count_of(r->rows * count_of(r->piece_bytes, CACHE_LINE), times);
-}
-
-static void ask_for(strip_request *r, int64_t pieces) {
-    for (; pieces > 0 && r->rows > 0; pieces--) {
-        __builtin_prefetch(r->row + r->piece, 0, 2);
-        r->piece += CACHE_LINE;
-        if (r->piece >= r->piece_bytes) {
-            r->piece = 0;
-            r->row += r->row_bytes;
-            r->rows--;
+static void prefetch_next(strip_prefetch *p) {
+    for (int64_t i = 0; i < p->lines_each && p->rows_left > 0; i++) {
+        __builtin_prefetch(p->row + p->at, 0, 2);
+        p->at += CACHE_LINE;
+        if (p->at >= p->row_bytes) {
+            p->at = 0;
+            p->row += p->row_step;
+            p->rows_left--;
         }
     }
 }
@@ -175,41 +182,36 @@ static void multiply_strip(const regions *g, const region *r, const panel *now, 
         e->packs_by_the_way && from.type == DTYPE_F32 && from.along == 1 && columns == e->columns;
     if (!packs_later)
         e->pack_b(&from, columns, now->depth, e->columns, e->columns, now->b);
-    strip_request request = {0};
-    gemm_lines next = lines_of(g, r, false, r->column + column + e->columns, now->k);
-    if (column + 2 * e->columns <= r->columns)
-        request = request_strip(&next, e->columns, now->depth);
-    int64_t at_once = pieces_at_once(&request, count_of(r->rows, g->width));
-    for (int64_t row = 0; row < r->rows; row += g->width) {
+    strip_prefetch next = prefetch_begin(g, r, false, now, r->column + column + e->columns,
+                                         r->column + r->columns, count_of(r->rows, g->width));
+    const float *a = now->a;
+    for (int64_t row = 0; row < r->rows; row += g->width, a += now->depth * e->row_pitch) {
         gemm_block block = block_at(g, r, now, sums, row, column);
-        block.a = now->a + row / g->width * now->depth * e->row_pitch;
+        block.a = a;
         if (packs_later && row == 0) {
             block.packed = now->b;
             block.b = from.data;
             block.b_deep = from.deep;
         }
-        ask_for(&request, at_once);
+        prefetch_next(&next);
         finish_block(g, r, &block, r->row + row, r->column + column, now->is_last);
     }
 }
 
-/* A strip of A' where it lies times all strips of B', which are packed. */
-static void multiply_line_of_blocks(const regions *g, const region *r, const panel *now,
-                                    int64_t row, place sums) {
+/* A strip of A', in place, times all strips of B', which are packed. */
+static void multiply_row_of_blocks(const regions *g, const region *r, const panel *now, int64_t row,
+                                   place sums) {
     const gemm_engine *e = g->engine;
     gemm_lines from = lines_of(g, r, true, r->row + row, now->k);
-    strip_request request = {0};
-    gemm_lines next = lines_of(g, r, true, r->row + row + g->width, now->k);
-    if (row + 2 * g->width <= r->rows)
-        request = request_strip(&next, g->width, now->depth);
-    int64_t at_once = pieces_at_once(&request, count_of(r->columns, e->columns));
+    strip_prefetch next = prefetch_begin(g, r, true, now, r->row + row + g->width, r->row + r->rows,
+                                         count_of(r->columns, e->columns));
     for (int64_t column = 0; column < r->columns; column += e->columns) {
         gemm_block block = block_at(g, r, now, sums, row, column);
         block.a = from.data;
         block.a_along = from.along;
-        block.a_deep = from.deep;
+        block.reads_a = true;
         block.b = now->b + column * now->depth;
-        ask_for(&request, at_once);
+        prefetch_next(&next);
         finish_block(g, r, &block, r->row + row, r->column + column, now->is_last);
     }
 }
@@ -220,7 +222,7 @@ static void run_panel(const regions *g, const region *r, const panel *now, place
         gemm_lines columns = lines_of(g, r, false, r->column, now->k);
         e->pack_b(&columns, r->columns, now->depth, e->columns, e->columns, now->b);
         for (int64_t row = 0; row < r->rows; row += g->width)
-            multiply_line_of_blocks(g, r, now, row, sums);
+            multiply_row_of_blocks(g, r, now, row, sums);
     } else {
         gemm_lines rows = lines_of(g, r, true, r->row, now->k);
         e->pack_a(&rows, r->rows, now->depth, g->width, e->row_pitch, now->a);
@@ -275,7 +277,7 @@ static void run_region(const regions *g, const region *r) {
         run_small(g, r, in_c);
     else
         run_in_place(g, r, in_c);
-    if (e->end)
+    if (g->streams && e->end)
         e->end();
 }
 
@@ -331,10 +333,10 @@ static void choose_regions(regions *g, int64_t most_rows, int64_t most_blocks) {
     g->across = count_of(g->column_strips, g->region_columns);
 }
 
-/* Rows that are read side by side stay in L1 only if their lines fall into enough of its sets: at strides
- * of 4 KiB, which most L1 caches repeat after, they all fall into one, of 8 ways or more. */
+/* Rows that are read side by side stay in L1 only if they map to enough of its sets. A way of most L1 caches
+ * has 4 KiB, so rows at a multiple of 4 KiB all map to one set, of 8 ways or more. */
 static bool can_stay_in_l1(int64_t stride_bytes, int64_t rows) {
-    enum { WAY_BYTES = 4096, WAYS = 7 }; /* and one for what passes by */
+    enum { WAY_BYTES = 4096, WAYS = 7 }; /* and one for B' */
     int64_t apart = stride_bytes % WAY_BYTES;
     int64_t places = apart ? WAY_BYTES / (apart & -apart) : 1;
     return count_of(rows, places) <= WAYS;
@@ -347,8 +349,9 @@ static bool reads_a_in_place(const regions *g) {
            can_stay_in_l1(a->row_stride * (int64_t)sizeof(float), g->width);
 }
 
-/* The result of one panel that is written and not read, and is larger than the last cache. */
-static bool stores_past_caches(const regions *g, int64_t l3_bytes) {
+/* The result is written once and not read, and it is larger than the last-level cache: a line of it would be
+ * read from memory only to be overwritten. */
+static bool uses_streaming_stores(const regions *g, int64_t l3_bytes) {
     const gemm_problem *p = g->p;
     int64_t bytes = larger(p->batches, 1) * p->m * p->n * (int64_t)sizeof(float);
     return g->engine->streams && g->sums_in_c && p->k <= g->panel_depth && !p->accumulates &&
@@ -369,7 +372,7 @@ void gemm_run_regions(const gemm_engine *e, const gemm_problem *p) {
     int64_t strip_bytes = g.panel_depth * e->row_pitch * 4;
     int64_t most_rows = smaller(MOST_A_BYTES, l2 * 5 / 8) / strip_bytes;
     g.reads_a = reads_a_in_place(&g);
-    g.streams = stores_past_caches(&g, chip->l3_bytes);
+    g.streams = uses_streaming_stores(&g, chip->l3_bytes);
     bool has_tile = !g.sums_in_c && p->k > g.panel_depth;
     int64_t most_blocks = has_tile ? MOST_SUMS / (g.width * e->columns) : NO_LIMIT;
     choose_regions(&g, most_rows > 0 ? most_rows : 1, most_blocks);
