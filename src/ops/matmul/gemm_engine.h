@@ -31,6 +31,29 @@ typedef struct gemm_target {
 typedef void gemm_pack(const gemm_lines *from, int64_t count, int64_t depth, int64_t width,
                        int64_t pitch, void *to);
 
+/* The prefetch into L2 of a strip that is needed soon: rows that are each contiguous in memory. An engine asks
+ * for some cache lines of it every GEMM_PREFETCH_DEPTH steps along K, spread over the blocks before: many at
+ * once would wait for each other. */
+enum { GEMM_PREFETCH_DEPTH = 32, GEMM_CACHE_LINE = 64 };
+typedef struct gemm_prefetch {
+    const char *row;             /* the current row */
+    int64_t rows_left, row_step; /* bytes from one row to the next */
+    int64_t at, row_bytes;       /* the next cache line of the row */
+    int64_t lines_each;          /* cache lines at a time */
+} gemm_prefetch;
+
+static inline __attribute__((always_inline)) void gemm_prefetch_next(gemm_prefetch *p) {
+    for (int64_t i = 0; i < p->lines_each && p->rows_left > 0; i++) {
+        __builtin_prefetch(p->row + p->at, 0, 2);
+        p->at += GEMM_CACHE_LINE;
+        if (p->at >= p->row_bytes) {
+            p->at = 0;
+            p->row += p->row_step;
+            p->rows_left--;
+        }
+    }
+}
+
 /* Two strips to multiply: sum[rows][columns] = (start or 0) + a * b, over a padded depth. */
 typedef struct gemm_block {
     int64_t depth;
@@ -48,7 +71,8 @@ typedef struct gemm_block {
      * from line to line. */
     bool reads_a;
     int64_t a_along;
-    bool streams; /* non-temporal stores; rows of the sum begin at a cache line */
+    gemm_prefetch *next; /* to be prefetched meanwhile; may be NULL */
+    bool streams;        /* non-temporal stores; rows of the sum begin at a cache line */
 } gemm_block;
 
 typedef struct gemm_engine {

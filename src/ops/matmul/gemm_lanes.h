@@ -136,6 +136,15 @@ typedef struct cursor {
  * is packed by the way, for the blocks to come. READ_A: A' is read in place. */
 typedef enum operands { ARE_PACKED, PACK_B, READ_A } operands;
 
+/* DO(i) for every row of a block, written out: sums are registers only where every index is a number when the
+ * compiler looks at the array, which is before it unrolls loops. */
+#define EACH_ROW_OF_6(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5)
+#if defined(LANES_AVX512)
+#define EACH_ROW(DO) EACH_ROW_OF_6(DO) DO(6) DO(7) DO(8) DO(9) DO(10) DO(11) DO(12) DO(13)
+#else
+#define EACH_ROW(DO) EACH_ROW_OF_6(DO)
+#endif
+
 /* `depth` more k. */
 LANES_INLINE cursor multiply_depth(int rows, int vectors, operands way, const gemm_block *x,
                                    int64_t depth, cursor at, lanes sum[ROWS][2]) {
@@ -144,22 +153,31 @@ LANES_INLINE cursor multiply_depth(int rows, int vectors, operands way, const ge
     int64_t b_step = packs ? x->b_deep : COLUMNS;
     int64_t a_along = way == READ_A ? x->a_along : 1;
     int64_t a_step = way == READ_A ? 1 : ROW_PITCH;
-    for (const float *end = at.a + depth * a_step; at.a < end; at.a += a_step) {
-        lanes right[2];
-        for (int j = 0; j < vectors; j++) {
-            right[j] = lanes_load(at.b + j * LANES);
+    for (; depth > 0; depth -= GEMM_PREFETCH_DEPTH) {
+        int64_t steps = depth < GEMM_PREFETCH_DEPTH ? depth : GEMM_PREFETCH_DEPTH;
+        if (x->next)
+            gemm_prefetch_next(x->next);
+        for (const float *end = at.a + steps * a_step; at.a < end; at.a += a_step) {
+            lanes right0 = lanes_load(at.b),
+                  right1 = vectors > 1 ? lanes_load(at.b + LANES) : right0;
             if (packs) {
-                lanes_store(at.packed + j * LANES, right[j]);
-                _mm_prefetch((const char *)(at.b + AHEAD * b_step + j * LANES), _MM_HINT_T0);
+                lanes_store(at.packed, right0);
+                lanes_store(at.packed + LANES, right1);
+                _mm_prefetch((const char *)(at.b + AHEAD * b_step), _MM_HINT_T0);
+                _mm_prefetch((const char *)(at.b + AHEAD * b_step + LANES), _MM_HINT_T0);
             }
+#define MULTIPLY(i)                                                                                \
+    if (i < rows) {                                                                                \
+        lanes left = lanes_set(at.a[i * a_along]);                                                 \
+        sum[i][0] = lanes_fma(left, right0, sum[i][0]);                                            \
+        if (vectors > 1)                                                                           \
+            sum[i][1] = lanes_fma(left, right1, sum[i][1]);                                        \
+    }
+            EACH_ROW(MULTIPLY)
+#undef MULTIPLY
+            at.b += b_step;
+            at.packed += packs ? COLUMNS : 0;
         }
-        for (int i = 0; i < rows; i++) {
-            lanes left = lanes_set(at.a[i * a_along]);
-            for (int j = 0; j < vectors; j++)
-                sum[i][j] = lanes_fma(left, right[j], sum[i][j]);
-        }
-        at.b += b_step;
-        at.packed += packs ? COLUMNS : 0;
     }
     return at;
 }
@@ -172,27 +190,46 @@ LANES_INLINE void multiply_rows(int rows, int vectors, operands way, const gemm_
     int64_t last = x->depth < LAST ? x->depth : LAST;
     cursor at = {x->a, x->b, x->packed};
     lanes sum[ROWS][2];
-    for (int i = 0; i < rows; i++)
-        for (int j = 0; j < vectors; j++)
-            sum[i][j] = lanes_zero();
+#define CLEAR(i) sum[i][0] = sum[i][1] = lanes_zero();
+    EACH_ROW(CLEAR)
+#undef CLEAR
     at = multiply_depth(rows, vectors, way, x, x->depth - last, at, sum);
     for (int i = 0; i < rows && !x->streams; i++)
         for (int j = 0; j < vectors; j++)
             __builtin_prefetch(x->sum + i * x->sum_ld + j * LANES, 1, 3);
     multiply_depth(rows, vectors, way, x, last, at, sum);
-    if (x->start)
-        for (int i = 0; i < rows; i++)
-            for (int j = 0; j < vectors; j++)
-                sum[i][j] =
-                    lanes_add(lanes_load(x->start + i * x->start_ld + j * LANES), sum[i][j]);
-    if (x->streams)
-        for (int i = 0; i < rows; i++)
-            for (int j = 0; j < vectors; j++)
-                lanes_stream(x->sum + i * x->sum_ld + j * LANES, sum[i][j]);
-    else
-        for (int i = 0; i < rows; i++)
-            for (int j = 0; j < vectors; j++)
-                lanes_store(x->sum + i * x->sum_ld + j * LANES, sum[i][j]);
+#define ADD(i)                                                                                     \
+    if (i < rows) {                                                                                \
+        const float *start = x->start + i * x->start_ld;                                           \
+        sum[i][0] = lanes_add(lanes_load(start), sum[i][0]);                                       \
+        if (vectors > 1)                                                                           \
+            sum[i][1] = lanes_add(lanes_load(start + LANES), sum[i][1]);                           \
+    }
+    if (x->start) {
+        EACH_ROW(ADD)
+    }
+#undef ADD
+#define STORE(i)                                                                                   \
+    if (i < rows) {                                                                                \
+        float *to = x->sum + i * x->sum_ld;                                                        \
+        lanes_store(to, sum[i][0]);                                                                \
+        if (vectors > 1)                                                                           \
+            lanes_store(to + LANES, sum[i][1]);                                                    \
+    }
+#define STREAM(i)                                                                                  \
+    if (i < rows) {                                                                                \
+        float *to = x->sum + i * x->sum_ld;                                                        \
+        lanes_stream(to, sum[i][0]);                                                               \
+        if (vectors > 1)                                                                           \
+            lanes_stream(to + LANES, sum[i][1]);                                                   \
+    }
+    if (x->streams) {
+        EACH_ROW(STREAM)
+    } else {
+        EACH_ROW(STORE)
+    }
+#undef STORE
+#undef STREAM
 }
 
 /* Each number of rows is a function of its own, whose sums are registers. */

@@ -21,7 +21,6 @@
 
 enum {
     ALIGNMENT = 64,
-    CACHE_LINE = 64,
     MOST_A_BYTES = 640 << 10, /* of a panel, packed */
     MOST_B_BYTES = 64 << 10,  /* of a strip */
     FEW_COLUMNS = 128,        /* with at most so many A' is read in place */
@@ -35,10 +34,9 @@ typedef struct regions {
     const gemm_problem *p;
     const gemm_engine *engine;
     int64_t panel_depth;
-    int64_t row_strips, column_strips;   /* of the whole result */
-    int width;                           /* lines of a strip of A' */
-    int64_t region_rows, region_columns; /* in strips */
+    int64_t region_rows, region_columns; /* in lines; columns are whole strips */
     int64_t down, across;                /* regions */
+    int64_t width;                       /* lines of a strip of A' */
     bool sums_in_c;
     bool reads_a; /* in place */
     bool streams; /* non-temporal stores, for a result that no cache holds */
@@ -115,45 +113,25 @@ static gemm_lines lines_of(const regions *g, const region *r, bool of_a, int64_t
     return lines;
 }
 
-/* The prefetch of the next strip, into L2: part of it in front of each block. The strip consists of rows
- * that are each contiguous in memory. No division is needed to go on from one block to the next. */
-typedef struct strip_prefetch {
-    const char *row;             /* the current row */
-    int64_t rows_left, row_step; /* bytes from one row to the next */
-    int64_t at, row_bytes;       /* the next cache line of the row */
-    int64_t lines_each;          /* cache lines in front of a block */
-} strip_prefetch;
-
 /* Of the strip of A' or B' that begins at `line` of `end`, spread over so many blocks. Only a whole strip with
  * a dense dimension is prefetched. */
-static strip_prefetch prefetch_begin(const regions *g, const region *r, bool of_a, const panel *now,
-                                     int64_t line, int64_t end, int64_t blocks) {
+static gemm_prefetch prefetch_begin(const regions *g, const region *r, bool of_a, const panel *now,
+                                    int64_t line, int64_t end, int64_t blocks) {
     int64_t width = of_a ? g->width : g->engine->columns;
     if (line + width > end)
-        return (strip_prefetch){0};
+        return (gemm_prefetch){0};
     gemm_lines strip = lines_of(g, r, of_a, line, now->k);
     bool is_dense_along_k = strip.deep == 1;
     if (!is_dense_along_k && strip.along != 1)
-        return (strip_prefetch){0};
+        return (gemm_prefetch){0};
     int64_t bytes = dtype_bytes(strip.type);
-    strip_prefetch p = {.row = strip.data,
-                        .rows_left = is_dense_along_k ? width : now->depth,
-                        .row_step = (is_dense_along_k ? strip.along : strip.deep) * bytes,
-                        .row_bytes = (is_dense_along_k ? now->depth : width) * bytes};
-    p.lines_each = count_of(p.rows_left * count_of(p.row_bytes, CACHE_LINE), blocks);
+    gemm_prefetch p = {.row = strip.data,
+                       .rows_left = is_dense_along_k ? width : now->depth,
+                       .row_step = (is_dense_along_k ? strip.along : strip.deep) * bytes,
+                       .row_bytes = (is_dense_along_k ? now->depth : width) * bytes};
+    p.lines_each = count_of(p.rows_left * count_of(p.row_bytes, GEMM_CACHE_LINE),
+                            blocks * count_of(now->depth, GEMM_PREFETCH_DEPTH));
     return p;
-}
-
-static void prefetch_next(strip_prefetch *p) {
-    for (int64_t i = 0; i < p->lines_each && p->rows_left > 0; i++) {
-        __builtin_prefetch(p->row + p->at, 0, 2);
-        p->at += CACHE_LINE;
-        if (p->at >= p->row_bytes) {
-            p->at = 0;
-            p->row += p->row_step;
-            p->rows_left--;
-        }
-    }
 }
 
 /* The block at a row and a column of the region, both operands packed at the beginning of their room. */
@@ -169,7 +147,7 @@ static gemm_block block_at(const regions *g, const region *r, const panel *now, 
                         .start_ld = sums.ld,
                         .sum = sum,
                         .sum_ld = sums.ld,
-                        .streams = g->streams && (uintptr_t)sum % CACHE_LINE == 0};
+                        .streams = g->streams && (uintptr_t)sum % GEMM_CACHE_LINE == 0};
 }
 
 /* A strip of B' times all of the region's rows. */
@@ -182,8 +160,8 @@ static void multiply_strip(const regions *g, const region *r, const panel *now, 
         e->packs_by_the_way && from.type == DTYPE_F32 && from.along == 1 && columns == e->columns;
     if (!packs_later)
         e->pack_b(&from, columns, now->depth, e->columns, e->columns, now->b);
-    strip_prefetch next = prefetch_begin(g, r, false, now, r->column + column + e->columns,
-                                         r->column + r->columns, count_of(r->rows, g->width));
+    gemm_prefetch next = prefetch_begin(g, r, false, now, r->column + column + e->columns,
+                                        r->column + r->columns, count_of(r->rows, g->width));
     const float *a = now->a;
     for (int64_t row = 0; row < r->rows; row += g->width, a += now->depth * e->row_pitch) {
         gemm_block block = block_at(g, r, now, sums, row, column);
@@ -193,7 +171,7 @@ static void multiply_strip(const regions *g, const region *r, const panel *now, 
             block.b = from.data;
             block.b_deep = from.deep;
         }
-        prefetch_next(&next);
+        block.next = &next;
         finish_block(g, r, &block, r->row + row, r->column + column, now->is_last);
     }
 }
@@ -203,15 +181,15 @@ static void multiply_row_of_blocks(const regions *g, const region *r, const pane
                                    place sums) {
     const gemm_engine *e = g->engine;
     gemm_lines from = lines_of(g, r, true, r->row + row, now->k);
-    strip_prefetch next = prefetch_begin(g, r, true, now, r->row + row + g->width, r->row + r->rows,
-                                         count_of(r->columns, e->columns));
+    gemm_prefetch next = prefetch_begin(g, r, true, now, r->row + row + g->width, r->row + r->rows,
+                                        count_of(r->columns, e->columns));
     for (int64_t column = 0; column < r->columns; column += e->columns) {
         gemm_block block = block_at(g, r, now, sums, row, column);
         block.a = from.data;
         block.a_along = from.along;
         block.reads_a = true;
         block.b = now->b + column * now->depth;
-        prefetch_next(&next);
+        block.next = &next;
         finish_block(g, r, &block, r->row + row, r->column + column, now->is_last);
     }
 }
@@ -287,10 +265,10 @@ static void run_regions(void *context, int64_t begin, int64_t end) {
     for (int64_t task = begin; task < end; task++) {
         int64_t i = task % (g->down * g->across);
         region r = {.batch = task / (g->down * g->across),
-                    .row = i / g->across * g->region_rows * g->width,
-                    .column = i % g->across * g->region_columns * g->engine->columns};
-        r.rows = smaller(g->region_rows * g->width, p->m - r.row);
-        r.columns = smaller(g->region_columns * g->engine->columns, p->n - r.column);
+                    .row = i / g->across * g->region_rows,
+                    .column = i % g->across * g->region_columns};
+        r.rows = smaller(g->region_rows, p->m - r.row);
+        r.columns = smaller(g->region_columns, p->n - r.column);
         if (p->locate)
             r.at = p->locate(p->locate_context, r.batch);
         run_region(g, &r);
@@ -300,26 +278,26 @@ static void run_regions(void *context, int64_t begin, int64_t end) {
 /* ---- how the result is cut ---- */
 
 /* Multiplications that the busiest thread has to do, packing counted as such. */
-static int64_t time_of(const regions *g, int64_t region_rows, int64_t region_columns,
-                       int64_t threads) {
-    int64_t rows = region_rows * g->width, columns = region_columns * g->engine->columns;
-    int64_t batches = g->p->batches > 1 ? g->p->batches : 1, weight = g->engine->packing_weight;
-    int64_t tasks =
-        batches * count_of(g->row_strips, region_rows) * count_of(g->column_strips, region_columns);
+static int64_t time_of(const regions *g, int64_t rows, int64_t columns, int64_t threads) {
+    int64_t weight = g->engine->packing_weight;
+    int64_t tasks = larger(g->p->batches, 1) * count_of(g->p->m, rows) * count_of(g->p->n, columns);
     return count_of(tasks, threads) * (rows * columns + weight * (rows + columns));
 }
 
-static void choose_regions(regions *g, int64_t most_rows, int64_t most_blocks) {
+/* A region has any number of rows, since a block computes no more than it has, and whole strips of columns. */
+static void choose_regions(regions *g, int64_t most_rows, int64_t most_sums) {
     enum { TRIES = 16 };
-    int64_t best = INT64_MAX, threads = threads_count();
-    int64_t least_down = count_of(g->row_strips, most_rows);
+    const gemm_problem *p = g->p;
+    int64_t best = INT64_MAX, threads = threads_count(), strip = g->engine->columns;
+    int64_t strips = count_of(p->n, strip);
+    int64_t least_down = count_of(p->m, most_rows);
     /* A batch that keeps all threads busy is not cut further, and nothing into more than strips. */
-    int64_t tries = g->p->batches < 4 * threads ? TRIES : 1;
-    for (int64_t i = 0; i < tries && (i == 0 || least_down + i <= g->row_strips); i++) {
-        int64_t rows = count_of(g->row_strips, least_down + i);
-        int64_t least_across = count_of(g->column_strips, larger(most_blocks / rows, 1));
-        for (int64_t j = 0; j < tries && (j == 0 || least_across + j <= g->column_strips); j++) {
-            int64_t columns = count_of(g->column_strips, least_across + j);
+    int64_t tries = p->batches < 4 * threads ? TRIES : 1;
+    for (int64_t i = 0; i < tries && (i == 0 || (least_down + i) * g->engine->rows <= p->m); i++) {
+        int64_t rows = count_of(p->m, least_down + i);
+        int64_t least_across = count_of(strips, larger(most_sums / (rows * strip), 1));
+        for (int64_t j = 0; j < tries && (j == 0 || least_across + j <= strips); j++) {
+            int64_t columns = count_of(strips, least_across + j) * strip;
             int64_t time = time_of(g, rows, columns, threads);
             if (time < best) {
                 best = time;
@@ -328,9 +306,9 @@ static void choose_regions(regions *g, int64_t most_rows, int64_t most_blocks) {
             }
         }
     }
-    assert(g->region_rows * g->region_columns <= most_blocks);
-    g->down = count_of(g->row_strips, g->region_rows);
-    g->across = count_of(g->column_strips, g->region_columns);
+    g->down = count_of(p->m, g->region_rows);
+    g->across = count_of(p->n, g->region_columns);
+    g->width = count_of(g->region_rows, count_of(g->region_rows, g->engine->rows));
 }
 
 /* Rows that are read side by side stay in L1 only if they map to enough of its sets. A way of most L1 caches
@@ -346,7 +324,7 @@ static bool reads_a_in_place(const regions *g) {
     const gemm_operand *a = &g->p->a;
     return g->engine->reads_in_place && a->type == DTYPE_F32 && g->p->n <= FEW_COLUMNS &&
            a->column_stride == 1 &&
-           can_stay_in_l1(a->row_stride * (int64_t)sizeof(float), g->width);
+           can_stay_in_l1(a->row_stride * (int64_t)sizeof(float), g->engine->rows);
 }
 
 /* The result is written once and not read, and it is larger than the last-level cache: a line of it would be
@@ -355,7 +333,8 @@ static bool uses_streaming_stores(const regions *g, int64_t l3_bytes) {
     const gemm_problem *p = g->p;
     int64_t bytes = larger(p->batches, 1) * p->m * p->n * (int64_t)sizeof(float);
     return g->engine->streams && g->sums_in_c && p->k <= g->panel_depth && !p->accumulates &&
-           l3_bytes > 0 && bytes > l3_bytes && p->ldc * (int64_t)sizeof(float) % CACHE_LINE == 0;
+           l3_bytes > 0 && bytes > l3_bytes &&
+           p->ldc * (int64_t)sizeof(float) % GEMM_CACHE_LINE == 0;
 }
 
 void gemm_run_regions(const gemm_engine *e, const gemm_problem *p) {
@@ -363,19 +342,14 @@ void gemm_run_regions(const gemm_engine *e, const gemm_problem *p) {
     int64_t l2 = chip->l2_bytes > 0 ? chip->l2_bytes : USUAL_L2_BYTES;
     regions g = {.p = p,
                  .engine = e,
-                 .width = (int)count_of(p->m, count_of(p->m, e->rows)),
                  .sums_in_c = p->c_type == DTYPE_F32 && (p->alpha == 1 || !p->accumulates)};
     g.panel_depth = count_of(p->k, count_of(p->k, e->panel_depth));
-    g.row_strips = count_of(p->m, g.width);
-    g.column_strips = count_of(p->n, e->columns);
     assert(g.panel_depth * e->columns * 4 <= MOST_B_BYTES);
     int64_t strip_bytes = g.panel_depth * e->row_pitch * 4;
-    int64_t most_rows = smaller(MOST_A_BYTES, l2 * 5 / 8) / strip_bytes;
+    int64_t most_strips = smaller(MOST_A_BYTES, l2 * 5 / 8) / strip_bytes;
     g.reads_a = reads_a_in_place(&g);
     g.streams = uses_streaming_stores(&g, chip->l3_bytes);
     bool has_tile = !g.sums_in_c && p->k > g.panel_depth;
-    int64_t most_blocks = has_tile ? MOST_SUMS / (g.width * e->columns) : NO_LIMIT;
-    choose_regions(&g, most_rows > 0 ? most_rows : 1, most_blocks);
-    int64_t batches = p->batches > 1 ? p->batches : 1;
-    threads_for_each(batches * g.down * g.across, run_regions, &g);
+    choose_regions(&g, larger(most_strips, 1) * e->rows, has_tile ? MOST_SUMS : NO_LIMIT);
+    threads_for_each(larger(p->batches, 1) * g.down * g.across, run_regions, &g);
 }
