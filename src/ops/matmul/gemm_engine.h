@@ -54,11 +54,12 @@ static inline __attribute__((always_inline)) void gemm_prefetch_next(gemm_prefet
     }
 }
 
-/* Two strips to multiply: sum[rows][columns] = (start or 0) + a * b, over a padded depth. */
+/* Strips of A' and one of B' to multiply: sum[rows][columns] = (start or 0) + a * b, over a padded depth. */
 typedef struct gemm_block {
     int64_t depth;
     const void *a, *b;
     int rows, columns;
+    int width; /* lines of a strip of A', where there are more rows than a block has */
     const float *start; /* may be NULL, and may be sum */
     int64_t start_ld;
     float *sum;

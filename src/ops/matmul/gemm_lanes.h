@@ -126,10 +126,12 @@ LANES_TARGET static void pack(const gemm_lines *from, int64_t count, int64_t dep
 
 /* ---- multiplying ---- */
 
-/* Where a block is in its strips. */
+/* One strip of A' of a block, and where it is along K. */
 typedef struct cursor {
     const float *a, *b;
     float *packed;
+    const float *start;
+    float *sum;
 } cursor;
 
 /* Where the operands of a block are. ARE_PACKED: both are packed. PACK_B: B' is read in place, and its strip
@@ -151,12 +153,14 @@ LANES_INLINE cursor multiply_depth(int rows, int vectors, operands way, const ge
     enum { AHEAD = 24 };
     bool packs = way == PACK_B;
     int64_t b_step = packs ? x->b_deep : COLUMNS;
-    int64_t a_along = way == READ_A ? x->a_along : 1;
     int64_t a_step = way == READ_A ? 1 : ROW_PITCH;
+    int64_t along = way == READ_A ? x->a_along : 1;
     for (; depth > 0; depth -= GEMM_PREFETCH_DEPTH) {
         int64_t steps = depth < GEMM_PREFETCH_DEPTH ? depth : GEMM_PREFETCH_DEPTH;
         if (x->next)
             gemm_prefetch_next(x->next);
+        const float *third = at.a + 3 * along, *sixth = at.a + 6 * along;
+        const float *ninth = at.a + 9 * along, *twelfth = at.a + 12 * along;
         for (const float *end = at.a + steps * a_step; at.a < end; at.a += a_step) {
             lanes right0 = lanes_load(at.b),
                   right1 = vectors > 1 ? lanes_load(at.b + LANES) : right0;
@@ -168,7 +172,8 @@ LANES_INLINE cursor multiply_depth(int rows, int vectors, operands way, const ge
             }
 #define MULTIPLY(i)                                                                                \
     if (i < rows) {                                                                                \
-        lanes left = lanes_set(at.a[i * a_along]);                                                 \
+        const float *row = i < 3 ? at.a : i < 6 ? third : i < 9 ? sixth : i < 12 ? ninth : twelfth; \
+        lanes left = lanes_set(way == READ_A ? row[i % 3 * along] : at.a[i]);                      \
         sum[i][0] = lanes_fma(left, right0, sum[i][0]);                                            \
         if (vectors > 1)                                                                           \
             sum[i][1] = lanes_fma(left, right1, sum[i][1]);                                        \
@@ -177,6 +182,10 @@ LANES_INLINE cursor multiply_depth(int rows, int vectors, operands way, const ge
 #undef MULTIPLY
             at.b += b_step;
             at.packed += packs ? COLUMNS : 0;
+            if (way == READ_A) {
+                __asm__("" : "+r"(third), "+r"(sixth), "+r"(ninth), "+r"(twelfth));
+                third++, sixth++, ninth++, twelfth++;
+            }
         }
     }
     return at;
@@ -185,10 +194,10 @@ LANES_INLINE cursor multiply_depth(int rows, int vectors, operands way, const ge
 /* Stores that miss the L1 hold up the loads behind them. The lines of the sums are asked for while
  * the last k are multiplied: had they been asked for earlier, the strips would have displaced
  * them. */
-LANES_INLINE void multiply_rows(int rows, int vectors, operands way, const gemm_block *x) {
+LANES_INLINE void multiply_rows(int rows, int vectors, operands way, const gemm_block *x,
+                                cursor at) {
     enum { LAST = 64 };
     int64_t last = x->depth < LAST ? x->depth : LAST;
-    cursor at = {x->a, x->b, x->packed};
     lanes sum[ROWS][2];
 #define CLEAR(i) sum[i][0] = sum[i][1] = lanes_zero();
     EACH_ROW(CLEAR)
@@ -196,29 +205,29 @@ LANES_INLINE void multiply_rows(int rows, int vectors, operands way, const gemm_
     at = multiply_depth(rows, vectors, way, x, x->depth - last, at, sum);
     for (int i = 0; i < rows && !x->streams; i++)
         for (int j = 0; j < vectors; j++)
-            __builtin_prefetch(x->sum + i * x->sum_ld + j * LANES, 1, 3);
+            __builtin_prefetch(at.sum + i * x->sum_ld + j * LANES, 1, 3);
     multiply_depth(rows, vectors, way, x, last, at, sum);
 #define ADD(i)                                                                                     \
     if (i < rows) {                                                                                \
-        const float *start = x->start + i * x->start_ld;                                           \
+        const float *start = at.start + i * x->start_ld;                                           \
         sum[i][0] = lanes_add(lanes_load(start), sum[i][0]);                                       \
         if (vectors > 1)                                                                           \
             sum[i][1] = lanes_add(lanes_load(start + LANES), sum[i][1]);                           \
     }
-    if (x->start) {
+    if (at.start) {
         EACH_ROW(ADD)
     }
 #undef ADD
 #define STORE(i)                                                                                   \
     if (i < rows) {                                                                                \
-        float *to = x->sum + i * x->sum_ld;                                                        \
+        float *to = at.sum + i * x->sum_ld;                                                        \
         lanes_store(to, sum[i][0]);                                                                \
         if (vectors > 1)                                                                           \
             lanes_store(to + LANES, sum[i][1]);                                                    \
     }
 #define STREAM(i)                                                                                  \
     if (i < rows) {                                                                                \
-        float *to = x->sum + i * x->sum_ld;                                                        \
+        float *to = at.sum + i * x->sum_ld;                                                        \
         lanes_stream(to, sum[i][0]);                                                               \
         if (vectors > 1)                                                                           \
             lanes_stream(to + LANES, sum[i][1]);                                                   \
@@ -233,44 +242,64 @@ LANES_INLINE void multiply_rows(int rows, int vectors, operands way, const gemm_
 }
 
 /* Each number of rows is a function of its own, whose sums are registers. */
-#define ROWS_CASE(N)                                                                               \
-    case N:                                                                                        \
-        multiply_rows(N, vectors, way, x);                                                         \
-        break;
+typedef void strip_function(const gemm_block *x, const cursor *at);
 
-LANES_INLINE void multiply_vectors(int vectors, operands way, const gemm_block *x) {
-    switch (x->rows) {
-        ROWS_CASE(1)
-        ROWS_CASE(2)
-        ROWS_CASE(3)
-        ROWS_CASE(4)
-        ROWS_CASE(5)
-        ROWS_CASE(6)
+#define STRIP_FUNCTIONS(N)                                                                         \
+    LANES_TARGET static void packed_##N(const gemm_block *x, const cursor *at) {                   \
+        multiply_rows(N, 2, ARE_PACKED, x, *at);                                                   \
+    }                                                                                              \
+    LANES_TARGET static void packed_narrow_##N(const gemm_block *x, const cursor *at) {            \
+        multiply_rows(N, 1, ARE_PACKED, x, *at);                                                   \
+    }                                                                                              \
+    LANES_TARGET static void packing_##N(const gemm_block *x, const cursor *at) {                  \
+        multiply_rows(N, 2, PACK_B, x, *at);                                                       \
+    }                                                                                              \
+    LANES_TARGET static void reading_##N(const gemm_block *x, const cursor *at) {                  \
+        multiply_rows(N, 2, READ_A, x, *at);                                                       \
+    }                                                                                              \
+    LANES_TARGET static void reading_narrow_##N(const gemm_block *x, const cursor *at) {           \
+        multiply_rows(N, 1, READ_A, x, *at);                                                       \
+    }
+
+#define STRIP_ROW(N) {packed_##N, packed_narrow_##N, packing_##N, reading_##N, reading_narrow_##N},
+
+#define EACH_COUNT_TO_6(DO) DO(1) DO(2) DO(3) DO(4) DO(5) DO(6)
 #if defined(LANES_AVX512)
-        ROWS_CASE(7)
-        ROWS_CASE(8)
-        ROWS_CASE(9)
-        ROWS_CASE(10)
-        ROWS_CASE(11)
-        ROWS_CASE(12)
-        ROWS_CASE(13)
-        ROWS_CASE(14)
+#define EACH_COUNT(DO) EACH_COUNT_TO_6(DO) DO(7) DO(8) DO(9) DO(10) DO(11) DO(12) DO(13) DO(14)
+#else
+#define EACH_COUNT(DO) EACH_COUNT_TO_6(DO)
 #endif
+
+EACH_COUNT(STRIP_FUNCTIONS)
+enum { PACKED, PACKED_NARROW, PACKING, READING, READING_NARROW, STRIP_WAYS };
+static strip_function *const STRIP_OF[ROWS][STRIP_WAYS] = {EACH_COUNT(STRIP_ROW)};
+
+/* One strip of B' times all strips of A'. */
+LANES_INLINE void multiply_column(const gemm_block *x, int column) {
+    bool is_wide = x->columns - column > LANES;
+    int later = x->reads_a ? (is_wide ? READING : READING_NARROW) : is_wide ? PACKED : PACKED_NARROW;
+    int way = x->packed ? PACKING : later;
+    int64_t a_step = x->reads_a ? x->width * x->a_along : x->depth * ROW_PITCH;
+    cursor at = {.a = x->a,
+                 .b = (const float *)x->b + column * x->depth,
+                 .packed = x->packed,
+                 .start = x->start ? x->start + column : NULL,
+                 .sum = x->sum + column};
+    for (int rows = x->rows;;) {
+        STRIP_OF[(rows < x->width ? rows : x->width) - 1][way](x, &at);
+        if ((rows -= x->width) <= 0)
+            break;
+        way = later;
+        at.b = x->packed ? x->packed : at.b;
+        at.a += a_step;
+        at.start = at.start ? at.start + x->width * x->start_ld : NULL;
+        at.sum += x->width * x->sum_ld;
     }
 }
 
 LANES_TARGET static void multiply(const gemm_block *x) {
-    bool is_wide = x->columns > LANES;
-    if (x->packed)
-        multiply_vectors(2, PACK_B, x);
-    else if (x->reads_a && is_wide)
-        multiply_vectors(2, READ_A, x);
-    else if (x->reads_a)
-        multiply_vectors(1, READ_A, x);
-    else if (is_wide)
-        multiply_vectors(2, ARE_PACKED, x);
-    else
-        multiply_vectors(1, ARE_PACKED, x);
+    for (int column = 0; column < x->columns; column += COLUMNS)
+        multiply_column(x, column);
 }
 
 /* Non-temporal stores become visible before any later store. */

@@ -16,6 +16,7 @@ static double time_of(const gemm_engine *e, const void *a, const void *b, float 
                         .a = a,
                         .b = b,
                         .rows = e->rows,
+                        .width = e->rows,
                         .columns = e->columns,
                         .sum = sum,
                         .sum_ld = e->columns};

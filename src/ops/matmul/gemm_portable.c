@@ -53,8 +53,15 @@ static inline void multiply_part(const gemm_block *x, int column) {
 }
 
 static void multiply(const gemm_block *x) {
-    for (int column = 0; column < COLUMNS; column += AT_ONCE * PART)
-        multiply_part(x, column);
+    gemm_block strip = *x;
+    for (int rows = x->rows; rows > 0; rows -= x->width) {
+        strip.rows = rows < x->width ? rows : x->width;
+        for (int column = 0; column < COLUMNS; column += AT_ONCE * PART)
+            multiply_part(&strip, column);
+        strip.a = (const float *)strip.a + x->depth * ROWS;
+        strip.sum += x->width * x->sum_ld;
+        strip.start = x->start ? strip.start + x->width * x->start_ld : NULL;
+    }
 }
 
 static void finish(const gemm_target *to, const float *sum, int64_t ld, int64_t rows,

@@ -63,38 +63,37 @@ static char *c_at(const regions *g, const region *r, int64_t row, int64_t column
     return (char *)p->c + (r->at.c + row * p->ldc + column) * dtype_bytes(p->c_type);
 }
 
-/* The sums of a block after one more panel, to where sums are, or to C in the type it has. */
-static void finish_block(const regions *g, const region *r, gemm_block *block, int64_t row,
+/* Whether the sums of blocks can go to where sums are kept, or straight to C. */
+static bool takes_sums(const regions *g, const gemm_block *block, bool is_last) {
+    return block->columns == g->engine->columns &&
+           (!is_last || (g->sums_in_c && g->p->alpha == 1));
+}
+
+/* The sums of one block by way of a tile, to where sums are kept, or to C in the type it has. */
+static void finish_block(const regions *g, const region *r, gemm_block block, int64_t row,
                          int64_t column, bool is_last) {
     const gemm_engine *e = g->engine;
     const gemm_problem *p = g->p;
-    bool is_whole = block->columns == e->columns;
-    bool is_plain = g->sums_in_c && (p->alpha == 1 || !is_last);
-    if (is_whole && (is_plain || !is_last)) {
-        e->multiply(block);
-        return;
-    }
     _Alignas(ALIGNMENT) float sum[MOST_BLOCK], start[MOST_BLOCK];
-    block->streams = false;
-    float *to = block->sum;
-    int64_t ld = block->sum_ld;
-    if (block->start && !is_whole) {
-        for (int i = 0; i < block->rows; i++)
-            memcpy(start + i * e->columns, to + i * ld, (size_t)block->columns * sizeof *start);
-        block->start = start;
-        block->start_ld = e->columns;
+    gemm_target out = {.data = block.sum, .type = DTYPE_F32, .ld = block.sum_ld, .alpha = 1};
+    if (block.start && block.columns < e->columns) {
+        for (int i = 0; i < block.rows; i++)
+            memcpy(start + i * e->columns, block.start + i * block.start_ld,
+                   (size_t)block.columns * sizeof *start);
+        block.start = start;
+        block.start_ld = e->columns;
     }
-    block->sum = sum;
-    block->sum_ld = e->columns;
-    e->multiply(block);
-    gemm_target out = {.data = to, .type = DTYPE_F32, .ld = ld, .alpha = 1};
+    block.sum = sum;
+    block.sum_ld = e->columns;
+    block.streams = false;
+    e->multiply(&block);
     if (is_last)
         out = (gemm_target){.data = c_at(g, r, row, column),
                             .type = p->c_type,
                             .ld = p->ldc,
                             .alpha = p->alpha,
                             .accumulates = p->accumulates && !g->sums_in_c};
-    e->finish(&out, sum, e->columns, block->rows, block->columns);
+    e->finish(&out, sum, e->columns, block.rows, block.columns);
 }
 
 typedef struct panel {
@@ -134,15 +133,17 @@ static gemm_prefetch prefetch_begin(const regions *g, const region *r, bool of_a
     return p;
 }
 
-/* The block at a row and a column of the region, both operands packed at the beginning of their room. */
+/* All rows of the region from `row` on times the strip of B' at a column, both packed at the beginning of
+ * their room. */
 static gemm_block block_at(const regions *g, const region *r, const panel *now, place sums,
                            int64_t row, int64_t column) {
     float *sum = sums.sums + row * sums.ld + column;
     return (gemm_block){.depth = now->depth,
                         .a = now->a,
                         .b = now->b,
-                        .rows = (int)smaller(g->width, r->rows - row),
+                        .rows = (int)(r->rows - row),
                         .columns = (int)smaller(g->engine->columns, r->columns - column),
+                        .width = (int)g->width,
                         .start = now->k || (g->sums_in_c && g->p->accumulates) ? sum : NULL,
                         .start_ld = sums.ld,
                         .sum = sum,
@@ -154,43 +155,61 @@ static gemm_block block_at(const regions *g, const region *r, const panel *now, 
 static void multiply_strip(const regions *g, const region *r, const panel *now, int64_t column,
                            place sums) {
     const gemm_engine *e = g->engine;
-    int64_t columns = smaller(e->columns, r->columns - column);
+    gemm_block block = block_at(g, r, now, sums, 0, column);
     gemm_lines from = lines_of(g, r, false, r->column + column, now->k);
-    bool packs_later =
-        e->packs_by_the_way && from.type == DTYPE_F32 && from.along == 1 && columns == e->columns;
-    if (!packs_later)
-        e->pack_b(&from, columns, now->depth, e->columns, e->columns, now->b);
+    if (e->packs_by_the_way && from.type == DTYPE_F32 && from.along == 1 &&
+        block.columns == e->columns) {
+        block.packed = now->b;
+        block.b = from.data;
+        block.b_deep = from.deep;
+    } else {
+        e->pack_b(&from, block.columns, now->depth, e->columns, e->columns, now->b);
+    }
     gemm_prefetch next = prefetch_begin(g, r, false, now, r->column + column + e->columns,
                                         r->column + r->columns, count_of(r->rows, g->width));
-    const float *a = now->a;
-    for (int64_t row = 0; row < r->rows; row += g->width, a += now->depth * e->row_pitch) {
-        gemm_block block = block_at(g, r, now, sums, row, column);
-        block.a = a;
-        if (packs_later && row == 0) {
-            block.packed = now->b;
-            block.b = from.data;
-            block.b_deep = from.deep;
+    block.next = &next;
+    if (takes_sums(g, &block, now->is_last)) {
+        e->multiply(&block);
+        return;
+    }
+    for (int64_t row = 0; row < r->rows; row += g->width) {
+        gemm_block one = block_at(g, r, now, sums, row, column);
+        one.rows = (int)smaller(g->width, one.rows);
+        one.a = now->a + row / g->width * now->depth * e->row_pitch;
+        one.next = &next;
+        if (row == 0) {
+            one.b = block.b;
+            one.b_deep = block.b_deep;
+            one.packed = block.packed;
         }
-        block.next = &next;
-        finish_block(g, r, &block, r->row + row, r->column + column, now->is_last);
+        finish_block(g, r, one, r->row + row, r->column + column, now->is_last);
     }
 }
 
-/* A strip of A', in place, times all strips of B', which are packed. */
+/* A strip of A', in place, times all strips of B', which are packed. Those to whose sums a tile is in the way are
+ * multiplied at once. */
 static void multiply_row_of_blocks(const regions *g, const region *r, const panel *now, int64_t row,
                                    place sums) {
     const gemm_engine *e = g->engine;
     gemm_lines from = lines_of(g, r, true, r->row + row, now->k);
     gemm_prefetch next = prefetch_begin(g, r, true, now, r->row + row + g->width, r->row + r->rows,
                                         count_of(r->columns, e->columns));
-    for (int64_t column = 0; column < r->columns; column += e->columns) {
+    for (int64_t column = 0, columns; column < r->columns; column += columns) {
         gemm_block block = block_at(g, r, now, sums, row, column);
+        block.rows = (int)smaller(g->width, block.rows);
         block.a = from.data;
         block.a_along = from.along;
         block.reads_a = true;
         block.b = now->b + column * now->depth;
         block.next = &next;
-        finish_block(g, r, &block, r->row + row, r->column + column, now->is_last);
+        columns = block.columns;
+        if (takes_sums(g, &block, now->is_last)) {
+            columns = (r->columns - column) / e->columns * e->columns;
+            block.columns = (int)columns;
+            e->multiply(&block);
+        } else {
+            finish_block(g, r, block, r->row + row, r->column + column, now->is_last);
+        }
     }
 }
 
