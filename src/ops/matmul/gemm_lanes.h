@@ -61,7 +61,7 @@ LANES_INLINE void pack_across(dtype type, const gemm_lines *from, int64_t line, 
         if (steps == LANES)
             for (int i = 0; i < LANES; i++) {
                 v[i] = load(type, row[i] + k * bytes_of(type));
-                _mm_prefetch(row[i] + ahead * bytes_of(type), _MM_HINT_T0);
+                _mm_prefetch(row[i] + ahead * bytes_of(type), _MM_HINT_T1);
             }
         else
             for (int i = 0; i < LANES; i++)
