@@ -425,6 +425,7 @@ static void the_library_is_passed_over_where_rows_conflict_in_l1(void **state) {
     (void)state;
     target wide = *target_this_cpu();
     wide.cores = 2;
+    wide.l2_bytes = 2 << 20;
     wide.instruction_sets = 1u << ISA_AVX2 | 1u << ISA_AVX512;
     gemm_problem p = {.m = 512, .n = 768, .k = 768, .target = &wide};
     p.a = (gemm_operand){.type = DTYPE_F32, .row_stride = 3072, .column_stride = 1};
@@ -435,6 +436,23 @@ static void the_library_is_passed_over_where_rows_conflict_in_l1(void **state) {
     assert_null(gemm_pass_over(GEMM_AVX512, &p));
     p.b.column_stride = 768;
     p.a = (gemm_operand){.type = DTYPE_F32, .row_stride = 1, .column_stride = 1024};
+    assert_non_null(gemm_pass_over(GEMM_ONEDNN, &p));
+}
+
+static void the_library_is_first_for_few_columns_of_a_transposed_operand(void **state) {
+    (void)state;
+    target wide = *target_this_cpu();
+    wide.cores = 2;
+    wide.l2_bytes = 1 << 20;
+    wide.instruction_sets = 1u << ISA_AVX2 | 1u << ISA_AVX512;
+    gemm_problem p = {.m = 512, .n = 64, .k = 512, .target = &wide};
+    p.a = (gemm_operand){.type = DTYPE_F32, .row_stride = 1, .column_stride = 512};
+    p.b = (gemm_operand){.type = DTYPE_F32, .row_stride = 64, .column_stride = 1};
+    assert_null(gemm_pass_over(GEMM_ONEDNN, &p));
+    p.n = 768;
+    assert_non_null(gemm_pass_over(GEMM_ONEDNN, &p));
+    p.n = 64;
+    p.a = (gemm_operand){.type = DTYPE_F32, .row_stride = 512, .column_stride = 1};
     assert_non_null(gemm_pass_over(GEMM_ONEDNN, &p));
 }
 
@@ -492,6 +510,7 @@ int main(void) {
         cmocka_unit_test(subnormal_numbers_count),
         cmocka_unit_test(the_method_picked_rejects_nothing),
         cmocka_unit_test(the_library_is_passed_over_where_rows_conflict_in_l1),
+        cmocka_unit_test(the_library_is_first_for_few_columns_of_a_transposed_operand),
         cmocka_unit_test(results_have_the_operands_type_or_f32),
         cmocka_unit_test(gradients_have_their_operands_types_and_the_scale),
     };

@@ -59,7 +59,7 @@ typedef struct gemm_block {
     int64_t depth;
     const void *a, *b;
     int rows, columns;
-    int width; /* lines of a strip of A', where there are more rows than a block has */
+    int width;          /* lines of a strip of A', where there are more rows than a block has */
     const float *start; /* may be NULL, and may be sum */
     int64_t start_ld;
     float *sum;
@@ -80,9 +80,10 @@ typedef struct gemm_engine {
     int rows, columns; /* of a block, at most */
     int row_pitch;     /* lines of A' for which a strip has room */
     int depth_step;
-    int element_bytes;  /* of a packed element */
-    int panel_depth;    /* K is walked in panels at most so deep */
-    int packing_weight; /* packing an element costs as much as so many multiplications */
+    int element_bytes; /* of a packed element */
+    int panel_depth;   /* K is walked in panels at most so deep */
+    /* Packing a number of A', or of B', costs as much as so many multiplications. */
+    int a_weight, b_weight;
     gemm_pack *pack_a, *pack_b;
     void (*multiply)(const gemm_block *block);
     void (*finish)(const gemm_target *to, const float *sum, int64_t ld, int64_t rows,

@@ -172,7 +172,11 @@ LANES_INLINE cursor multiply_depth(int rows, int vectors, operands way, const ge
             }
 #define MULTIPLY(i)                                                                                \
     if (i < rows) {                                                                                \
-        const float *row = i < 3 ? at.a : i < 6 ? third : i < 9 ? sixth : i < 12 ? ninth : twelfth; \
+        const float *row = i < 3    ? at.a                                                         \
+                           : i < 6  ? third                                                        \
+                           : i < 9  ? sixth                                                        \
+                           : i < 12 ? ninth                                                        \
+                                    : twelfth;                                                     \
         lanes left = lanes_set(way == READ_A ? row[i % 3 * along] : at.a[i]);                      \
         sum[i][0] = lanes_fma(left, right0, sum[i][0]);                                            \
         if (vectors > 1)                                                                           \
@@ -277,7 +281,9 @@ static strip_function *const STRIP_OF[ROWS][STRIP_WAYS] = {EACH_COUNT(STRIP_ROW)
 /* One strip of B' times all strips of A'. */
 LANES_INLINE void multiply_column(const gemm_block *x, int column) {
     bool is_wide = x->columns - column > LANES;
-    int later = x->reads_a ? (is_wide ? READING : READING_NARROW) : is_wide ? PACKED : PACKED_NARROW;
+    int later = x->reads_a ? (is_wide ? READING : READING_NARROW)
+                : is_wide  ? PACKED
+                           : PACKED_NARROW;
     int way = x->packed ? PACKING : later;
     int64_t a_step = x->reads_a ? x->width * x->a_along : x->depth * ROW_PITCH;
     cursor at = {.a = x->a,
@@ -355,7 +361,8 @@ const gemm_engine ENGINE = {.rows = ROWS,
                             .depth_step = 1,
                             .element_bytes = 4,
                             .panel_depth = 512,
-                            .packing_weight = 5,
+                            .a_weight = 12,
+                            .b_weight = 3,
                             .pack_a = pack,
                             .pack_b = pack,
                             .multiply = multiply,

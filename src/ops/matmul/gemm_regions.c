@@ -65,8 +65,7 @@ static char *c_at(const regions *g, const region *r, int64_t row, int64_t column
 
 /* Whether the sums of blocks can go to where sums are kept, or straight to C. */
 static bool takes_sums(const regions *g, const gemm_block *block, bool is_last) {
-    return block->columns == g->engine->columns &&
-           (!is_last || (g->sums_in_c && g->p->alpha == 1));
+    return block->columns == g->engine->columns && (!is_last || (g->sums_in_c && g->p->alpha == 1));
 }
 
 /* The sums of one block by way of a tile, to where sums are kept, or to C in the type it has. */
@@ -298,9 +297,9 @@ static void run_regions(void *context, int64_t begin, int64_t end) {
 
 /* Multiplications that the busiest thread has to do, packing counted as such. */
 static int64_t time_of(const regions *g, int64_t rows, int64_t columns, int64_t threads) {
-    int64_t weight = g->engine->packing_weight;
     int64_t tasks = larger(g->p->batches, 1) * count_of(g->p->m, rows) * count_of(g->p->n, columns);
-    return count_of(tasks, threads) * (rows * columns + weight * (rows + columns));
+    return count_of(tasks, threads) *
+           (rows * columns + g->engine->a_weight * rows + g->engine->b_weight * columns);
 }
 
 /* A region has any number of rows, since a block computes no more than it has, and whole strips of columns. */

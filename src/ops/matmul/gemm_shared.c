@@ -243,6 +243,7 @@ static void choose_tiles(blocking *b) {
     int64_t least_shared =
         count_of(b->shared.lines, e->shared_lines / b->shared.width * b->shared.width);
     int64_t threads = threads_count(), best = INT64_MAX;
+    int64_t weight = b->shares_a ? e->b_weight : e->a_weight; /* of what a task packs itself */
     side own = b->own, shared = b->shared;
     int tries = b->group < 4 * threads ? TRIES : 1;
     for (int i = 0; i < tries; i++)
@@ -250,7 +251,7 @@ static void choose_tiles(blocking *b) {
             cut(&own, least_own + i);
             cut(&shared, least_shared + j);
             int64_t turns = count_of(b->group * own.tiles * shared.tiles, threads);
-            int64_t time = turns * own.tile * (shared.tile + e->packing_weight);
+            int64_t time = turns * own.tile * (shared.tile + weight);
             if (time < best) {
                 best = time;
                 b->own = own;
