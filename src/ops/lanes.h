@@ -13,6 +13,15 @@
 #include <stdint.h>
 #include <string.h>
 
+/* A loop over arrays of vectors, unrolled: only where every index is a number early on are the vectors
+ * registers; else the compiler keeps the arrays in memory and copies them at each loop. */
+#if defined(__clang__)
+#define LANES_FOR(INDEX, COUNT) _Pragma("unroll") for (int INDEX = 0; INDEX < (COUNT); INDEX++)
+#else
+#define LANES_FOR(INDEX, COUNT)                                                                    \
+    _Pragma("GCC unroll 16") for (int INDEX = 0; INDEX < (COUNT); INDEX++)
+#endif
+
 #define LANES_INLINE static inline __attribute__((always_inline)) LANES_TARGET
 
 #if defined(LANES_AVX512)

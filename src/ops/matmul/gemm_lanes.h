@@ -16,6 +16,7 @@ enum {
     ROWS = LANES_REGISTERS / 2 - 2,
     ROW_PITCH = LANES,
     COLUMNS = 2 * LANES,
+    THIRDS = (ROWS + 2) / 3,
     NARROW = sizeof(uint16_t),
     FEW = 8
 };
@@ -138,15 +139,6 @@ typedef struct cursor {
  * is packed by the way, for the blocks to come. READ_A: A' is read in place. */
 typedef enum operands { ARE_PACKED, PACK_B, READ_A } operands;
 
-/* DO(i) for every row of a block, written out: sums are registers only where every index is a number when the
- * compiler looks at the array, which is before it unrolls loops. */
-#define EACH_ROW_OF_6(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5)
-#if defined(LANES_AVX512)
-#define EACH_ROW(DO) EACH_ROW_OF_6(DO) DO(6) DO(7) DO(8) DO(9) DO(10) DO(11) DO(12) DO(13)
-#else
-#define EACH_ROW(DO) EACH_ROW_OF_6(DO)
-#endif
-
 /* `depth` more k. */
 LANES_INLINE cursor multiply_depth(int rows, int vectors, operands way, const gemm_block *x,
                                    int64_t depth, cursor at, lanes sum[ROWS][2]) {
@@ -159,90 +151,65 @@ LANES_INLINE cursor multiply_depth(int rows, int vectors, operands way, const ge
         int64_t steps = depth < GEMM_PREFETCH_DEPTH ? depth : GEMM_PREFETCH_DEPTH;
         if (x->next)
             gemm_prefetch_next(x->next);
-        const float *third = at.a + 3 * along, *sixth = at.a + 6 * along;
-        const float *ninth = at.a + 9 * along, *twelfth = at.a + 12 * along;
+        /* Every third row of A', so that few registers reach all of them. */
+        const float *third[THIRDS];
+        LANES_FOR(i, THIRDS)
+            third[i] = at.a + 3 * i * along;
         for (const float *end = at.a + steps * a_step; at.a < end; at.a += a_step) {
-            lanes right0 = lanes_load(at.b),
-                  right1 = vectors > 1 ? lanes_load(at.b + LANES) : right0;
-            if (packs) {
-                lanes_store(at.packed, right0);
-                lanes_store(at.packed + LANES, right1);
-                _mm_prefetch((const char *)(at.b + AHEAD * b_step), _MM_HINT_T0);
-                _mm_prefetch((const char *)(at.b + AHEAD * b_step + LANES), _MM_HINT_T0);
+            lanes right[2];
+            LANES_FOR(j, vectors) {
+                right[j] = lanes_load(at.b + j * LANES);
+                if (packs) {
+                    lanes_store(at.packed + j * LANES, right[j]);
+                    _mm_prefetch((const char *)(at.b + AHEAD * b_step + j * LANES), _MM_HINT_T0);
+                }
             }
-#define MULTIPLY(i)                                                                                \
-    if (i < rows) {                                                                                \
-        const float *row = i < 3    ? at.a                                                         \
-                           : i < 6  ? third                                                        \
-                           : i < 9  ? sixth                                                        \
-                           : i < 12 ? ninth                                                        \
-                                    : twelfth;                                                     \
-        lanes left = lanes_set(way == READ_A ? row[i % 3 * along] : at.a[i]);                      \
-        sum[i][0] = lanes_fma(left, right0, sum[i][0]);                                            \
-        if (vectors > 1)                                                                           \
-            sum[i][1] = lanes_fma(left, right1, sum[i][1]);                                        \
-    }
-            EACH_ROW(MULTIPLY)
-#undef MULTIPLY
+            LANES_FOR(i, rows) {
+                lanes left = lanes_set(way == READ_A ? third[i / 3][i % 3 * along] : at.a[i]);
+                LANES_FOR(j, vectors)
+                    sum[i][j] = lanes_fma(left, right[j], sum[i][j]);
+            }
             at.b += b_step;
             at.packed += packs ? COLUMNS : 0;
-            if (way == READ_A) {
-                __asm__("" : "+r"(third), "+r"(sixth), "+r"(ninth), "+r"(twelfth));
-                third++, sixth++, ninth++, twelfth++;
-            }
+            if (way == READ_A)
+                LANES_FOR(i, THIRDS) {
+                    __asm__("" : "+r"(third[i]));
+                    third[i]++;
+                }
         }
     }
     return at;
 }
 
-/* Stores that miss the L1 hold up the loads behind them. The lines of the sums are asked for while
- * the last k are multiplied: had they been asked for earlier, the strips would have displaced
+/* Stores that miss the L1 hold up the loads behind them. The lines of the sums are prefetched while
+ * the last k are multiplied: had they been prefetched earlier, the strips would have displaced
  * them. */
 LANES_INLINE void multiply_rows(int rows, int vectors, operands way, const gemm_block *x,
                                 cursor at) {
     enum { LAST = 64 };
     int64_t last = x->depth < LAST ? x->depth : LAST;
     lanes sum[ROWS][2];
-#define CLEAR(i) sum[i][0] = sum[i][1] = lanes_zero();
-    EACH_ROW(CLEAR)
-#undef CLEAR
+    LANES_FOR(i, rows)
+        LANES_FOR(j, vectors)
+            sum[i][j] = lanes_zero();
     at = multiply_depth(rows, vectors, way, x, x->depth - last, at, sum);
     for (int i = 0; i < rows && !x->streams; i++)
         for (int j = 0; j < vectors; j++)
             __builtin_prefetch(at.sum + i * x->sum_ld + j * LANES, 1, 3);
     multiply_depth(rows, vectors, way, x, last, at, sum);
-#define ADD(i)                                                                                     \
-    if (i < rows) {                                                                                \
-        const float *start = at.start + i * x->start_ld;                                           \
-        sum[i][0] = lanes_add(lanes_load(start), sum[i][0]);                                       \
-        if (vectors > 1)                                                                           \
-            sum[i][1] = lanes_add(lanes_load(start + LANES), sum[i][1]);                           \
-    }
-    if (at.start) {
-        EACH_ROW(ADD)
-    }
-#undef ADD
-#define STORE(i)                                                                                   \
-    if (i < rows) {                                                                                \
-        float *to = at.sum + i * x->sum_ld;                                                        \
-        lanes_store(to, sum[i][0]);                                                                \
-        if (vectors > 1)                                                                           \
-            lanes_store(to + LANES, sum[i][1]);                                                    \
-    }
-#define STREAM(i)                                                                                  \
-    if (i < rows) {                                                                                \
-        float *to = at.sum + i * x->sum_ld;                                                        \
-        lanes_stream(to, sum[i][0]);                                                               \
-        if (vectors > 1)                                                                           \
-            lanes_stream(to + LANES, sum[i][1]);                                                   \
-    }
-    if (x->streams) {
-        EACH_ROW(STREAM)
-    } else {
-        EACH_ROW(STORE)
-    }
-#undef STORE
-#undef STREAM
+    if (at.start)
+        LANES_FOR(i, rows)
+            LANES_FOR(j, vectors)
+                sum[i][j] =
+                    lanes_add(lanes_load(at.start + i * x->start_ld + j * LANES), sum[i][j]);
+    if (x->streams)
+        LANES_FOR(i, rows)
+            LANES_FOR(j, vectors)
+                lanes_stream(at.sum + i * x->sum_ld + j * LANES, sum[i][j]);
+    else
+        LANES_FOR(i, rows)
+            LANES_FOR(j, vectors)
+                lanes_store(at.sum + i * x->sum_ld + j * LANES, sum[i][j]);
 }
 
 /* Each number of rows is a function of its own, whose sums are registers. */

@@ -4,7 +4,7 @@
  * lanes of a few vectors hold. Scores of a panel lie as [key][PANEL], so that maxima, sums and
  * exponentials of a query are operations between vectors, never across one, and P is at once the
  * right operand of O^T = V^T P^T. The left operand of a product is read a number
- * at a time and needs no packing: rows of K and V as they are, by row or by column. (gemm_floats.c
+ * at a time and needs no packing: rows of K and V as they are, by row or by column. (gemm_lanes.h
  * wants both operands packed and gives sums by row; what it shares with this is lanes.h.)
  *
  * Tiles are f32, rows `pitch` apart, zeros where an operand has nothing. */
