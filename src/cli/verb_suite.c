@@ -84,7 +84,7 @@ static dyno_suite_part part_at(const study *s, int index) {
 /* What a part may take: several times its share of what is left, so that one that takes for ever leaves
  * time for all others. */
 static double share_of(const study *s, int index) {
-    enum { SHARES = 3, LEAST_SECONDS = 20 };
+    enum { SHARES = 5, LEAST_SECONDS = 20 };
     int pending = 0;
     for (int i = index; i < dyno_suite_part_count(s->parts); i++) {
         dyno_suite_part other = part_at(s, i);
