@@ -15,7 +15,7 @@
 #include "base/memory.h"
 #include "base/threads.h"
 #include "graph/op.h"
-#include "ops/matmul/gemm.h"
+#include "ops/matmul/gemm_engine.h"
 #include "ops/matmul/matmul.h"
 #include "ops/op_list.h"
 #include "support/operand.h"
@@ -88,7 +88,35 @@ static gemm_problem problem_of(trial *t) {
     return matmul_gemm_problem(&t->args);
 }
 
-static void run_by(gemm_method method, const gemm_problem *p) {
+/* The blocking that AMX has, by dot products that take its tiles: tested also where there is no AMX. */
+enum { SHARED_PACKING = GEMM_METHOD_COUNT };
+
+static const char *way_name(int way) {
+    return way == SHARED_PACKING ? "AVX-512 BF16 with shared packing"
+                                 : gemm_method_name((gemm_method)way);
+}
+
+static const char *reject(int way, const gemm_problem *p) {
+    return gemm_reject(way == SHARED_PACKING ? GEMM_AVX512_BF16 : (gemm_method)way, p);
+}
+
+static void run_shared(const gemm_problem *p) {
+#if defined(__x86_64__)
+    size_t bytes = gemm_shared_workspace_bytes(&gemm_avx512_bf16, p);
+    void *workspace = memset(memory_allocate(bytes + 1, 1), 0xa5, bytes);
+    gemm_run_shared(&gemm_avx512_bf16, p, workspace);
+    free(workspace);
+#else
+    (void)p;
+#endif
+}
+
+static void run_by(int way, const gemm_problem *p) {
+    gemm_method method = (gemm_method)way;
+    if (way == SHARED_PACKING) {
+        run_shared(p);
+        return;
+    }
     size_t bytes = gemm_workspace_bytes_by(method, p);
     void *workspace = memset(memory_allocate(bytes + 1, 1), 0xa5, bytes);
     gemm_run_by(method, p, workspace);
@@ -97,7 +125,7 @@ static void run_by(gemm_method method, const gemm_problem *p) {
 
 /* Inputs are exact: what is left is the roundings of a sum of K floats, which are independent,
  * and one of the result. */
-static void expect_near(const trial *t, gemm_method method) {
+static void expect_near(const trial *t, int way) {
     double *got = tensor_to_doubles(&t->output);
     double per_term = 0x1p-23 * (2 + sqrt((double)t->of.k));
     double least = t->output.type == DTYPE_F16 ? 0x1p-25 : 0; /* of a subnormal result */
@@ -109,7 +137,7 @@ static void expect_near(const trial *t, gemm_method method) {
         if (!(fabs(got[i] - t->want[i]) <= allowed))
             fail_msg("%s, %s to %s, %lld x [%lld,%lld,%lld]%s%s, layouts %d and %d, alpha %g: "
                      "element %lld is %.9g, should be %.9g +- %.3g",
-                     gemm_method_name(method), dtype_name(t->of.type), dtype_name(t->output.type),
+                     way_name(way), dtype_name(t->of.type), dtype_name(t->output.type),
                      (long long)t->of.batch, (long long)t->of.m, (long long)t->of.n,
                      (long long)t->of.k, t->of.transpose_a ? " Ta" : "",
                      t->of.transpose_b ? " Tb" : "", (int)t->of.left, (int)t->of.right, t->of.alpha,
@@ -126,21 +154,21 @@ static void check(const product *p, draw *d) {
     void *first = memory_allocate(bytes, 1);
     t.output.data = memory_allocate(bytes, 1);
     int ran = 0;
-    for (gemm_method method = GEMM_AMX; method < GEMM_METHOD_COUNT; method++) {
+    for (int way = 0; way <= SHARED_PACKING; way++) {
         gemm_problem q = problem_of(&t);
-        if (gemm_reject(method, &q))
+        if (reject(way, &q))
             continue;
         ran++;
         for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
             threads_set_count(counts[i]);
             memset(t.output.data, 0xff, bytes);
-            run_by(method, &q);
+            run_by(way, &q);
             if (i == 0) {
-                expect_near(&t, method);
+                expect_near(&t, way);
                 memcpy(first, t.output.data, bytes);
             } else if (memcmp(first, t.output.data, bytes) != 0) {
-                fail_msg("%s: %d threads change [%lld,%lld,%lld]", gemm_method_name(method),
-                         counts[i], (long long)p->m, (long long)p->n, (long long)p->k);
+                fail_msg("%s: %d threads change [%lld,%lld,%lld]", way_name(way), counts[i],
+                         (long long)p->m, (long long)p->n, (long long)p->k);
             }
         }
     }
@@ -232,6 +260,23 @@ static void regions_of_narrow_results_fit_their_tile(void **state) {
               &d);
 }
 
+/* K in several panels, the last of which ends with half a pair. */
+static void several_panels_of_an_odd_depth_agree_with_the_reference(void **state) {
+    (void)state;
+    draw d = draw_create(8, 0);
+    for (int way = 0; way < 8; way++)
+        check(&(product){.batch = 1,
+                         .m = 31,
+                         .n = way & 4 ? 70 : 161,
+                         .k = 2049,
+                         .transpose_a = way & 1,
+                         .transpose_b = way & 2,
+                         .type = DTYPE_BF16,
+                         .out = way & 1 ? DTYPE_F32 : DTYPE_BF16,
+                         .alpha = 1},
+              &d);
+}
+
 /* With a last-level cache of one byte every result is larger than it. */
 static void streaming_stores_give_the_same_results(void **state) {
     (void)state;
@@ -307,7 +352,7 @@ static void sums_are_added_to_what_c_holds_and_nothing_else_is_written(void **st
         operand left = operand_create(type, &a, LAYOUT_DENSE, (fill){0}, &d);
         operand right = operand_create(type, &b, LAYOUT_DENSE, (fill){0}, &d);
         operand before = operand_create(out, &c, LAYOUT_DENSE, (fill){0}, &d);
-        for (gemm_method method = 0; method < GEMM_METHOD_COUNT; method++) {
+        for (int way = 0; way <= SHARED_PACKING; way++) {
             operand after = operand_create(out, &c, LAYOUT_DENSE, (fill){0}, &d);
             memcpy(after.block, before.block, (size_t)tensor_bytes(&before.view));
             gemm_problem p = {.m = M,
@@ -320,8 +365,8 @@ static void sums_are_added_to_what_c_holds_and_nothing_else_is_written(void **st
                               .ldc = LDC,
                               .alpha = alpha,
                               .accumulates = true};
-            if (!gemm_reject(method, &p)) {
-                run_by(method, &p);
+            if (!reject(way, &p)) {
+                run_by(way, &p);
                 for (int64_t i = 0; i < M * LDC; i++) {
                     double want = before.dense[i], got = dtype_load(out, after.block, i);
                     for (int64_t l = 0; i % LDC < N && l < K; l++)
@@ -329,8 +374,8 @@ static void sums_are_added_to_what_c_holds_and_nothing_else_is_written(void **st
                                 right.dense[l * N + i % LDC];
                     double allowed = 1e-4 + (out == DTYPE_F32 ? 0 : fabs(want) * 0x1p-8);
                     if (!(fabs(got - want) <= (i % LDC < N ? allowed : 0)))
-                        fail_msg("%s: element %lld is %.9g, should be %.9g",
-                                 gemm_method_name(method), (long long)i, got, want);
+                        fail_msg("%s: element %lld is %.9g, should be %.9g", way_name(way),
+                                 (long long)i, got, want);
                 }
             }
             operand_release(&after);
@@ -352,11 +397,11 @@ static void infinities_stay_in_their_rows(void **state) {
     ((uint16_t *)t.operands[0].block)[49 * K + K - 1] = 0x7fc0; /* NaN */
     uint16_t result[M * N];
     t.output.data = result;
-    for (gemm_method method = GEMM_AMX; method < GEMM_METHOD_COUNT; method++) {
+    for (int way = 0; way <= SHARED_PACKING; way++) {
         gemm_problem p = problem_of(&t);
-        if (gemm_reject(method, &p))
+        if (reject(way, &p))
             continue;
-        run_by(method, &p);
+        run_by(way, &p);
         for (int i = 0; i < M * N; i++) {
             float got = dtype_bf16_to_f32(result[i]);
             assert_int_equal(isfinite(got) != 0, i / N != 7 && i / N != 49);
@@ -501,6 +546,7 @@ int main(void) {
         cmocka_unit_test(all_sizes_and_transpositions_agree_with_the_reference),
         cmocka_unit_test(any_view_of_the_operands_agrees_with_the_reference),
         cmocka_unit_test(regions_of_narrow_results_fit_their_tile),
+        cmocka_unit_test(several_panels_of_an_odd_depth_agree_with_the_reference),
         cmocka_unit_test(streaming_stores_give_the_same_results),
         cmocka_unit_test(products_of_few_columns_agree_with_the_reference),
         cmocka_unit_test(a_batch_larger_than_its_workspace_is_done_in_turns),
