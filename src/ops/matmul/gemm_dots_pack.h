@@ -21,8 +21,7 @@ LANES_INLINE lanes load_pairs(const uint16_t *from, int64_t count) {
 
 /* A number of each of `count` dense lines, in the low halves of lanes. */
 LANES_INLINE __m512i load_halves(const uint16_t *from, int64_t count) {
-    __mmask16 mask = count >= LANES ? (__mmask16)0xffff : (__mmask16)((1u << count) - 1);
-    return _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, from));
+    return _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(lanes_first(count), from));
 }
 
 /* LANES lines of a strip from `line` on, or the `count` there are, K dense in memory: transposed in the

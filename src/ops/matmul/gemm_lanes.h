@@ -26,9 +26,12 @@ enum {
 
 /* ---- multiplying ---- */
 
+/* Four bytes of an operand, a float or a pair of bf16, where they lie. */
+typedef float step __attribute__((may_alias, aligned(2)));
+
 /* One strip of A' of a block, and where it is along K. */
 typedef struct cursor {
-    const float *a, *b;
+    const step *a, *b;
     float *packed;
     const float *start;
     float *sum;
@@ -46,13 +49,13 @@ enum { PANEL_DEPTH = 1024, DEPTH_STEP = 2 };
 LANES_INLINE lanes multiply_add(lanes a, lanes b, lanes sum) { return lanes_dot(a, b, sum); }
 
 /* A step of B' in place, of dense columns: two rows, side by side. */
-LANES_INLINE lanes load_in_place(const gemm_block *x, const float *b, int vector) {
+LANES_INLINE lanes load_in_place(const gemm_block *x, const step *b, int vector) {
     const uint16_t *row = (const uint16_t *)(const void *)b + vector * LANES;
     return _mm512_castsi512_ps(_mm512_or_si512(
         load_halves(row, LANES), _mm512_slli_epi32(load_halves(row + x->b_deep, LANES), 16)));
 }
 
-LANES_INLINE void prefetch_in_place(const gemm_block *x, const float *b) {
+LANES_INLINE void prefetch_in_place(const gemm_block *x, const step *b) {
     const uint16_t *row = (const uint16_t *)(const void *)b;
     _mm_prefetch((const char *)row, _MM_HINT_T0);
     _mm_prefetch((const char *)(row + x->b_deep), _MM_HINT_T0);
@@ -65,12 +68,12 @@ enum { PANEL_DEPTH = 512, DEPTH_STEP = 1 };
 
 LANES_INLINE lanes multiply_add(lanes a, lanes b, lanes sum) { return lanes_fma(a, b, sum); }
 
-LANES_INLINE lanes load_in_place(const gemm_block *x, const float *b, int vector) {
+LANES_INLINE lanes load_in_place(const gemm_block *x, const step *b, int vector) {
     (void)x;
     return lanes_load(b + vector * LANES);
 }
 
-LANES_INLINE void prefetch_in_place(const gemm_block *x, const float *b) {
+LANES_INLINE void prefetch_in_place(const gemm_block *x, const step *b) {
     (void)x;
     _mm_prefetch((const char *)b, _MM_HINT_T0);
     _mm_prefetch((const char *)(b + LANES), _MM_HINT_T0);
@@ -91,10 +94,10 @@ LANES_INLINE cursor multiply_depth(int rows, int vectors, operands way, const ge
         if (x->next)
             gemm_prefetch_next(x->next);
         /* Every third row of A', so that few registers reach all of them. */
-        const float *third[THIRDS];
+        const step *third[THIRDS];
         LANES_FOR(i, THIRDS)
             third[i] = at.a + 3 * i * along;
-        for (const float *end = at.a + steps * a_step; at.a < end; at.a += a_step) {
+        for (const step *end = at.a + steps * a_step; at.a < end; at.a += a_step) {
             lanes right[2];
             LANES_FOR(j, vectors)
                 right[j] = packs ? load_in_place(x, at.b, j) : lanes_load(at.b + j * LANES);
@@ -112,6 +115,7 @@ LANES_INLINE cursor multiply_depth(int rows, int vectors, operands way, const ge
             at.packed += packs ? COLUMNS : 0;
             if (way == READ_A)
                 LANES_FOR(i, THIRDS) {
+                    /* Hides that they advance together: the compiler would keep a stride for each row. */
                     __asm__("" : "+r"(third[i]));
                     third[i]++;
                 }
@@ -193,7 +197,7 @@ LANES_INLINE void multiply_column(const gemm_block *x, int column) {
     int way = x->packed ? PACKING : later;
     int64_t a_step = x->reads_a ? x->width * x->a_along : x->depth * ROW_PITCH;
     cursor at = {.a = x->a,
-                 .b = (const float *)x->b + column * x->depth,
+                 .b = (const step *)x->b + column * x->depth,
                  .packed = x->packed,
                  .start = x->start ? x->start + column : NULL,
                  .sum = x->sum + column};
@@ -224,12 +228,6 @@ LANES_TARGET static void end(void) { _mm_sfence(); }
 #else
 #define FINISH finish
 
-LANES_INLINE lanes load_result(dtype type, const void *from) {
-    return type == DTYPE_F32    ? lanes_load(from)
-           : type == DTYPE_BF16 ? lanes_load_bf16(from)
-                                : lanes_load_f16(from);
-}
-
 LANES_INLINE void store(dtype type, void *to, lanes x) {
     if (type == DTYPE_F32)
         lanes_store(to, x);
@@ -242,19 +240,19 @@ LANES_INLINE void store(dtype type, void *to, lanes x) {
 LANES_INLINE void finish_typed(dtype type, const gemm_target *to, const float *sum, int64_t ld,
                                int64_t rows, int64_t columns) {
     lanes alpha = lanes_set(to->alpha);
-    int64_t bytes = type == DTYPE_F32 ? (int64_t)sizeof(float) : (int64_t)sizeof(uint16_t);
     for (int64_t i = 0; i < rows; i++)
         for (int64_t j = 0; j < columns; j += LANES) {
-            char *out = (char *)to->data + (i * to->ld + j) * bytes;
+            int64_t count = columns - j;
+            char *out = (char *)to->data + (i * to->ld + j) * bytes_of(type);
             lanes x = lanes_mul(alpha, lanes_load(sum + i * ld + j));
-            if (columns - j >= LANES) {
-                store(type, out, to->accumulates ? lanes_add(load_result(type, out), x) : x);
+            if (to->accumulates)
+                x = lanes_add(load_first(type, out, count), x);
+            if (count >= LANES) {
+                store(type, out, x);
             } else {
-                float part[LANES] = {0};
-                size_t here = (size_t)((columns - j) * bytes);
-                memcpy(part, out, to->accumulates ? here : 0);
-                store(type, part, to->accumulates ? lanes_add(load_result(type, part), x) : x);
-                memcpy(out, part, here);
+                float part[LANES];
+                store(type, part, x);
+                memcpy(out, part, (size_t)(count * bytes_of(type)));
             }
         }
 }
