@@ -55,8 +55,8 @@ LANES_INLINE void pack_along(const gemm_lines *from, int64_t line, int64_t count
             pair =
                 _mm512_or_si512(pair, _mm512_slli_epi32(load_halves(row + from->deep, count), 16));
         lanes_store(to, _mm512_castsi512_ps(pair));
-        _mm_prefetch((const char *)(row + PAIR * FEW * from->deep), _MM_HINT_T0);
-        _mm_prefetch((const char *)(row + (PAIR * FEW + 1) * from->deep), _MM_HINT_T0);
+        _mm_prefetch((const char *)(row + PAIR * FEW * from->deep), _MM_HINT_T1);
+        _mm_prefetch((const char *)(row + (PAIR * FEW + 1) * from->deep), _MM_HINT_T1);
     }
 }
 

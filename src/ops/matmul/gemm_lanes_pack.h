@@ -64,7 +64,7 @@ LANES_INLINE void pack_along(dtype type, const gemm_lines *from, int64_t line, i
     int64_t step = from->deep * bytes_of(type);
     for (int64_t k = 0; k < depth; k++, row += step) {
         lanes_store(to + k * pitch, load_first(type, row, count));
-        _mm_prefetch(row + FEW * step, _MM_HINT_T0);
+        _mm_prefetch(row + FEW * step, _MM_HINT_T1);
     }
 }
 
