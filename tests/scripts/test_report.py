@@ -292,7 +292,7 @@ def browse(page, is_timed=False):
 
 def a_browser_sorts_filters_and_draws_without_an_error():
     if not CHROMIUM:
-        raise Skip("there is no Chromium here")
+        raise Skip("it cannot be tested here: there is no Chromium")
     with tempfile.TemporaryDirectory() as folder:
         measure(folder)
         page = page_of(folder).replace("</body>", DRIVE).replace("<head>", AT_ONCE)
@@ -448,7 +448,7 @@ def a_million_launches():
 def a_million_launches_are_drawn():
     """How long that takes is printed: no test asserts a time."""
     if not CHROMIUM:
-        raise Skip("there is no Chromium here")
+        raise Skip("it cannot be tested here: there is no Chromium")
     page = page_of(measured().name)
     before, rest = page.split('id="records">')
     records, behind = rest.split("</script>", 1)
