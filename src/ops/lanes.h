@@ -1,7 +1,6 @@
 /* lanes.h - vectors of floats, one source for AVX2 and AVX-512.
  *
- * A file that includes this has said which: LANES_AVX2 gives 8 lanes, LANES_AVX512 gives 16, and with LANES_DOTS
- * dot products of pairs of bf16. Its
+ * A file that includes this has said which: LANES_AVX2 gives 8 lanes, LANES_AVX512 gives 16. Its
  * functions are compiled for that instruction set whatever the rest is compiled for; who calls them
  * has asked the target. A mask has one answer a lane: all bits of a vector's lane in AVX2, a bit of
  * a mask register in AVX-512. */
@@ -27,11 +26,7 @@
 
 #if defined(LANES_AVX512)
 
-#if defined(LANES_DOTS)
-#define LANES_TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")))
-#else
 #define LANES_TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq")))
-#endif
 enum { LANES = 16, LANES_REGISTERS = 32 };
 typedef __m512 lanes;
 typedef __m512i lanes_int;
@@ -47,12 +42,6 @@ LANES_INLINE lanes lanes_sub(lanes a, lanes b) { return _mm512_sub_ps(a, b); }
 LANES_INLINE lanes lanes_mul(lanes a, lanes b) { return _mm512_mul_ps(a, b); }
 LANES_INLINE lanes lanes_max(lanes a, lanes b) { return _mm512_max_ps(a, b); }
 LANES_INLINE lanes lanes_fma(lanes a, lanes b, lanes c) { return _mm512_fmadd_ps(a, b, c); }
-#if defined(LANES_DOTS)
-/* c and the dot product of two pairs of bf16 in each lane. */
-LANES_INLINE lanes lanes_dot(lanes a, lanes b, lanes c) {
-    return _mm512_dpbf16_ps(c, (__m512bh)a, (__m512bh)b);
-}
-#endif
 
 LANES_INLINE lanes_mask lanes_all(void) { return (lanes_mask)0xffff; }
 LANES_INLINE lanes_mask lanes_none(void) { return (lanes_mask)0; }

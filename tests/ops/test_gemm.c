@@ -15,7 +15,7 @@
 #include "base/memory.h"
 #include "base/threads.h"
 #include "graph/op.h"
-#include "ops/matmul/gemm_engine.h"
+#include "ops/matmul/gemm.h"
 #include "ops/matmul/matmul.h"
 #include "ops/op_list.h"
 #include "support/operand.h"
@@ -88,35 +88,7 @@ static gemm_problem problem_of(trial *t) {
     return matmul_gemm_problem(&t->args);
 }
 
-/* The blocking that AMX has, by dot products that take its tiles: tested also where there is no AMX. */
-enum { SHARED_PACKING = GEMM_METHOD_COUNT };
-
-static const char *way_name(int way) {
-    return way == SHARED_PACKING ? "AVX-512 BF16 with shared packing"
-                                 : gemm_method_name((gemm_method)way);
-}
-
-static const char *reject(int way, const gemm_problem *p) {
-    return gemm_reject(way == SHARED_PACKING ? GEMM_AVX512_BF16 : (gemm_method)way, p);
-}
-
-static void run_shared(const gemm_problem *p) {
-#if defined(__x86_64__)
-    size_t bytes = gemm_shared_workspace_bytes(&gemm_avx512_bf16, p);
-    void *workspace = memset(memory_allocate(bytes + 1, 1), 0xa5, bytes);
-    gemm_run_shared(&gemm_avx512_bf16, p, workspace);
-    free(workspace);
-#else
-    (void)p;
-#endif
-}
-
-static void run_by(int way, const gemm_problem *p) {
-    gemm_method method = (gemm_method)way;
-    if (way == SHARED_PACKING) {
-        run_shared(p);
-        return;
-    }
+static void run_by(gemm_method method, const gemm_problem *p) {
     size_t bytes = gemm_workspace_bytes_by(method, p);
     void *workspace = memset(memory_allocate(bytes + 1, 1), 0xa5, bytes);
     gemm_run_by(method, p, workspace);
@@ -125,7 +97,7 @@ static void run_by(int way, const gemm_problem *p) {
 
 /* Inputs are exact: what is left is the roundings of a sum of K floats, which are independent,
  * and one of the result. */
-static void expect_near(const trial *t, int way) {
+static void expect_near(const trial *t, gemm_method method) {
     double *got = tensor_to_doubles(&t->output);
     double per_term = 0x1p-23 * (2 + sqrt((double)t->of.k));
     double least = t->output.type == DTYPE_F16 ? 0x1p-25 : 0; /* of a subnormal result */
@@ -137,7 +109,7 @@ static void expect_near(const trial *t, int way) {
         if (!(fabs(got[i] - t->want[i]) <= allowed))
             fail_msg("%s, %s to %s, %lld x [%lld,%lld,%lld]%s%s, layouts %d and %d, alpha %g: "
                      "element %lld is %.9g, should be %.9g +- %.3g",
-                     way_name(way), dtype_name(t->of.type), dtype_name(t->output.type),
+                     gemm_method_name(method), dtype_name(t->of.type), dtype_name(t->output.type),
                      (long long)t->of.batch, (long long)t->of.m, (long long)t->of.n,
                      (long long)t->of.k, t->of.transpose_a ? " Ta" : "",
                      t->of.transpose_b ? " Tb" : "", (int)t->of.left, (int)t->of.right, t->of.alpha,
@@ -154,21 +126,21 @@ static void check(const product *p, draw *d) {
     void *first = memory_allocate(bytes, 1);
     t.output.data = memory_allocate(bytes, 1);
     int ran = 0;
-    for (int way = 0; way <= SHARED_PACKING; way++) {
+    for (gemm_method method = GEMM_AMX; method < GEMM_METHOD_COUNT; method++) {
         gemm_problem q = problem_of(&t);
-        if (reject(way, &q))
+        if (gemm_reject(method, &q))
             continue;
         ran++;
         for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
             threads_set_count(counts[i]);
             memset(t.output.data, 0xff, bytes);
-            run_by(way, &q);
+            run_by(method, &q);
             if (i == 0) {
-                expect_near(&t, way);
+                expect_near(&t, method);
                 memcpy(first, t.output.data, bytes);
             } else if (memcmp(first, t.output.data, bytes) != 0) {
-                fail_msg("%s: %d threads change [%lld,%lld,%lld]", way_name(way), counts[i],
-                         (long long)p->m, (long long)p->n, (long long)p->k);
+                fail_msg("%s: %d threads change [%lld,%lld,%lld]", gemm_method_name(method),
+                         counts[i], (long long)p->m, (long long)p->n, (long long)p->k);
             }
         }
     }
@@ -260,7 +232,7 @@ static void regions_of_narrow_results_fit_their_tile(void **state) {
               &d);
 }
 
-/* K in several panels, the last of which ends with half a pair. */
+/* K in several panels, the last of which ends with half a pair of bf16. */
 static void several_panels_of_an_odd_depth_agree_with_the_reference(void **state) {
     (void)state;
     draw d = draw_create(8, 0);
@@ -352,7 +324,7 @@ static void sums_are_added_to_what_c_holds_and_nothing_else_is_written(void **st
         operand left = operand_create(type, &a, LAYOUT_DENSE, (fill){0}, &d);
         operand right = operand_create(type, &b, LAYOUT_DENSE, (fill){0}, &d);
         operand before = operand_create(out, &c, LAYOUT_DENSE, (fill){0}, &d);
-        for (int way = 0; way <= SHARED_PACKING; way++) {
+        for (gemm_method method = 0; method < GEMM_METHOD_COUNT; method++) {
             operand after = operand_create(out, &c, LAYOUT_DENSE, (fill){0}, &d);
             memcpy(after.block, before.block, (size_t)tensor_bytes(&before.view));
             gemm_problem p = {.m = M,
@@ -365,8 +337,8 @@ static void sums_are_added_to_what_c_holds_and_nothing_else_is_written(void **st
                               .ldc = LDC,
                               .alpha = alpha,
                               .accumulates = true};
-            if (!reject(way, &p)) {
-                run_by(way, &p);
+            if (!gemm_reject(method, &p)) {
+                run_by(method, &p);
                 for (int64_t i = 0; i < M * LDC; i++) {
                     double want = before.dense[i], got = dtype_load(out, after.block, i);
                     for (int64_t l = 0; i % LDC < N && l < K; l++)
@@ -374,8 +346,8 @@ static void sums_are_added_to_what_c_holds_and_nothing_else_is_written(void **st
                                 right.dense[l * N + i % LDC];
                     double allowed = 1e-4 + (out == DTYPE_F32 ? 0 : fabs(want) * 0x1p-8);
                     if (!(fabs(got - want) <= (i % LDC < N ? allowed : 0)))
-                        fail_msg("%s: element %lld is %.9g, should be %.9g", way_name(way),
-                                 (long long)i, got, want);
+                        fail_msg("%s: element %lld is %.9g, should be %.9g",
+                                 gemm_method_name(method), (long long)i, got, want);
                 }
             }
             operand_release(&after);
@@ -397,11 +369,11 @@ static void infinities_stay_in_their_rows(void **state) {
     ((uint16_t *)t.operands[0].block)[49 * K + K - 1] = 0x7fc0; /* NaN */
     uint16_t result[M * N];
     t.output.data = result;
-    for (int way = 0; way <= SHARED_PACKING; way++) {
+    for (gemm_method method = GEMM_AMX; method < GEMM_METHOD_COUNT; method++) {
         gemm_problem p = problem_of(&t);
-        if (reject(way, &p))
+        if (gemm_reject(method, &p))
             continue;
-        run_by(way, &p);
+        run_by(method, &p);
         for (int i = 0; i < M * N; i++) {
             float got = dtype_bf16_to_f32(result[i]);
             assert_int_equal(isfinite(got) != 0, i / N != 7 && i / N != 49);

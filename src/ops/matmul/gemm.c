@@ -11,7 +11,7 @@ static const gemm_engine *engine_of(gemm_method method) {
     case GEMM_AMX:
         return &gemm_amx;
     case GEMM_AVX512_BF16:
-        return &gemm_avx512_dots;
+        return &gemm_avx512_bf16;
     case GEMM_AVX512:
         return &gemm_avx512;
     case GEMM_AVX2:

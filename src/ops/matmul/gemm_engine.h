@@ -79,8 +79,7 @@ typedef struct gemm_block {
 typedef struct gemm_engine {
     int rows, columns; /* of a block, at most */
     int row_pitch;     /* lines of A' for which a strip has room */
-    int depth_step;    /* steps along K, of which a packed lane has one */
-    dtype step_type;   /* gemm_regions.c: of operands whose steps are packed lanes as they are */
+    int depth_step;
     int element_bytes; /* of a packed element */
     int panel_depth;   /* K is walked in panels at most so deep */
     /* Packing a number of A', or of B', costs as much as so many multiplications. */
@@ -89,10 +88,10 @@ typedef struct gemm_engine {
     void (*multiply)(const gemm_block *block);
     void (*finish)(const gemm_target *to, const float *sum, int64_t ld, int64_t rows,
                    int64_t columns);
-    /* gemm_regions.c: a strip of B' whose columns are dense is packed by the first multiplication with
-     * it, if its type is step_type. */
+    /* gemm_regions.c: a strip of B' whose columns are dense f32 is packed by the first
+     * multiplication with it. */
     bool packs_by_the_way;
-    /* gemm_regions.c: it can read lines of A' of step_type in place, and can use non-temporal stores. */
+    /* gemm_regions.c: it can read f32 lines of A' in place, and can use non-temporal stores. */
     bool reads_in_place, streams;
 
     /* gemm_shared.c */
@@ -108,8 +107,7 @@ typedef struct gemm_engine {
 
 /* Engines with shares_packing multiply whole blocks; the others as many rows as a block has, and
  * its columns rounded up to what suits them. */
-extern const gemm_engine gemm_amx, gemm_avx512_bf16, gemm_avx512_dots, gemm_avx512, gemm_avx2,
-    gemm_portable;
+extern const gemm_engine gemm_amx, gemm_avx512_bf16, gemm_avx512, gemm_avx2, gemm_portable;
 
 /* gemm_pairs.c: bf16 packed for AMX and for dot products of pairs, 32 lines a strip. Each step of
  * 32 along K is two halves of 16 lines, each a tile of 1 KiB: A' as [line][32 of K], B' as

@@ -1,37 +1,135 @@
-/* gemm_lanes.h - products by vectors of floats: the source of gemm_avx2.c and gemm_avx512.c, which multiply
- * f32, bf16 and f16 with FMAs, and of gemm_avx512_dots.c, which multiplies pairs of bf16. They say LANES_AVX2 or
- * LANES_AVX512, LANES_DOTS for pairs, and the engine's name, ENGINE, before they include this.
+/* gemm_lanes.h - f32, bf16 and f16 operands packed as floats and multiplied with FMAs: the source
+ * of gemm_avx2.c and gemm_avx512.c, which say LANES_AVX2 or LANES_AVX512 and the engine's name, ENGINE,
+ * before they include it.
  *
- * A strip is [step along K][line] in lanes of four bytes. With FMAs a step is one k, and a lane is a float: narrow
- * types are widened once, while packing, and cost the multiplication nothing. With dot products a step is two k, and
- * a lane is a pair of bf16. A strip of B' is two vectors wide. One of A' is as wide as suits the problem, up to the
- * rows of sums that fit into the registers beside two vectors of B' and one lane of A', and takes a whole
- * vector for each step so that stores are aligned. A block computes the rows it has and no others.
+ * A strip is [K][line] in floats: narrow types are widened once, while packing, and cost the
+ * multiplication nothing. A strip of B' is two vectors wide. One of A' is as wide as suits the
+ * problem, up to the rows of sums that fit into the registers beside two vectors of B' and one
+ * number of A', and takes a whole vector for each k so that stores are aligned. A block computes the
+ * rows it has and no others.
  *
  * Lanes past the last line of a strip hold anything: no sum of theirs is stored. */
 #include "ops/lanes.h"
 #include "ops/matmul/gemm_engine.h"
-#if defined(LANES_DOTS)
-#include "ops/matmul/gemm_dots_pack.h"
-#else
-#include "ops/matmul/gemm_lanes_pack.h"
-#endif
 
 enum {
     ROWS = LANES_REGISTERS / 2 - 2,
     ROW_PITCH = LANES,
     COLUMNS = 2 * LANES,
-    THIRDS = (ROWS + 2) / 3
+    THIRDS = (ROWS + 2) / 3,
+    NARROW = sizeof(uint16_t),
+    FEW = 8
 };
+
+/* ---- packing ---- */
+
+LANES_INLINE int bytes_of(dtype type) { return type == DTYPE_F32 ? (int)sizeof(float) : NARROW; }
+
+LANES_INLINE lanes load(dtype type, const void *from) {
+    return type == DTYPE_F32    ? lanes_load(from)
+           : type == DTYPE_BF16 ? lanes_load_bf16(from)
+                                : lanes_load_f16(from);
+}
+
+/* Reads `count` numbers and no further. */
+LANES_INLINE lanes load_first(dtype type, const void *from, int64_t count) {
+    if (count >= LANES)
+        return load(type, from);
+    if (type == DTYPE_F32)
+        return lanes_load_first(from, count);
+    uint16_t part[LANES] = {0};
+    memcpy(part, from, (size_t)count * sizeof *part);
+    return load(type, part);
+}
+
+LANES_INLINE const void *at(dtype type, const gemm_lines *from, int64_t line, int64_t k) {
+    return (const char *)from->data + (line * from->along + k * from->deep) * bytes_of(type);
+}
+
+/* LANES lines of a strip from `line` on, or the `count` there are, K dense in memory: turned around
+ * in the registers. Weights come from far away, and so many lines at once are more than the
+ * hardware follows: a few steps ahead are asked for. */
+LANES_INLINE void pack_across(dtype type, const gemm_lines *from, int64_t line, int64_t count,
+                              int64_t depth, int64_t next, int64_t pitch, float *to) {
+    enum { AHEAD = 128 };
+    const char *row[LANES];
+    for (int i = 0; i < LANES; i++)
+        row[i] = at(type, from, line + (i < count ? i : count - 1), 0);
+    for (int64_t k = 0; k < depth; k += LANES) {
+        lanes v[LANES];
+        int64_t ahead = k + AHEAD < depth ? k + AHEAD : k + AHEAD - depth + next * from->along;
+        int64_t steps = depth - k < LANES ? depth - k : LANES;
+        if (steps == LANES)
+            for (int i = 0; i < LANES; i++) {
+                v[i] = load(type, row[i] + k * bytes_of(type));
+                _mm_prefetch(row[i] + ahead * bytes_of(type), _MM_HINT_T1);
+            }
+        else
+            for (int i = 0; i < LANES; i++)
+                v[i] = load_first(type, row[i] + k * bytes_of(type), steps);
+        lanes_transpose(v);
+        for (int i = 0; i < LANES && i < steps; i++)
+            lanes_store(to + (k + i) * pitch, v[i]);
+    }
+}
+
+/* The same where the lines are dense. */
+LANES_INLINE void pack_along(dtype type, const gemm_lines *from, int64_t line, int64_t count,
+                             int64_t depth, int64_t pitch, float *to) {
+    const char *row = at(type, from, line, 0);
+    int64_t step = from->deep * bytes_of(type);
+    for (int64_t k = 0; k < depth; k++, row += step) {
+        lanes_store(to + k * pitch, load_first(type, row, count));
+        _mm_prefetch(row + FEW * step, _MM_HINT_T1);
+    }
+}
+
+LANES_INLINE void pack_any(dtype type, const gemm_lines *from, int64_t line, int64_t count,
+                           int64_t depth, int64_t pitch, float *to) {
+    for (int64_t k = 0; k < depth; k++)
+        for (int64_t i = 0; i < count && i < LANES; i++)
+            to[k * pitch + i] = load_first(type, at(type, from, line + i, k), 1)[0];
+}
+
+/* All strips of `count` lines. Where lines are dense, a few k of all strips come before the next
+ * ones: memory is read in the order in which it lies. */
+LANES_INLINE void pack_typed(dtype type, const gemm_lines *from, int64_t count, int64_t depth,
+                             int64_t width, int64_t pitch, float *to) {
+    bool is_along = from->along == 1 && from->deep != 1;
+    int64_t step = is_along ? FEW : depth;
+    for (int64_t k = 0; k < depth; k += step)
+        for (int64_t strip = 0; strip * width < count; strip++)
+            for (int64_t group = 0; group < width && strip * width + group < count;
+                 group += LANES) {
+                int64_t line = strip * width + group, now = depth - k < step ? depth - k : step;
+                float *out = to + (strip * depth + k) * pitch + group;
+                gemm_lines here = *from;
+                here.data = at(type, from, 0, k);
+                if (is_along)
+                    pack_along(type, &here, line, count - line, now, pitch, out);
+                else if (from->deep == 1)
+                    pack_across(type, &here, line, count - line, now, width < LANES ? width : LANES,
+                                pitch, out);
+                else
+                    pack_any(type, &here, line, count - line, now, pitch, out);
+            }
+}
+
+LANES_TARGET static void pack(const gemm_lines *from, int64_t count, int64_t depth, int64_t width,
+                              int64_t pitch, void *to) {
+    if (from->type == DTYPE_F32)
+        pack_typed(DTYPE_F32, from, count, depth, width, pitch, to);
+    else if (from->type == DTYPE_BF16)
+        pack_typed(DTYPE_BF16, from, count, depth, width, pitch, to);
+    else
+        pack_typed(DTYPE_F16, from, count, depth, width, pitch, to);
+}
 
 /* ---- multiplying ---- */
 
-/* Four bytes of an operand, a float or a pair of bf16, where they lie. */
-typedef float step __attribute__((may_alias, aligned(2)));
-
 /* One strip of A' of a block, and where it is along K. */
 typedef struct cursor {
-    const step *a, *b;
+    const float *a, *b;
     float *packed;
     const float *start;
     float *sum;
@@ -41,47 +139,7 @@ typedef struct cursor {
  * is packed by the way, for the blocks to come. READ_A: A' is read in place. */
 typedef enum operands { ARE_PACKED, PACK_B, READ_A } operands;
 
-#if defined(LANES_DOTS)
-
-#define STEP_TYPE DTYPE_BF16
-enum { PANEL_DEPTH = 1024, DEPTH_STEP = 2 };
-
-LANES_INLINE lanes multiply_add(lanes a, lanes b, lanes sum) { return lanes_dot(a, b, sum); }
-
-/* A step of B' in place, of dense columns: two rows, side by side. */
-LANES_INLINE lanes load_in_place(const gemm_block *x, const step *b, int vector) {
-    const uint16_t *row = (const uint16_t *)(const void *)b + vector * LANES;
-    return _mm512_castsi512_ps(_mm512_or_si512(
-        load_halves(row, LANES), _mm512_slli_epi32(load_halves(row + x->b_deep, LANES), 16)));
-}
-
-LANES_INLINE void prefetch_in_place(const gemm_block *x, const step *b) {
-    const uint16_t *row = (const uint16_t *)(const void *)b;
-    _mm_prefetch((const char *)row, _MM_HINT_T0);
-    _mm_prefetch((const char *)(row + x->b_deep), _MM_HINT_T0);
-}
-
-#else
-
-#define STEP_TYPE DTYPE_F32
-enum { PANEL_DEPTH = 512, DEPTH_STEP = 1 };
-
-LANES_INLINE lanes multiply_add(lanes a, lanes b, lanes sum) { return lanes_fma(a, b, sum); }
-
-LANES_INLINE lanes load_in_place(const gemm_block *x, const step *b, int vector) {
-    (void)x;
-    return lanes_load(b + vector * LANES);
-}
-
-LANES_INLINE void prefetch_in_place(const gemm_block *x, const step *b) {
-    (void)x;
-    _mm_prefetch((const char *)b, _MM_HINT_T0);
-    _mm_prefetch((const char *)(b + LANES), _MM_HINT_T0);
-}
-
-#endif
-
-/* `depth` more steps along K. In place a step of B' is x->b_deep times four bytes further, in either type. */
+/* `depth` more k. */
 LANES_INLINE cursor multiply_depth(int rows, int vectors, operands way, const gemm_block *x,
                                    int64_t depth, cursor at, lanes sum[ROWS][2]) {
     enum { AHEAD = 24 };
@@ -94,22 +152,22 @@ LANES_INLINE cursor multiply_depth(int rows, int vectors, operands way, const ge
         if (x->next)
             gemm_prefetch_next(x->next);
         /* Every third row of A', so that few registers reach all of them. */
-        const step *third[THIRDS];
+        const float *third[THIRDS];
         LANES_FOR(i, THIRDS)
             third[i] = at.a + 3 * i * along;
-        for (const step *end = at.a + steps * a_step; at.a < end; at.a += a_step) {
+        for (const float *end = at.a + steps * a_step; at.a < end; at.a += a_step) {
             lanes right[2];
-            LANES_FOR(j, vectors)
-                right[j] = packs ? load_in_place(x, at.b, j) : lanes_load(at.b + j * LANES);
-            if (packs) {
-                LANES_FOR(j, vectors)
+            LANES_FOR(j, vectors) {
+                right[j] = lanes_load(at.b + j * LANES);
+                if (packs) {
                     lanes_store(at.packed + j * LANES, right[j]);
-                prefetch_in_place(x, at.b + AHEAD * b_step);
+                    _mm_prefetch((const char *)(at.b + AHEAD * b_step + j * LANES), _MM_HINT_T0);
+                }
             }
             LANES_FOR(i, rows) {
                 lanes left = lanes_set(way == READ_A ? third[i / 3][i % 3 * along] : at.a[i]);
                 LANES_FOR(j, vectors)
-                    sum[i][j] = multiply_add(left, right[j], sum[i][j]);
+                    sum[i][j] = lanes_fma(left, right[j], sum[i][j]);
             }
             at.b += b_step;
             at.packed += packs ? COLUMNS : 0;
@@ -197,7 +255,7 @@ LANES_INLINE void multiply_column(const gemm_block *x, int column) {
     int way = x->packed ? PACKING : later;
     int64_t a_step = x->reads_a ? x->width * x->a_along : x->depth * ROW_PITCH;
     cursor at = {.a = x->a,
-                 .b = (const step *)x->b + column * x->depth,
+                 .b = (const float *)x->b + column * x->depth,
                  .packed = x->packed,
                  .start = x->start ? x->start + column : NULL,
                  .sum = x->sum + column};
@@ -222,11 +280,6 @@ LANES_TARGET static void multiply(const gemm_block *x) {
 LANES_TARGET static void end(void) { _mm_sfence(); }
 
 /* ---- results ---- */
-
-#if defined(LANES_DOTS)
-#define FINISH gemm_finish_avx512_bf16
-#else
-#define FINISH finish
 
 LANES_INLINE void store(dtype type, void *to, lanes x) {
     if (type == DTYPE_F32)
@@ -267,22 +320,19 @@ LANES_TARGET static void finish(const gemm_target *to, const float *sum, int64_t
         finish_typed(DTYPE_F16, to, sum, ld, rows, columns);
 }
 
-#endif
-
 const gemm_engine ENGINE = {.rows = ROWS,
                             .row_pitch = ROW_PITCH,
                             .columns = COLUMNS,
                             .packs_by_the_way = true,
                             .reads_in_place = true,
                             .streams = true,
-                            .depth_step = DEPTH_STEP,
-                            .step_type = STEP_TYPE,
+                            .depth_step = 1,
                             .element_bytes = 4,
-                            .panel_depth = PANEL_DEPTH,
+                            .panel_depth = 512,
                             .a_weight = 12,
                             .b_weight = 3,
                             .pack_a = pack,
                             .pack_b = pack,
                             .multiply = multiply,
-                            .finish = FINISH,
+                            .finish = finish,
                             .end = end};

@@ -97,7 +97,6 @@ static void finish_block(const regions *g, const region *r, gemm_block block, in
 
 typedef struct panel {
     int64_t k, depth;
-    int64_t steps; /* of the engine along this depth */
     bool is_last;
     float *a, *b; /* room for the region's rows and for a strip of B', packed; see reads_a */
 } panel;
@@ -129,7 +128,7 @@ static gemm_prefetch prefetch_begin(const regions *g, const region *r, bool of_a
                        .row_step = (is_dense_along_k ? strip.along : strip.deep) * bytes,
                        .row_bytes = (is_dense_along_k ? now->depth : width) * bytes};
     p.lines_each = count_of(p.rows_left * count_of(p.row_bytes, GEMM_CACHE_LINE),
-                            blocks * count_of(now->steps, GEMM_PREFETCH_DEPTH));
+                            blocks * count_of(now->depth, GEMM_PREFETCH_DEPTH));
     return p;
 }
 
@@ -138,7 +137,7 @@ static gemm_prefetch prefetch_begin(const regions *g, const region *r, bool of_a
 static gemm_block block_at(const regions *g, const region *r, const panel *now, place sums,
                            int64_t row, int64_t column) {
     float *sum = sums.sums + row * sums.ld + column;
-    return (gemm_block){.depth = now->steps,
+    return (gemm_block){.depth = now->depth,
                         .a = now->a,
                         .b = now->b,
                         .rows = (int)(r->rows - row),
@@ -157,8 +156,8 @@ static void multiply_strip(const regions *g, const region *r, const panel *now, 
     const gemm_engine *e = g->engine;
     gemm_block block = block_at(g, r, now, sums, 0, column);
     gemm_lines from = lines_of(g, r, false, r->column + column, now->k);
-    if (e->packs_by_the_way && from.type == e->step_type && from.along == 1 &&
-        block.columns == e->columns && now->depth % e->depth_step == 0) {
+    if (e->packs_by_the_way && from.type == DTYPE_F32 && from.along == 1 &&
+        block.columns == e->columns) {
         block.packed = now->b;
         block.b = from.data;
         block.b_deep = from.deep;
@@ -175,7 +174,7 @@ static void multiply_strip(const regions *g, const region *r, const panel *now, 
     for (int64_t row = 0; row < r->rows; row += g->width) {
         gemm_block one = block_at(g, r, now, sums, row, column);
         one.rows = (int)smaller(g->width, one.rows);
-        one.a = now->a + row / g->width * now->steps * e->row_pitch;
+        one.a = now->a + row / g->width * now->depth * e->row_pitch;
         one.next = &next;
         if (row == 0) {
             one.b = block.b;
@@ -198,9 +197,9 @@ static void multiply_row_of_blocks(const regions *g, const region *r, const pane
         gemm_block block = block_at(g, r, now, sums, row, column);
         block.rows = (int)smaller(g->width, block.rows);
         block.a = from.data;
-        block.a_along = from.along / e->depth_step;
+        block.a_along = from.along;
         block.reads_a = true;
-        block.b = now->b + column * now->steps;
+        block.b = now->b + column * now->depth;
         block.next = &next;
         columns = block.columns;
         if (takes_sums(g, &block, now->is_last)) {
@@ -232,10 +231,8 @@ static void run_panel(const regions *g, const region *r, const panel *now, place
 static void run_panels(const regions *g, const region *r, float *room, place sums) {
     _Alignas(ALIGNMENT) float strip[MOST_B_BYTES / sizeof(float)];
     for (int64_t k = 0; k < g->p->k; k += g->panel_depth) {
-        int64_t depth = smaller(g->panel_depth, g->p->k - k);
         panel now = {.k = k,
-                     .depth = depth,
-                     .steps = count_of(depth, g->engine->depth_step),
+                     .depth = smaller(g->panel_depth, g->p->k - k),
                      .is_last = k + g->panel_depth >= g->p->k,
                      .a = room,
                      .b = g->reads_a ? room : strip};
@@ -268,8 +265,7 @@ static void run_region(const regions *g, const region *r) {
     const gemm_engine *e = g->engine;
     int64_t lines = g->reads_a ? count_of(r->columns, e->columns) * e->columns
                                : count_of(r->rows, g->width) * e->row_pitch;
-    int64_t steps = count_of(smaller(g->p->k, g->panel_depth), e->depth_step);
-    int64_t packed_bytes = lines * steps * (int64_t)sizeof(float);
+    int64_t packed_bytes = lines * smaller(g->p->k, g->panel_depth) * (int64_t)sizeof(float);
     place in_c = {(float *)(void *)c_at(g, r, r->row, r->column), g->p->ldc};
     if (!g->sums_in_c && !is_single)
         run_with_sums(g, r);
@@ -345,11 +341,9 @@ static bool can_stay_in_l1(int64_t stride_bytes, int64_t rows) {
 
 static bool reads_a_in_place(const regions *g) {
     const gemm_operand *a = &g->p->a;
-    const gemm_engine *e = g->engine;
-    bool has_whole_steps = g->p->k % e->depth_step == 0 && a->row_stride % e->depth_step == 0;
-    return e->reads_in_place && a->type == e->step_type && g->p->n <= FEW_COLUMNS &&
-           a->column_stride == 1 && has_whole_steps &&
-           can_stay_in_l1(a->row_stride * dtype_bytes(a->type), e->rows);
+    return g->engine->reads_in_place && a->type == DTYPE_F32 && g->p->n <= FEW_COLUMNS &&
+           a->column_stride == 1 &&
+           can_stay_in_l1(a->row_stride * (int64_t)sizeof(float), g->engine->rows);
 }
 
 /* The result is written once and not read, and it is larger than the last-level cache: a line of it would be
@@ -368,11 +362,9 @@ void gemm_run_regions(const gemm_engine *e, const gemm_problem *p) {
     regions g = {.p = p,
                  .engine = e,
                  .sums_in_c = p->c_type == DTYPE_F32 && (p->alpha == 1 || !p->accumulates)};
-    int64_t panels = count_of(p->k, e->panel_depth);
-    int64_t steps = count_of(count_of(p->k, panels), e->depth_step);
-    g.panel_depth = steps * e->depth_step;
-    assert(steps * e->columns * (int64_t)sizeof(float) <= MOST_B_BYTES);
-    int64_t strip_bytes = steps * e->row_pitch * (int64_t)sizeof(float);
+    g.panel_depth = count_of(p->k, count_of(p->k, e->panel_depth));
+    assert(g.panel_depth * e->columns * 4 <= MOST_B_BYTES);
+    int64_t strip_bytes = g.panel_depth * e->row_pitch * 4;
     int64_t most_strips = smaller(MOST_A_BYTES, l2 * 5 / 8) / strip_bytes;
     g.reads_a = reads_a_in_place(&g);
     g.streams = uses_streaming_stores(&g, chip->l3_bytes);
