@@ -63,7 +63,7 @@ static char *c_at(const regions *g, const region *r, int64_t row, int64_t column
     return (char *)p->c + (r->at.c + row * p->ldc + column) * dtype_bytes(p->c_type);
 }
 
-/* Whether the sums of blocks can go to where sums are kept, or straight to C. */
+/* Whether the sums of blocks are stored where sums are kept, or in C, as the engine gives them. */
 static bool takes_sums(const regions *g, const gemm_block *block, bool is_last) {
     return block->columns == g->engine->columns && (!is_last || (g->sums_in_c && g->p->alpha == 1));
 }
@@ -185,8 +185,8 @@ static void multiply_strip(const regions *g, const region *r, const panel *now, 
     }
 }
 
-/* A strip of A', in place, times all strips of B', which are packed. Those to whose sums a tile is in the way are
- * multiplied at once. */
+/* A strip of A', in place, times all strips of B', which are packed. Strips whose sums need no tile on the way are
+ * multiplied in one call. */
 static void multiply_row_of_blocks(const regions *g, const region *r, const panel *now, int64_t row,
                                    place sums) {
     const gemm_engine *e = g->engine;
