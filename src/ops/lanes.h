@@ -13,8 +13,9 @@
 #include <stdint.h>
 #include <string.h>
 
-/* A loop over arrays of vectors, unrolled: only where every index is a number early on are the vectors
- * registers; else the compiler keeps the arrays in memory and copies them at each loop. */
+/* An unrolled loop over arrays of vectors. The compiler keeps the vectors in registers only if every index is a
+ * constant when it looks at the array, which is before it unrolls loops by itself; else it keeps the array in
+ * memory and copies it at each loop. */
 #if defined(__clang__)
 #define LANES_FOR(INDEX, COUNT) _Pragma("unroll") for (int INDEX = 0; INDEX < (COUNT); INDEX++)
 #else

@@ -438,12 +438,17 @@ static value *add_product(graph *g, dtype type, dtype out, double alpha) {
 }
 
 /* Where our products and the library's were each measured faster with AVX-512. */
+static target two_cores_with_avx512(int64_t l2_bytes) {
+    target chip = *target_this_cpu();
+    chip.cores = 2;
+    chip.l2_bytes = l2_bytes;
+    chip.instruction_sets = 1u << ISA_AVX2 | 1u << ISA_AVX512;
+    return chip;
+}
+
 static void the_library_is_passed_over_where_rows_conflict_in_l1(void **state) {
     (void)state;
-    target wide = *target_this_cpu();
-    wide.cores = 2;
-    wide.l2_bytes = 2 << 20;
-    wide.instruction_sets = 1u << ISA_AVX2 | 1u << ISA_AVX512;
+    target wide = two_cores_with_avx512(2 << 20);
     gemm_problem p = {.m = 512, .n = 768, .k = 768, .target = &wide};
     p.a = (gemm_operand){.type = DTYPE_F32, .row_stride = 3072, .column_stride = 1};
     p.b = (gemm_operand){.type = DTYPE_F32, .row_stride = 768, .column_stride = 1};
@@ -458,10 +463,7 @@ static void the_library_is_passed_over_where_rows_conflict_in_l1(void **state) {
 
 static void the_library_is_first_for_few_columns_of_a_transposed_operand(void **state) {
     (void)state;
-    target wide = *target_this_cpu();
-    wide.cores = 2;
-    wide.l2_bytes = 1 << 20;
-    wide.instruction_sets = 1u << ISA_AVX2 | 1u << ISA_AVX512;
+    target wide = two_cores_with_avx512(1 << 20);
     gemm_problem p = {.m = 512, .n = 64, .k = 512, .target = &wide};
     p.a = (gemm_operand){.type = DTYPE_F32, .row_stride = 1, .column_stride = 512};
     p.b = (gemm_operand){.type = DTYPE_F32, .row_stride = 64, .column_stride = 1};

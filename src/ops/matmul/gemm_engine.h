@@ -31,9 +31,9 @@ typedef struct gemm_target {
 typedef void gemm_pack(const gemm_lines *from, int64_t count, int64_t depth, int64_t width,
                        int64_t pitch, void *to);
 
-/* The prefetch into L2 of a strip that is needed soon: rows that are each contiguous in memory. An engine asks
- * for some cache lines of it every GEMM_PREFETCH_DEPTH steps along K, spread over the blocks before: many at
- * once would wait for each other. */
+/* The prefetch into L2 of the next strip, whose rows are each contiguous in memory. An engine prefetches some
+ * cache lines every GEMM_PREFETCH_DEPTH steps along K, while it multiplies the blocks before: many prefetches
+ * at once would wait for each other. */
 enum { GEMM_PREFETCH_DEPTH = 32, GEMM_CACHE_LINE = 64 };
 typedef struct gemm_prefetch {
     const char *row;             /* the current row */
@@ -54,12 +54,14 @@ static inline __attribute__((always_inline)) void gemm_prefetch_next(gemm_prefet
     }
 }
 
-/* Strips of A' and one of B' to multiply: sum[rows][columns] = (start or 0) + a * b, over a padded depth. */
+/* Strips to multiply: sum[rows][columns] = (start or 0) + a * b, over a padded depth. Packed strips lie one after
+ * the other. Engines with shares_packing take one strip of each operand; the others take all strips of A' and one
+ * of B', or one strip of A' in place and several of B'. */
 typedef struct gemm_block {
     int64_t depth;
     const void *a, *b;
     int rows, columns;
-    int width;          /* lines of a strip of A', where there are more rows than a block has */
+    int width;          /* lines of a strip of A'; not read by engines with shares_packing */
     const float *start; /* may be NULL, and may be sum */
     int64_t start_ld;
     float *sum;

@@ -173,7 +173,8 @@ LANES_INLINE cursor multiply_depth(int rows, int vectors, operands way, const ge
             at.packed += packs ? COLUMNS : 0;
             if (way == READ_A)
                 LANES_FOR(i, THIRDS) {
-                    /* Hides that they advance together: the compiler would keep a stride for each row. */
+                    /* The pointers look independent, so that the compiler does not replace them by one
+                     * pointer and a stride for each row, for which there are too few registers. */
                     __asm__("" : "+r"(third[i]));
                     third[i]++;
                 }

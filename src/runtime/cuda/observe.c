@@ -206,8 +206,9 @@ static void forget_all(void) {
     session.step = -1;
 }
 
-/* The clocks run alike for the seconds of an observation. Theirs was read between two readings of ours, of
- * which the closest pair counts: the first call of CUPTI sets things up, and a busy host interrupts others. */
+/* The clocks run alike for the seconds of an observation. CUPTI's clock is read between two readings of ours,
+ * several times, and the two readings that are closest to each other count: the first call of CUPTI sets things
+ * up, and a busy host interrupts others. */
 static void compare_clocks(void) {
     enum { READINGS = 16 };
     int64_t closest = INT64_MAX;
