@@ -79,15 +79,25 @@ LANES_INLINE lanes lanes_load_bf16(const uint16_t *from) {
 LANES_INLINE lanes lanes_load_f16(const uint16_t *from) {
     return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i_u *)(const void *)from));
 }
-/* Rounded to the nearest, ties to even; NaN stays NaN. */
+/* The upper half of each lane is bf16: rounded to the nearest, ties to even. NaN must be quiet, as the result of
+ * any operation is, and stays as it is. */
+LANES_INLINE lanes_int lanes_round_bf16(lanes x) {
+    __m512i bits = _mm512_castps_si512(x);
+    __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+    return _mm512_mask_add_epi32(bits, _mm512_cmp_ps_mask(x, x, _CMP_ORD_Q), bits,
+                                 _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
+}
 LANES_INLINE void lanes_store_bf16(uint16_t *to, lanes x) {
-    __m512i bits = _mm512_castps_si512(x), high = _mm512_srli_epi32(bits, 16);
-    __m512i odd = _mm512_and_si512(high, _mm512_set1_epi32(1));
-    __m512i up = _mm512_add_epi32(_mm512_add_epi32(bits, odd), _mm512_set1_epi32(0x7fff));
-    __m512i quiet = _mm512_or_si512(high, _mm512_set1_epi32(0x40));
-    up = _mm512_mask_mov_epi32(_mm512_srli_epi32(up, 16), _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q),
-                               quiet);
-    _mm256_storeu_si256((__m256i_u *)(void *)to, _mm512_cvtepi32_epi16(up));
+    __m512i high = _mm512_srli_epi32(lanes_round_bf16(x), 16);
+    _mm256_storeu_si256((__m256i_u *)(void *)to, _mm512_cvtepi32_epi16(high));
+}
+/* Two vectors, one behind the other. */
+LANES_INLINE void lanes_store_bf16_pair(uint16_t *to, lanes x, lanes y) {
+    const __m512i upper_halves =
+        _mm512_set_epi16(63, 61, 59, 57, 55, 53, 51, 49, 47, 45, 43, 41, 39, 37, 35, 33, 31, 29, 27,
+                         25, 23, 21, 19, 17, 15, 13, 11, 9, 7, 5, 3, 1);
+    _mm512_storeu_si512(
+        to, _mm512_permutex2var_epi16(lanes_round_bf16(x), upper_halves, lanes_round_bf16(y)));
 }
 LANES_INLINE void lanes_store_f16(uint16_t *to, lanes x) {
     _mm256_storeu_si256((__m256i_u *)(void *)to, _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT));
@@ -175,15 +185,22 @@ LANES_INLINE lanes lanes_load_bf16(const uint16_t *from) {
 LANES_INLINE lanes lanes_load_f16(const uint16_t *from) {
     return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i_u *)(const void *)from));
 }
+LANES_INLINE lanes_int lanes_round_bf16(lanes x) {
+    __m256i bits = _mm256_castps_si256(x);
+    __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
+    __m256i is_number = _mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_ORD_Q));
+    __m256i more = _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff));
+    return _mm256_add_epi32(bits, _mm256_and_si256(is_number, more));
+}
 LANES_INLINE void lanes_store_bf16(uint16_t *to, lanes x) {
-    __m256i bits = _mm256_castps_si256(x), high = _mm256_srli_epi32(bits, 16);
-    __m256i odd = _mm256_and_si256(high, _mm256_set1_epi32(1));
-    __m256i up = _mm256_add_epi32(_mm256_add_epi32(bits, odd), _mm256_set1_epi32(0x7fff));
-    __m256i quiet = _mm256_or_si256(high, _mm256_set1_epi32(0x40));
-    __m256i is_nan = _mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_UNORD_Q));
-    up = _mm256_blendv_epi8(_mm256_srli_epi32(up, 16), quiet, is_nan);
-    _mm_storeu_si128((__m128i_u *)(void *)to,
-                     _mm_packus_epi32(_mm256_castsi256_si128(up), _mm256_extracti128_si256(up, 1)));
+    __m256i high = _mm256_srli_epi32(lanes_round_bf16(x), 16);
+    _mm_storeu_si128((__m128i_u *)(void *)to, _mm_packus_epi32(_mm256_castsi256_si128(high),
+                                                               _mm256_extracti128_si256(high, 1)));
+}
+LANES_INLINE void lanes_store_bf16_pair(uint16_t *to, lanes x, lanes y) {
+    __m256i both = _mm256_packus_epi32(_mm256_srli_epi32(lanes_round_bf16(x), 16),
+                                       _mm256_srli_epi32(lanes_round_bf16(y), 16));
+    _mm256_storeu_si256((__m256i_u *)(void *)to, _mm256_permute4x64_epi64(both, 0xd8));
 }
 LANES_INLINE void lanes_store_f16(uint16_t *to, lanes x) {
     _mm_storeu_si128((__m128i_u *)(void *)to, _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT));

@@ -66,9 +66,12 @@ typedef struct gemm_block {
     int64_t start_ld;
     float *sum;
     int64_t sum_ld;
-    /* Where the engine packs by the way: b is the operand itself, b_deep its stride along K, and the
-     * strip is left here; else NULL. */
+    /* Where the engine finishes sums: they go here and not to sum, which is not used; else NULL. */
+    const gemm_target *finish;
+    /* Where the engine packs by the way: b is the operand itself, b_type its type, b_deep its stride along
+     * K, and the strip is left here; else NULL. */
     float *packed;
+    dtype b_type;
     int64_t b_deep;
     /* Where the engine reads A' in place: a is the operand itself, dense along K, and a_along its stride
      * from line to line. */
@@ -90,9 +93,9 @@ typedef struct gemm_engine {
     void (*multiply)(const gemm_block *block);
     void (*finish)(const gemm_target *to, const float *sum, int64_t ld, int64_t rows,
                    int64_t columns);
-    /* gemm_regions.c: a strip of B' whose columns are dense f32 is packed by the first
-     * multiplication with it. */
-    bool packs_by_the_way;
+    /* gemm_regions.c: a strip of B' whose columns are dense is packed by the first multiplication with
+     * it, and sums are finished in registers. */
+    bool packs_by_the_way, finishes_sums;
     /* gemm_regions.c: it can read f32 lines of A' in place, and can use non-temporal stores. */
     bool reads_in_place, streams;
 

@@ -125,11 +125,63 @@ LANES_TARGET static void pack(const gemm_lines *from, int64_t count, int64_t dep
         pack_typed(DTYPE_F16, from, count, depth, width, pitch, to);
 }
 
+/* ---- results ---- */
+
+LANES_INLINE void store(dtype type, void *to, lanes x) {
+    if (type == DTYPE_F32)
+        lanes_store(to, x);
+    else if (type == DTYPE_BF16)
+        lanes_store_bf16(to, x);
+    else
+        lanes_store_f16(to, x);
+}
+
+LANES_INLINE void finish_vector(dtype type, const gemm_target *to, lanes sum, int64_t count,
+                                char *out) {
+    lanes x = lanes_mul(lanes_set(to->alpha), sum);
+    if (to->accumulates)
+        x = lanes_add(load_first(type, out, count), x);
+    if (count >= LANES) {
+        store(type, out, x);
+    } else {
+        float part[LANES];
+        store(type, part, x);
+        memcpy(out, part, (size_t)(count * bytes_of(type)));
+    }
+}
+
+LANES_INLINE void finish_typed(dtype type, const gemm_target *to, const float *sum, int64_t ld,
+                               int64_t rows, int64_t columns) {
+    lanes alpha = lanes_set(to->alpha);
+    for (int64_t i = 0; i < rows; i++) {
+        char *out = (char *)to->data + i * to->ld * bytes_of(type);
+        int64_t j = 0;
+        for (; j + COLUMNS <= columns && type == DTYPE_BF16 && !to->accumulates; j += COLUMNS)
+            lanes_store_bf16_pair((uint16_t *)(void *)out + j,
+                                  lanes_mul(alpha, lanes_load(sum + i * ld + j)),
+                                  lanes_mul(alpha, lanes_load(sum + i * ld + j + LANES)));
+        for (; j < columns; j += LANES)
+            finish_vector(type, to, lanes_load(sum + i * ld + j), columns - j,
+                          out + j * bytes_of(type));
+    }
+}
+
+LANES_TARGET static void finish(const gemm_target *to, const float *sum, int64_t ld, int64_t rows,
+                                int64_t columns) {
+    if (to->type == DTYPE_F32)
+        finish_typed(DTYPE_F32, to, sum, ld, rows, columns);
+    else if (to->type == DTYPE_BF16)
+        finish_typed(DTYPE_BF16, to, sum, ld, rows, columns);
+    else
+        finish_typed(DTYPE_F16, to, sum, ld, rows, columns);
+}
+
 /* ---- multiplying ---- */
 
 /* One strip of A' of a block, and where it is along K. */
 typedef struct cursor {
-    const float *a, *b;
+    const float *a;
+    const char *b;
     float *packed;
     const float *start;
     float *sum;
@@ -140,11 +192,12 @@ typedef struct cursor {
 typedef enum operands { ARE_PACKED, PACK_B, READ_A } operands;
 
 /* `depth` more k. */
-LANES_INLINE cursor multiply_depth(int rows, int vectors, operands way, const gemm_block *x,
-                                   int64_t depth, cursor at, lanes sum[ROWS][2]) {
+LANES_INLINE cursor multiply_depth(int rows, int vectors, operands way, dtype b_type,
+                                   const gemm_block *x, int64_t depth, cursor at,
+                                   lanes sum[ROWS][2]) {
     enum { AHEAD = 24 };
     bool packs = way == PACK_B;
-    int64_t b_step = packs ? x->b_deep : COLUMNS;
+    int64_t b_step = (packs ? x->b_deep : COLUMNS) * bytes_of(b_type);
     int64_t a_step = way == READ_A ? 1 : ROW_PITCH;
     int64_t along = way == READ_A ? x->a_along : 1;
     for (; depth > 0; depth -= GEMM_PREFETCH_DEPTH) {
@@ -158,10 +211,11 @@ LANES_INLINE cursor multiply_depth(int rows, int vectors, operands way, const ge
         for (const float *end = at.a + steps * a_step; at.a < end; at.a += a_step) {
             lanes right[2];
             LANES_FOR(j, vectors) {
-                right[j] = lanes_load(at.b + j * LANES);
+                int offset = j * LANES * bytes_of(b_type);
+                right[j] = load(b_type, at.b + offset);
                 if (packs) {
                     lanes_store(at.packed + j * LANES, right[j]);
-                    _mm_prefetch((const char *)(at.b + AHEAD * b_step + j * LANES), _MM_HINT_T0);
+                    _mm_prefetch(at.b + AHEAD * b_step + offset, _MM_HINT_T0);
                 }
             }
             LANES_FOR(i, rows) {
@@ -186,19 +240,19 @@ LANES_INLINE cursor multiply_depth(int rows, int vectors, operands way, const ge
 /* Stores that miss the L1 hold up the loads behind them. The lines of the sums are prefetched while
  * the last k are multiplied: had they been prefetched earlier, the strips would have displaced
  * them. */
-LANES_INLINE void multiply_rows(int rows, int vectors, operands way, const gemm_block *x,
-                                cursor at) {
+LANES_INLINE void multiply_rows(int rows, int vectors, operands way, dtype b_type,
+                                const gemm_block *x, cursor at) {
     enum { LAST = 64 };
     int64_t last = x->depth < LAST ? x->depth : LAST;
     lanes sum[ROWS][2];
     LANES_FOR(i, rows)
         LANES_FOR(j, vectors)
             sum[i][j] = lanes_zero();
-    at = multiply_depth(rows, vectors, way, x, x->depth - last, at, sum);
+    at = multiply_depth(rows, vectors, way, b_type, x, x->depth - last, at, sum);
     for (int i = 0; i < rows && !x->streams; i++)
         for (int j = 0; j < vectors; j++)
             __builtin_prefetch(at.sum + i * x->sum_ld + j * LANES, 1, 3);
-    multiply_depth(rows, vectors, way, x, last, at, sum);
+    multiply_depth(rows, vectors, way, b_type, x, last, at, sum);
     if (at.start)
         LANES_FOR(i, rows)
             LANES_FOR(j, vectors)
@@ -217,24 +271,22 @@ LANES_INLINE void multiply_rows(int rows, int vectors, operands way, const gemm_
 /* Each number of rows is a function of its own, whose sums are registers. */
 typedef void strip_function(const gemm_block *x, const cursor *at);
 
-#define STRIP_FUNCTIONS(N)                                                                         \
-    LANES_TARGET static void packed_##N(const gemm_block *x, const cursor *at) {                   \
-        multiply_rows(N, 2, ARE_PACKED, x, *at);                                                   \
-    }                                                                                              \
-    LANES_TARGET static void packed_narrow_##N(const gemm_block *x, const cursor *at) {            \
-        multiply_rows(N, 1, ARE_PACKED, x, *at);                                                   \
-    }                                                                                              \
-    LANES_TARGET static void packing_##N(const gemm_block *x, const cursor *at) {                  \
-        multiply_rows(N, 2, PACK_B, x, *at);                                                       \
-    }                                                                                              \
-    LANES_TARGET static void reading_##N(const gemm_block *x, const cursor *at) {                  \
-        multiply_rows(N, 2, READ_A, x, *at);                                                       \
-    }                                                                                              \
-    LANES_TARGET static void reading_narrow_##N(const gemm_block *x, const cursor *at) {           \
-        multiply_rows(N, 1, READ_A, x, *at);                                                       \
+#define STRIP_FUNCTION(NAME, N, VECTORS, WAY, B_TYPE)                                              \
+    LANES_TARGET static void NAME##_##N(const gemm_block *x, const cursor *at) {                   \
+        multiply_rows(N, VECTORS, WAY, B_TYPE, x, *at);                                            \
     }
+#define STRIP_FUNCTIONS(N)                                                                         \
+    STRIP_FUNCTION(packed, N, 2, ARE_PACKED, DTYPE_F32)                                            \
+    STRIP_FUNCTION(packed_narrow, N, 1, ARE_PACKED, DTYPE_F32)                                     \
+    STRIP_FUNCTION(packing_f32, N, 2, PACK_B, DTYPE_F32)                                           \
+    STRIP_FUNCTION(packing_bf16, N, 2, PACK_B, DTYPE_BF16)                                         \
+    STRIP_FUNCTION(packing_f16, N, 2, PACK_B, DTYPE_F16)                                           \
+    STRIP_FUNCTION(reading, N, 2, READ_A, DTYPE_F32)                                               \
+    STRIP_FUNCTION(reading_narrow, N, 1, READ_A, DTYPE_F32)
 
-#define STRIP_ROW(N) {packed_##N, packed_narrow_##N, packing_##N, reading_##N, reading_narrow_##N},
+#define STRIP_ROW(N)                                                                               \
+    {packed_##N,      packed_narrow_##N, packing_f32_##N,   packing_bf16_##N,                      \
+     packing_f16_##N, reading_##N,       reading_narrow_##N},
 
 #define EACH_COUNT_TO_6(DO) DO(1) DO(2) DO(3) DO(4) DO(5) DO(6)
 #if defined(LANES_AVX512)
@@ -244,87 +296,83 @@ typedef void strip_function(const gemm_block *x, const cursor *at);
 #endif
 
 EACH_COUNT(STRIP_FUNCTIONS)
-enum { PACKED, PACKED_NARROW, PACKING, READING, READING_NARROW, STRIP_WAYS };
+enum {
+    PACKED,
+    PACKED_NARROW,
+    PACKING_F32,
+    PACKING_BF16,
+    PACKING_F16,
+    READING,
+    READING_NARROW,
+    STRIP_WAYS
+};
 static strip_function *const STRIP_OF[ROWS][STRIP_WAYS] = {EACH_COUNT(STRIP_ROW)};
 
-/* One strip of B' times all strips of A'. */
-LANES_INLINE void multiply_column(const gemm_block *x, int column) {
+/* One strip of B' times all strips of A'. Sums that are finished are in a tile until then. */
+LANES_INLINE void multiply_column(const gemm_block *x, int column, bool finishes) {
     bool is_wide = x->columns - column > LANES;
     int later = x->reads_a ? (is_wide ? READING : READING_NARROW)
                 : is_wide  ? PACKED
                            : PACKED_NARROW;
-    int way = x->packed ? PACKING : later;
+    int packing = x->b_type == DTYPE_F32    ? PACKING_F32
+                  : x->b_type == DTYPE_BF16 ? PACKING_BF16
+                                            : PACKING_F16;
+    int way = x->packed ? packing : later;
     int64_t a_step = x->reads_a ? x->width * x->a_along : x->depth * ROW_PITCH;
     cursor at = {.a = x->a,
-                 .b = (const float *)x->b + column * x->depth,
+                 .b = (const char *)x->b + column * x->depth * (int64_t)sizeof(float),
                  .packed = x->packed,
                  .start = x->start ? x->start + column : NULL,
-                 .sum = x->sum + column};
-    for (int rows = x->rows;;) {
-        STRIP_OF[(rows < x->width ? rows : x->width) - 1][way](x, &at);
-        if ((rows -= x->width) <= 0)
+                 .sum = finishes ? x->sum : x->sum + column};
+    gemm_target to;
+    if (finishes) {
+        to = *x->finish;
+        to.data = (char *)to.data + column * bytes_of(to.type);
+    }
+    for (int row = 0;;) {
+        int rows = x->rows - row < x->width ? x->rows - row : x->width;
+        STRIP_OF[rows - 1][way](x, &at);
+        if (finishes) {
+            finish(&to, x->sum, COLUMNS, rows, COLUMNS);
+            to.data = (char *)to.data + x->width * to.ld * bytes_of(to.type);
+        }
+        if ((row += x->width) >= x->rows)
             break;
         way = later;
-        at.b = x->packed ? x->packed : at.b;
+        at.b = x->packed ? (const char *)x->packed : at.b;
         at.a += a_step;
         at.start = at.start ? at.start + x->width * x->start_ld : NULL;
-        at.sum += x->width * x->sum_ld;
+        at.sum += finishes ? 0 : x->width * x->sum_ld;
     }
 }
 
-LANES_TARGET static void multiply(const gemm_block *x) {
+LANES_TARGET static void multiply_and_finish(const gemm_block *x) {
+    _Alignas(64) float tile[ROWS * COLUMNS];
+    gemm_block sums = *x;
+    sums.sum = tile;
+    sums.sum_ld = COLUMNS;
+    sums.streams = false;
     for (int column = 0; column < x->columns; column += COLUMNS)
-        multiply_column(x, column);
+        multiply_column(&sums, column, true);
+}
+
+LANES_TARGET static void multiply(const gemm_block *x) {
+    if (x->finish) {
+        multiply_and_finish(x);
+        return;
+    }
+    for (int column = 0; column < x->columns; column += COLUMNS)
+        multiply_column(x, column, false);
 }
 
 /* Non-temporal stores become visible before any later store. */
 LANES_TARGET static void end(void) { _mm_sfence(); }
 
-/* ---- results ---- */
-
-LANES_INLINE void store(dtype type, void *to, lanes x) {
-    if (type == DTYPE_F32)
-        lanes_store(to, x);
-    else if (type == DTYPE_BF16)
-        lanes_store_bf16(to, x);
-    else
-        lanes_store_f16(to, x);
-}
-
-LANES_INLINE void finish_typed(dtype type, const gemm_target *to, const float *sum, int64_t ld,
-                               int64_t rows, int64_t columns) {
-    lanes alpha = lanes_set(to->alpha);
-    for (int64_t i = 0; i < rows; i++)
-        for (int64_t j = 0; j < columns; j += LANES) {
-            int64_t count = columns - j;
-            char *out = (char *)to->data + (i * to->ld + j) * bytes_of(type);
-            lanes x = lanes_mul(alpha, lanes_load(sum + i * ld + j));
-            if (to->accumulates)
-                x = lanes_add(load_first(type, out, count), x);
-            if (count >= LANES) {
-                store(type, out, x);
-            } else {
-                float part[LANES];
-                store(type, part, x);
-                memcpy(out, part, (size_t)(count * bytes_of(type)));
-            }
-        }
-}
-
-LANES_TARGET static void finish(const gemm_target *to, const float *sum, int64_t ld, int64_t rows,
-                                int64_t columns) {
-    if (to->type == DTYPE_F32)
-        finish_typed(DTYPE_F32, to, sum, ld, rows, columns);
-    else if (to->type == DTYPE_BF16)
-        finish_typed(DTYPE_BF16, to, sum, ld, rows, columns);
-    else
-        finish_typed(DTYPE_F16, to, sum, ld, rows, columns);
-}
-
 const gemm_engine ENGINE = {.rows = ROWS,
                             .row_pitch = ROW_PITCH,
                             .columns = COLUMNS,
                             .packs_by_the_way = true,
+                            .finishes_sums = true,
                             .reads_in_place = true,
                             .streams = true,
                             .depth_step = 1,

@@ -24,7 +24,7 @@ enum {
     MOST_A_BYTES = 640 << 10, /* of a panel, packed */
     MOST_B_BYTES = 64 << 10,  /* of a strip */
     FEW_COLUMNS = 128,        /* with at most so many A' is read in place */
-    MOST_SUMS = 128 << 10,    /* of a tile, where C cannot hold them */
+    MOST_SUMS = 256 << 10,    /* of a tile, where C cannot hold them */
     MOST_BLOCK = 32 * 32,
     USUAL_L2_BYTES = 1 << 20,
     NO_LIMIT = INT32_MAX
@@ -63,16 +63,28 @@ static char *c_at(const regions *g, const region *r, int64_t row, int64_t column
     return (char *)p->c + (r->at.c + row * p->ldc + column) * dtype_bytes(p->c_type);
 }
 
-/* Whether the sums of blocks are stored where sums are kept, or in C, as the engine gives them. */
-static bool takes_sums(const regions *g, const gemm_block *block, bool is_last) {
-    return block->columns == g->engine->columns && (!is_last || (g->sums_in_c && g->p->alpha == 1));
+/* Whether the sums of blocks need alpha, another type or what C holds to be the result. */
+static bool needs_finish(const regions *g) { return !g->sums_in_c || g->p->alpha != 1; }
+
+/* Where the result goes. */
+static gemm_target result_at(const regions *g, const region *r, int64_t row, int64_t column) {
+    return (gemm_target){.data = c_at(g, r, row, column),
+                         .type = g->p->c_type,
+                         .ld = g->p->ldc,
+                         .alpha = g->p->alpha,
+                         .accumulates = g->p->accumulates && !g->sums_in_c};
+}
+
+/* Whether the engine can put the sums of so many columns where they belong. */
+static bool takes_sums(const regions *g, int64_t columns, bool is_last) {
+    return columns == g->engine->columns &&
+           (!is_last || !needs_finish(g) || g->engine->finishes_sums);
 }
 
 /* The sums of one block by way of a tile, to where sums are kept, or to C in the type it has. */
 static void finish_block(const regions *g, const region *r, gemm_block block, int64_t row,
                          int64_t column, bool is_last) {
     const gemm_engine *e = g->engine;
-    const gemm_problem *p = g->p;
     _Alignas(ALIGNMENT) float sum[MOST_BLOCK], start[MOST_BLOCK];
     gemm_target out = {.data = block.sum, .type = DTYPE_F32, .ld = block.sum_ld, .alpha = 1};
     if (block.start && block.columns < e->columns) {
@@ -87,11 +99,7 @@ static void finish_block(const regions *g, const region *r, gemm_block block, in
     block.streams = false;
     e->multiply(&block);
     if (is_last)
-        out = (gemm_target){.data = c_at(g, r, row, column),
-                            .type = p->c_type,
-                            .ld = p->ldc,
-                            .alpha = p->alpha,
-                            .accumulates = p->accumulates && !g->sums_in_c};
+        out = result_at(g, r, row, column);
     e->finish(&out, sum, e->columns, block.rows, block.columns);
 }
 
@@ -156,10 +164,10 @@ static void multiply_strip(const regions *g, const region *r, const panel *now, 
     const gemm_engine *e = g->engine;
     gemm_block block = block_at(g, r, now, sums, 0, column);
     gemm_lines from = lines_of(g, r, false, r->column + column, now->k);
-    if (e->packs_by_the_way && from.type == DTYPE_F32 && from.along == 1 &&
-        block.columns == e->columns) {
+    if (e->packs_by_the_way && from.along == 1 && block.columns == e->columns) {
         block.packed = now->b;
         block.b = from.data;
+        block.b_type = from.type;
         block.b_deep = from.deep;
     } else {
         e->pack_b(&from, block.columns, now->depth, e->columns, e->columns, now->b);
@@ -167,7 +175,10 @@ static void multiply_strip(const regions *g, const region *r, const panel *now, 
     gemm_prefetch next = prefetch_begin(g, r, false, now, r->column + column + e->columns,
                                         r->column + r->columns, count_of(r->rows, g->width));
     block.next = &next;
-    if (takes_sums(g, &block, now->is_last)) {
+    if (takes_sums(g, block.columns, now->is_last)) {
+        gemm_target result = result_at(g, r, r->row, r->column + column);
+        if (now->is_last && needs_finish(g))
+            block.finish = &result;
         e->multiply(&block);
         return;
     }
@@ -178,6 +189,7 @@ static void multiply_strip(const regions *g, const region *r, const panel *now, 
         one.next = &next;
         if (row == 0) {
             one.b = block.b;
+            one.b_type = block.b_type;
             one.b_deep = block.b_deep;
             one.packed = block.packed;
         }
@@ -202,7 +214,10 @@ static void multiply_row_of_blocks(const regions *g, const region *r, const pane
         block.b = now->b + column * now->depth;
         block.next = &next;
         columns = block.columns;
-        if (takes_sums(g, &block, now->is_last)) {
+        if (takes_sums(g, columns, now->is_last)) {
+            gemm_target result = result_at(g, r, r->row + row, r->column + column);
+            if (now->is_last && needs_finish(g))
+                block.finish = &result;
             columns = (r->columns - column) / e->columns * e->columns;
             block.columns = (int)columns;
             e->multiply(&block);
