@@ -1,4 +1,4 @@
-/* attention_rows.h - rows of attention's operands, as the CPU kernels take and give them: in f32,
+/* attention_cpu_rows.h - rows of attention's operands, as the CPU kernels take and give them: in f32,
  * whatever type they are stored in. */
 #ifndef OPS_ATTENTION_CPU_ATTENTION_CPU_ROWS_H
 #define OPS_ATTENTION_CPU_ATTENTION_CPU_ROWS_H

@@ -1,7 +1,7 @@
 /* attention_gradient_pairs.c - the gradients of attention_tiled.c for bf16, in products of pairs.
  *
- * First all queries are packed, once, into the workspace, in blocks, with LSE and D. Then the
- * keys of a key/value head, cut into splits as in attention_gradient_avx512.c, go over the blocks
+ * First queries are packed, once, into the workspace, in blocks, with LSE and D. Then the
+ * keys of a key/value head, cut into splits as in attention_panels_gradient.h, go over the blocks
  * that see them, a tile of keys at a time:
  *   S^T = K Q^T     P^T = 2^(c S^T - LSE')     dP^T = V dO^T     dS^T = P^T (dP^T - D)
  *   dV += P^T dO    dK' += dS^T Q              dQ'^T += K^T dS^T
@@ -374,26 +374,28 @@ static void take_tile(const work *w, key_tile *t) {
     }
 }
 
-static void take_splits(void *context, int64_t begin, int64_t end) {
-    const work *w = context;
+static void take_split(const work *w, int64_t unit) {
     int64_t heads = w->p.batch * w->p.kv_heads;
+    int64_t split = unit / heads, head = unit % heads, start = split * w->split_keys;
+    int64_t stop = attention_smaller(start + w->split_keys, w->p.keys);
     if (w->engine->begin)
         w->engine->begin();
-    for (int64_t unit = begin; unit < end; unit++) {
-        int64_t split = unit / heads, head = unit % heads, start = split * w->split_keys;
-        int64_t stop = attention_smaller(start + w->split_keys, w->p.keys);
-        for (int64_t first = start; first < stop; first += w->tile_keys) {
-            key_tile t = {.b = head / w->p.kv_heads,
-                          .kv = head % w->p.kv_heads,
-                          .split = split,
-                          .first = first,
-                          .count = attention_smaller(w->tile_keys, stop - first),
-                          .is_first = first == start};
-            take_tile(w, &t);
-        }
+    for (int64_t first = start; first < stop; first += w->tile_keys) {
+        key_tile t = {.b = head / w->p.kv_heads,
+                      .kv = head % w->p.kv_heads,
+                      .split = split,
+                      .first = first,
+                      .count = attention_smaller(w->tile_keys, stop - first),
+                      .is_first = first == start};
+        take_tile(w, &t);
     }
     if (w->engine->end)
         w->engine->end();
+}
+
+static void take_splits(void *context, int64_t begin, int64_t end) {
+    for (int64_t unit = begin; unit < end; unit++)
+        take_split(context, unit);
 }
 
 /* ---- dQ ---- */
@@ -428,11 +430,26 @@ LANES_TARGET static void finish_blocks(void *context, int64_t begin, int64_t end
     }
 }
 
+/* All of a key/value head whose keys are one split, while its queries are in L2. */
+static void take_heads(void *context, int64_t begin, int64_t end) {
+    const work *w = context;
+    int64_t blocks = w->p.group * w->blocks, panels = w->block / PANEL;
+    for (int64_t head = begin; head < end; head++) {
+        pack_blocks(context, head * blocks, (head + 1) * blocks);
+        take_split(w, head);
+        finish_blocks(context, head * blocks * panels, (head + 1) * blocks * panels);
+    }
+}
+
 static void run(const kernel_args *args, const gemm_engine *engine) {
     work w = describe(args, engine);
-    int64_t blocks = w.p.batch * w.p.heads * w.blocks;
+    int64_t blocks = w.p.batch * w.p.heads * w.blocks, heads = w.p.batch * w.p.kv_heads;
+    if (w.splits == 1) {
+        threads_for_each(heads, take_heads, &w);
+        return;
+    }
     threads_for_each(blocks, pack_blocks, &w);
-    threads_for_each(w.splits * w.p.batch * w.p.kv_heads, take_splits, &w);
+    threads_for_each(w.splits * heads, take_splits, &w);
     threads_for(blocks * (w.block / PANEL), 1, finish_blocks, &w);
 }
 

@@ -179,14 +179,27 @@ LANES_INLINE void sums_add_seen(int vectors, attention_sums sums, int64_t depth,
 
 /* ---- tiles ---- */
 
+/* Rows of whole vectors of f32, which are most: a call for each row would take as long as the copy. */
+LANES_INLINE void tile_load_vectors(const tensor *t, int64_t b, int64_t h, int64_t first,
+                                    int64_t count, int64_t pitch, float factor, float *to) {
+    lanes f = lanes_set(factor);
+    const float *from = (const float *)(const void *)attention_row(t, b, h, first);
+    for (int64_t i = 0; i < count; i++, from += t->stride[2], to += pitch)
+        for (int64_t d = 0; d < pitch; d += LANES)
+            lanes_store(to + d, lanes_mul(f, lanes_load(from + d)));
+}
+
 /* Rows [first, first + count) to rows of a tile that has `rows`, rotated as `rotation` says, times a
  * factor. */
 LANES_INLINE void tile_load(const tensor *t, const attention_rotation *rotation, int64_t b,
                             int64_t h, int64_t first, int64_t count, int64_t rows, int64_t pitch,
                             float factor, float *to) {
-    int64_t width = t->shape.dim[3],
-            ahead = rotation && rotation->cosine ? ATTENTION_ROWS_AHEAD : count;
-    for (int64_t i = 0; i < count; i++) {
+    bool is_rotated = rotation && rotation->cosine;
+    int64_t width = t->shape.dim[3], ahead = is_rotated ? ATTENTION_ROWS_AHEAD : count;
+    bool is_plain = t->type == DTYPE_F32 && width == pitch && !is_rotated;
+    if (is_plain)
+        tile_load_vectors(t, b, h, first, count, pitch, factor, to);
+    for (int64_t i = 0; i < count && !is_plain; i++) {
         float *row = to + i * pitch;
         if (i + ahead < count)
             attention_ask_for_row(t, b, h, first + i + ahead);

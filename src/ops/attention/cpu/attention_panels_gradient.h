@@ -316,22 +316,24 @@ LANES_TARGET static void take_tile(const work *w, key_tile *t) {
     }
 }
 
-static void take_splits(void *context, int64_t begin, int64_t end) {
-    const work *w = context;
+static void take_split(const work *w, int64_t unit) {
     int64_t heads = w->p.batch * w->p.kv_heads;
-    for (int64_t unit = begin; unit < end; unit++) {
-        int64_t split = unit / heads, head = unit % heads, start = split * w->split_keys;
-        int64_t stop = attention_smaller(start + w->split_keys, w->p.keys);
-        for (int64_t first = start; first < stop; first += w->tile_keys) {
-            key_tile t = {.b = head / w->p.kv_heads,
-                          .kv = head % w->p.kv_heads,
-                          .split = split,
-                          .first = first,
-                          .count = attention_smaller(w->tile_keys, stop - first),
-                          .is_first = first == start};
-            take_tile(w, &t);
-        }
+    int64_t split = unit / heads, head = unit % heads, start = split * w->split_keys;
+    int64_t stop = attention_smaller(start + w->split_keys, w->p.keys);
+    for (int64_t first = start; first < stop; first += w->tile_keys) {
+        key_tile t = {.b = head / w->p.kv_heads,
+                      .kv = head % w->p.kv_heads,
+                      .split = split,
+                      .first = first,
+                      .count = attention_smaller(w->tile_keys, stop - first),
+                      .is_first = first == start};
+        take_tile(w, &t);
     }
+}
+
+static void take_splits(void *context, int64_t begin, int64_t end) {
+    for (int64_t unit = begin; unit < end; unit++)
+        take_split(context, unit);
 }
 
 /* ---- dQ ---- */
@@ -362,6 +364,17 @@ LANES_TARGET static void finish_panels(void *context, int64_t begin, int64_t end
     }
 }
 
+/* All of a key/value head whose keys are one split, while its rows are in L2. */
+static void take_heads(void *context, int64_t begin, int64_t end) {
+    const work *w = context;
+    int64_t rows = w->p.group * w->p.queries, panels = w->p.group * w->panels;
+    for (int64_t head = begin; head < end; head++) {
+        mean_rows(context, head * rows, (head + 1) * rows);
+        take_split(w, head);
+        finish_panels(context, head * panels, (head + 1) * panels);
+    }
+}
+
 static dyno_status run(const kernel_args *args) {
     work w = describe(args);
     int64_t heads = w.p.batch * w.p.heads;
@@ -370,6 +383,10 @@ static dyno_status run(const kernel_args *args) {
         w.q = attention_rotate_all(&w.q, &w.p.q_rotation, w.dq + gradient_floats(&w));
     else
         w.q_rotation = w.p.q_rotation;
+    if (w.splits == 1) {
+        threads_for_each(w.p.batch * w.p.kv_heads, take_heads, &w);
+        return DYNO_OK;
+    }
     threads_for(heads * w.p.queries, 64, mean_rows, &w);
     threads_for_each(w.splits * w.p.batch * w.p.kv_heads, take_splits, &w);
     threads_for(heads * w.panels, 1, finish_panels, &w);
