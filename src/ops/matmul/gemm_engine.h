@@ -31,9 +31,9 @@ typedef struct gemm_target {
 typedef void gemm_pack(const gemm_lines *from, int64_t count, int64_t depth, int64_t width,
                        int64_t pitch, void *to);
 
-/* The prefetch into L2 of the next strip, whose rows are each contiguous in memory. An engine prefetches some
- * cache lines every GEMM_PREFETCH_DEPTH steps along K, while it multiplies the blocks before: many prefetches
- * at once would wait for each other. */
+/* The prefetch into L2 of lines that are packed next. An engine prefetches some of their cache lines at least every
+ * GEMM_PREFETCH_DEPTH steps along K, while it multiplies the blocks before: many prefetches at once would wait for each
+ * other. */
 enum { GEMM_PREFETCH_DEPTH = 32, GEMM_CACHE_LINE = 64 };
 typedef struct gemm_prefetch {
     const char *row;             /* the current row */
@@ -41,6 +41,25 @@ typedef struct gemm_prefetch {
     int64_t at, row_bytes;       /* the next cache line of the row */
     int64_t lines_each;          /* cache lines at a time */
 } gemm_prefetch;
+
+/* Of `count` lines over a depth, while so many blocks are multiplied over `block_depth` each. Lines without a dense
+ * dimension are not prefetched. */
+static inline gemm_prefetch gemm_prefetch_begin(const gemm_lines *lines, int64_t count,
+                                                int64_t depth, int64_t blocks,
+                                                int64_t block_depth) {
+    bool is_dense_along_k = lines->deep == 1;
+    if (count <= 0 || (!is_dense_along_k && lines->along != 1))
+        return (gemm_prefetch){0};
+    int64_t bytes = dtype_bytes(lines->type);
+    gemm_prefetch p = {.row = lines->data,
+                       .rows_left = is_dense_along_k ? count : depth,
+                       .row_step = (is_dense_along_k ? lines->along : lines->deep) * bytes,
+                       .row_bytes = (is_dense_along_k ? depth : count) * bytes};
+    int64_t turns = blocks * ((block_depth + GEMM_PREFETCH_DEPTH - 1) / GEMM_PREFETCH_DEPTH);
+    int64_t row_lines = (p.row_bytes + GEMM_CACHE_LINE - 1) / GEMM_CACHE_LINE;
+    p.lines_each = (p.rows_left * row_lines + turns - 1) / turns;
+    return p;
+}
 
 static inline __attribute__((always_inline)) void gemm_prefetch_next(gemm_prefetch *p) {
     for (int64_t i = 0; i < p->lines_each && p->rows_left > 0; i++) {
@@ -93,9 +112,9 @@ typedef struct gemm_engine {
     void (*multiply)(const gemm_block *block);
     void (*finish)(const gemm_target *to, const float *sum, int64_t ld, int64_t rows,
                    int64_t columns);
-    /* gemm_regions.c: a strip of B' whose columns are dense is packed by the first multiplication with
-     * it, and sums are finished in registers. */
-    bool packs_by_the_way, finishes_sums;
+    bool finishes_sums; /* takes blocks with `finish` */
+    /* gemm_regions.c: a strip of B' whose columns are dense is packed by the first multiplication with it. */
+    bool packs_by_the_way;
     /* gemm_regions.c: it can read f32 lines of A' in place, and can use non-temporal stores. */
     bool reads_in_place, streams;
 

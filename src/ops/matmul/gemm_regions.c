@@ -119,25 +119,14 @@ static gemm_lines lines_of(const regions *g, const region *r, bool of_a, int64_t
     return lines;
 }
 
-/* Of the strip of A' or B' that begins at `line` of `end`, spread over so many blocks. Only a whole strip with
- * a dense dimension is prefetched. */
-static gemm_prefetch prefetch_begin(const regions *g, const region *r, bool of_a, const panel *now,
+/* Of the strip of A' or B' that begins at `line` of `end`, if it is a whole one, spread over so many blocks. */
+static gemm_prefetch prefetch_strip(const regions *g, const region *r, bool of_a, const panel *now,
                                     int64_t line, int64_t end, int64_t blocks) {
     int64_t width = of_a ? g->width : g->engine->columns;
     if (line + width > end)
         return (gemm_prefetch){0};
     gemm_lines strip = lines_of(g, r, of_a, line, now->k);
-    bool is_dense_along_k = strip.deep == 1;
-    if (!is_dense_along_k && strip.along != 1)
-        return (gemm_prefetch){0};
-    int64_t bytes = dtype_bytes(strip.type);
-    gemm_prefetch p = {.row = strip.data,
-                       .rows_left = is_dense_along_k ? width : now->depth,
-                       .row_step = (is_dense_along_k ? strip.along : strip.deep) * bytes,
-                       .row_bytes = (is_dense_along_k ? now->depth : width) * bytes};
-    p.lines_each = count_of(p.rows_left * count_of(p.row_bytes, GEMM_CACHE_LINE),
-                            blocks * count_of(now->depth, GEMM_PREFETCH_DEPTH));
-    return p;
+    return gemm_prefetch_begin(&strip, width, now->depth, blocks, now->depth);
 }
 
 /* All rows of the region from `row` on times the strip of B' at a column, both packed at the beginning of
@@ -172,7 +161,7 @@ static void multiply_strip(const regions *g, const region *r, const panel *now, 
     } else {
         e->pack_b(&from, block.columns, now->depth, e->columns, e->columns, now->b);
     }
-    gemm_prefetch next = prefetch_begin(g, r, false, now, r->column + column + e->columns,
+    gemm_prefetch next = prefetch_strip(g, r, false, now, r->column + column + e->columns,
                                         r->column + r->columns, count_of(r->rows, g->width));
     block.next = &next;
     if (takes_sums(g, block.columns, now->is_last)) {
@@ -203,7 +192,7 @@ static void multiply_row_of_blocks(const regions *g, const region *r, const pane
                                    place sums) {
     const gemm_engine *e = g->engine;
     gemm_lines from = lines_of(g, r, true, r->row + row, now->k);
-    gemm_prefetch next = prefetch_begin(g, r, true, now, r->row + row + g->width, r->row + r->rows,
+    gemm_prefetch next = prefetch_strip(g, r, true, now, r->row + row + g->width, r->row + r->rows,
                                         count_of(r->columns, e->columns));
     for (int64_t column = 0, columns; column < r->columns; column += columns) {
         gemm_block block = block_at(g, r, now, sums, row, column);

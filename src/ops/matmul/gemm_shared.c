@@ -124,7 +124,8 @@ static void ask_for_block(const gemm_target *to, int64_t rows, int64_t columns) 
             __builtin_prefetch(row + at, 0, 2);
 }
 
-/* A block's sums of the last panel: straight to C where C takes them as they are. */
+/* A block's sums of the last panel: straight to C where the engine finishes them in registers, or C takes
+ * them as they are. */
 static void write_block(const blocking *b, const gemm_target *c, int64_t row, int64_t column,
                         gemm_block block) {
     const gemm_engine *e = b->engine;
@@ -132,9 +133,14 @@ static void write_block(const blocking *b, const gemm_target *c, int64_t row, in
     to.data = (char *)c->data + (row * c->ld + column) * dtype_bytes(c->type);
     int64_t rows = b->p->m - row < e->rows ? b->p->m - row : e->rows;
     int64_t columns = b->p->n - column < e->columns ? b->p->n - column : e->columns;
+    bool is_whole = rows == e->rows && columns == e->columns;
+    if (is_whole && e->finishes_sums) {
+        block.finish = &to;
+        e->multiply(&block);
+        return;
+    }
     ask_for_block(&to, rows, columns);
-    if (to.type == DTYPE_F32 && to.alpha == 1 && !to.accumulates && rows == e->rows &&
-        columns == e->columns) {
+    if (is_whole && to.type == DTYPE_F32 && to.alpha == 1 && !to.accumulates) {
         block.sum = to.data;
         block.sum_ld = to.ld;
         e->multiply(&block);
@@ -144,6 +150,21 @@ static void write_block(const blocking *b, const gemm_target *c, int64_t row, in
     block.sum = sum;
     e->multiply(&block);
     e->finish(&to, sum, e->columns, rows, columns);
+}
+
+/* The lines that a task packs next, of the next panel or of the next tile: they come from memory while the blocks
+ * of this one are multiplied. */
+static gemm_prefetch prefetch_own(const blocking *b, tile at, int64_t k, int64_t blocks) {
+    const side *own = &b->own;
+    k += b->panel_depth;
+    if (k >= b->p->k) {
+        k = 0;
+        at.own += own->tile;
+    }
+    int64_t count = own->lines - at.own < own->tile ? own->lines - at.own : own->tile;
+    int64_t depth = b->p->k - k < b->panel_depth ? b->p->k - k : b->panel_depth;
+    gemm_lines lines = lines_of(b, !b->shares_a, at.batch, at.own, k);
+    return gemm_prefetch_begin(&lines, count, depth, blocks, depth);
 }
 
 /* `sums` may be NULL where K is one panel. */
@@ -173,6 +194,7 @@ static void run_tile(const blocking *b, tile at, unsigned char *own_packed, floa
         int64_t own_bytes = own->width * depth * e->element_bytes;
         int64_t shared_bytes = shared->width * depth * e->element_bytes;
         const unsigned char *panel = packed_at(b, at.batch, k, at.shared / shared->width);
+        gemm_prefetch next = prefetch_own(b, at, k, own_strips * shared_strips);
         for (int64_t n = 0; n < own_strips * shared_strips; n++) {
             int64_t i = keeps_own ? n / shared_strips : n % own_strips;
             int64_t j = keeps_own ? n % shared_strips : n / own_strips;
@@ -188,7 +210,8 @@ static void run_tile(const blocking *b, tile at, unsigned char *own_packed, floa
                                 .start = k ? sum : NULL,
                                 .start_ld = e->columns,
                                 .sum = sum,
-                                .sum_ld = e->columns};
+                                .sum_ld = e->columns,
+                                .next = &next};
             if (is_last)
                 write_block(b, &c, b->shares_a ? shared_at : own_at,
                             b->shares_a ? own_at : shared_at, block);
