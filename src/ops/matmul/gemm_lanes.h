@@ -185,6 +185,7 @@ typedef struct cursor {
     float *packed;
     const float *start;
     float *sum;
+    const char *result; /* of sums that are finished, where rows are whole cache lines; else NULL */
 } cursor;
 
 /* Where the operands of a block are. ARE_PACKED: both are packed. PACK_B: B' is read in place, and its strip
@@ -237,9 +238,17 @@ LANES_INLINE cursor multiply_depth(int rows, int vectors, operands way, dtype b_
     return at;
 }
 
-/* Stores that miss the L1 hold up the loads behind them. The lines of the sums are prefetched while
- * the last k are multiplied: had they been prefetched earlier, the strips would have displaced
- * them. */
+/* Stores that miss the L1 hold up the loads behind them. Where the sums go is prefetched while the last k are
+ * multiplied: earlier, the strips would have displaced it. */
+LANES_INLINE void prefetch_sums(int rows, int vectors, const gemm_block *x, const cursor *at) {
+    int64_t bytes = at->result ? bytes_of(x->finish->type) : (int64_t)sizeof(float);
+    int64_t step = (at->result ? x->finish->ld : x->sum_ld) * bytes;
+    const char *row = at->result ? at->result : (const char *)at->sum;
+    for (int i = 0; i < rows; i++)
+        for (int64_t offset = 0; offset < vectors * LANES * bytes; offset += GEMM_CACHE_LINE)
+            __builtin_prefetch(row + i * step + offset, 1, 3);
+}
+
 LANES_INLINE void multiply_rows(int rows, int vectors, operands way, dtype b_type,
                                 const gemm_block *x, cursor at) {
     enum { LAST = 64 };
@@ -249,9 +258,8 @@ LANES_INLINE void multiply_rows(int rows, int vectors, operands way, dtype b_typ
         LANES_FOR(j, vectors)
             sum[i][j] = lanes_zero();
     at = multiply_depth(rows, vectors, way, b_type, x, x->depth - last, at, sum);
-    for (int i = 0; i < rows && !x->streams; i++)
-        for (int j = 0; j < vectors; j++)
-            __builtin_prefetch(at.sum + i * x->sum_ld + j * LANES, 1, 3);
+    if (!x->streams)
+        prefetch_sums(rows, vectors, x, &at);
     multiply_depth(rows, vectors, way, b_type, x, last, at, sum);
     if (at.start)
         LANES_FOR(i, rows)
@@ -328,6 +336,8 @@ LANES_INLINE void multiply_column(const gemm_block *x, int column, bool finishes
     if (finishes) {
         to = *x->finish;
         to.data = (char *)to.data + column * bytes_of(to.type);
+        if (COLUMNS * bytes_of(to.type) >= GEMM_CACHE_LINE)
+            at.result = to.data;
     }
     for (int row = 0;;) {
         int rows = x->rows - row < x->width ? x->rows - row : x->width;
@@ -335,6 +345,7 @@ LANES_INLINE void multiply_column(const gemm_block *x, int column, bool finishes
         if (finishes) {
             finish(&to, x->sum, COLUMNS, rows, COLUMNS);
             to.data = (char *)to.data + x->width * to.ld * bytes_of(to.type);
+            at.result = at.result ? to.data : NULL;
         }
         if ((row += x->width) >= x->rows)
             break;
