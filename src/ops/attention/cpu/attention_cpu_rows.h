@@ -45,6 +45,14 @@ static inline void attention_ask_for_row(const tensor *t, int64_t b, int64_t h, 
         __builtin_prefetch(from + i);
 }
 
+/* The same of a row that is going to be stored. */
+static inline void attention_ask_to_store_row(const tensor *t, int64_t b, int64_t h, int64_t row) {
+    enum { LINE = 64 };
+    const char *to = attention_row(t, b, h, row);
+    for (int64_t i = 0; i < t->shape.dim[3] * dtype_bytes(t->type); i += LINE)
+        __builtin_prefetch(to + i, 1);
+}
+
 /* The row rotated, as rope would have stored it: rounded to its type. NULL: as it is. */
 static inline void attention_load_rotated(const tensor *t, const attention_rotation *rotation,
                                           int64_t b, int64_t h, int64_t row, float *out) {

@@ -106,6 +106,20 @@ static query_block block_at(const work *w, int64_t index) {
     return q;
 }
 
+/* D of one query: dO . O. */
+PAIRS_TARGET static float mean_of(const tensor *o, const tensor *dy, int64_t b, int64_t h,
+                                  int64_t row) {
+    const uint16_t *x = (const uint16_t *)(const void *)attention_row(o, b, h, row);
+    const uint16_t *y = (const uint16_t *)(const void *)attention_row(dy, b, h, row);
+    int64_t width = o->shape.dim[3];
+    __m512 sum = _mm512_setzero_ps();
+    for (int64_t d = 0; d < width; d += LANES) {
+        __mmask16 which = lanes_first(width - d);
+        sum = _mm512_fmadd_ps(pairs_widen(which, x + d), pairs_widen(which, y + d), sum);
+    }
+    return _mm512_reduce_add_ps(sum);
+}
+
 /* Queries that see no key have no P; neither have those that are not there. */
 static void take_statistics(const work *w, const query_block *q) {
     const tensor *in = w->args->inputs;
@@ -114,8 +128,7 @@ static void take_statistics(const work *w, const query_block *q) {
         bool has_keys = i < q->count && lse[i] != -INFINITY;
         q->lse[i] = has_keys ? lse[i] * LOG2_E : INFINITY;
         q->mean[i] =
-            has_keys ? attention_mean(&in[ATTENTION_O], &in[ATTENTION_DO], q->b, q->h, q->first + i)
-                     : 0;
+            has_keys ? mean_of(&in[ATTENTION_O], &in[ATTENTION_DO], q->b, q->h, q->first + i) : 0;
     }
 }
 
@@ -364,13 +377,17 @@ static void take_tile(const work *w, key_tile *t) {
             meet(w, t, (t->b * w->p.heads + h) * w->blocks + i, &e);
             take_block(w, &e);
         }
-    for (int64_t j = 0; j < t->count; j++) {
-        float *row = dk + j * w->depth;
-        for (int64_t d = 0; d < w->p.head_dim; d++)
-            row[d] *= w->p.scale;
-        attention_store_rotated_back(&out[ATTENTION_K], &w->p.dk_rotation, t->b, t->kv,
-                                     t->first + j, row);
-        attention_store_row(&out[ATTENTION_V], t->b, t->kv, t->first + j, dv + j * w->depth);
+    for (int64_t j = -ATTENTION_ROWS_AHEAD; j < t->count; j++) {
+        int64_t row = t->first + j, ahead = row + ATTENTION_ROWS_AHEAD;
+        if (ahead < t->first + t->count) {
+            attention_ask_to_store_row(&out[ATTENTION_K], t->b, t->kv, ahead);
+            attention_ask_to_store_row(&out[ATTENTION_V], t->b, t->kv, ahead);
+        }
+        if (j < 0)
+            continue;
+        pairs_store_row(&out[ATTENTION_K], &w->p.dk_rotation, t->b, t->kv, row, dk + j * w->depth,
+                        w->p.scale);
+        pairs_store_row(&out[ATTENTION_V], NULL, t->b, t->kv, row, dv + j * w->depth, 1);
     }
 }
 
@@ -416,6 +433,8 @@ LANES_TARGET static void finish_blocks(void *context, int64_t begin, int64_t end
         if (count <= 0)
             continue;
         int64_t seen = attention_visible_keys(&w->p, first + count - 1);
+        for (int64_t i = 0; i < count; i++)
+            attention_ask_to_store_row(&w->args->outputs[ATTENTION_Q], q.b, q.h, first + i);
         memset(sum, 0, (size_t)size * sizeof *sum);
         for (int64_t split = 0; split < w->splits && split * w->split_keys < seen; split++) {
             const float *part = split_gradient(w, split, q.index) + unit % panels * size;
@@ -425,8 +444,8 @@ LANES_TARGET static void finish_blocks(void *context, int64_t begin, int64_t end
         panel_to_tile(sum, w->p.head_dim, factor, rows, w->depth);
         for (int64_t c = 0; c < PANEL; c++)
             if (pairs_query(c) < count)
-                attention_store_rotated_back(&w->args->outputs[ATTENTION_Q], &w->p.dq_rotation, q.b,
-                                             q.h, first + pairs_query(c), rows + c * w->depth);
+                pairs_store_row(&w->args->outputs[ATTENTION_Q], &w->p.dq_rotation, q.b, q.h,
+                                first + pairs_query(c), rows + c * w->depth, 1);
     }
 }
 

@@ -53,11 +53,6 @@ int pairs_list_tiles(const kernel_args *args, attention_tile most, attention_til
 }
 
 #if defined(__FMA__)
-PAIRS_INLINE __m512 widen(__mmask16 which, const uint16_t *x) {
-    __m512i wide = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(which, x));
-    return _mm512_castsi512_ps(_mm512_slli_epi32(wide, 16));
-}
-
 /* What rope_rotate_row computes, product by product, rounded by the instruction for it. */
 PAIRS_TARGET static void rotate_row(int64_t half, const uint16_t *x, const float *cosine,
                                     const float *sine, uint16_t *y) {
@@ -67,11 +62,33 @@ PAIRS_TARGET static void rotate_row(int64_t half, const uint16_t *x, const float
         for (int i = 0; i < 2; i++) {
             int64_t at = j + i * LANES;
             __mmask16 which = (__mmask16)(both >> (i * LANES));
-            __m512 a = widen(which, x + at), b = widen(which, x + half + at);
+            __m512 a = pairs_widen(which, x + at), b = pairs_widen(which, x + half + at);
             __m512 c = _mm512_maskz_loadu_ps(which, cosine + at);
             __m512 s = _mm512_maskz_loadu_ps(which, sine + at);
             low[i] = _mm512_fmsub_ps(a, c, _mm512_mul_ps(b, s));
             high[i] = _mm512_fmadd_ps(b, c, _mm512_mul_ps(a, s));
+        }
+        _mm512_mask_storeu_epi16(y + j, both, pairs_round(low[0], low[1]));
+        _mm512_mask_storeu_epi16(y + half + j, both, pairs_round(high[0], high[1]));
+    }
+}
+
+/* What attention_store_rotated_back() computes, likewise. */
+PAIRS_TARGET static void rotate_row_back(int64_t half, const float *x, const float *cosine,
+                                         const float *sine, float factor, uint16_t *y) {
+    const __m512 times = _mm512_set1_ps(factor);
+    for (int64_t j = 0; j < half; j += 2 * LANES) {
+        __mmask32 both = half - j < 2 * LANES ? (1u << (half - j)) - 1 : ~0u;
+        __m512 low[2], high[2];
+        for (int i = 0; i < 2; i++) {
+            int64_t at = j + i * LANES;
+            __mmask16 which = (__mmask16)(both >> (i * LANES));
+            __m512 a = _mm512_mul_ps(times, _mm512_maskz_loadu_ps(which, x + at));
+            __m512 b = _mm512_mul_ps(times, _mm512_maskz_loadu_ps(which, x + half + at));
+            __m512 c = _mm512_maskz_loadu_ps(which, cosine + at);
+            __m512 s = _mm512_maskz_loadu_ps(which, sine + at);
+            low[i] = _mm512_fmadd_ps(a, c, _mm512_mul_ps(b, s));
+            high[i] = _mm512_fmsub_ps(b, c, _mm512_mul_ps(a, s));
         }
         _mm512_mask_storeu_epi16(y + j, both, pairs_round(low[0], low[1]));
         _mm512_mask_storeu_epi16(y + half + j, both, pairs_round(high[0], high[1]));
@@ -82,7 +99,37 @@ static void rotate_row(int64_t half, const uint16_t *x, const float *cosine, con
                        uint16_t *y) {
     rope_rotate_row(DTYPE_BF16, half, x, cosine, sine, false, y);
 }
+
+static void rotate_row_back(int64_t half, const float *x, const float *cosine, const float *sine,
+                            float factor, uint16_t *y) {
+    float row[ATTENTION_MAX_HEAD_DIM];
+    for (int64_t d = 0; d < 2 * half; d++)
+        row[d] = factor * x[d];
+    rope_rotate_row(DTYPE_F32, half, row, cosine, sine, true, row);
+    convert_f32_to_low(DTYPE_BF16, 2 * half, row, y);
+}
 #endif
+
+PAIRS_TARGET static void round_row(int64_t width, const float *x, float factor, uint16_t *y) {
+    const __m512 times = _mm512_set1_ps(factor);
+    for (int64_t d = 0; d < width; d += 2 * LANES) {
+        __mmask32 both = width - d < 2 * LANES ? (1u << (width - d)) - 1 : ~0u;
+        __m512 low = _mm512_maskz_loadu_ps((__mmask16)both, x + d);
+        __m512 high = _mm512_maskz_loadu_ps((__mmask16)(both >> LANES), x + d + LANES);
+        _mm512_mask_storeu_epi16(
+            y + d, both, pairs_round(_mm512_mul_ps(times, low), _mm512_mul_ps(times, high)));
+    }
+}
+
+void pairs_store_row(const tensor *t, const attention_rotation *rotation, int64_t b, int64_t h,
+                     int64_t row, const float *in, float factor) {
+    uint16_t *to = (uint16_t *)(void *)attention_row(t, b, h, row);
+    if (!rotation || !rotation->cosine)
+        round_row(t->shape.dim[3], in, factor, to);
+    else
+        rotate_row_back(rotation->half, in, rotation->cosine + row * rotation->half,
+                        rotation->sine + row * rotation->half, factor, to);
+}
 
 tensor pairs_rotated(const tensor *t, const attention_rotation *rotation, int64_t b, int64_t h,
                      int64_t first, int64_t count, uint16_t *room) {
@@ -350,12 +397,14 @@ LANES_TARGET static void finish(const work *w, int64_t b, int64_t h, const panel
         float sum = at->sum[pairs_query(c)];
         inverse[c] = sum == 0 ? 0 : 1 / sum;
     }
+    for (int64_t i = 0; i < count; i++)
+        attention_ask_to_store_row(&out[0], b, h, at->query + i);
     panel_to_tile(at->o, w->p.head_dim, inverse, rows, w->depth);
     for (int64_t c = 0; c < PANEL; c++) {
         int64_t i = pairs_query(c);
         if (i >= count)
             continue;
-        attention_store_row(&out[0], b, h, at->query + i, rows + c * w->depth);
+        pairs_store_row(&out[0], NULL, b, h, at->query + i, rows + c * w->depth, 1);
         lse[i] = at->sum[i] == 0
                      ? -INFINITY
                      : at->largest[i] * (w->p.scale * LOG2_E) * LN_2 + log_f32(at->sum[i]);

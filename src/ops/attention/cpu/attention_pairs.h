@@ -67,6 +67,11 @@ static inline float pairs_float(uint16_t bits) {
 tensor pairs_rotated(const tensor *t, const attention_rotation *rotation, int64_t b, int64_t h,
                      int64_t first, int64_t count, uint16_t *room);
 
+/* attention_store_rotated_back() of a row times `factor`, rounded by the instruction for it: a subnormal number
+ * becomes 0. `rotation` may be NULL. */
+void pairs_store_row(const tensor *t, const attention_rotation *rotation, int64_t b, int64_t h,
+                     int64_t row, const float *in, float factor);
+
 /* Rows of a head, as lines to pack: a row is a line, or a column is. */
 static inline gemm_lines pairs_rows(const tensor *t, int64_t b, int64_t h, int64_t first) {
     return (gemm_lines){attention_row(t, b, h, first), t->type, t->stride[2], 1};
@@ -91,6 +96,12 @@ static inline bool pairs_are_wild(const tensor *t, int64_t b, int64_t h, int64_t
 typedef struct pairs_of_rows {
     __m512i row[2], half[2];
 } pairs_of_rows;
+
+/* The numbers of a row that the mask tells, in f32. */
+PAIRS_INLINE __m512 pairs_widen(__mmask16 which, const uint16_t *x) {
+    __m512i wide = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(which, x));
+    return _mm512_castsi512_ps(_mm512_slli_epi32(wide, 16));
+}
 
 PAIRS_INLINE __m512i pairs_round(__m512 low, __m512 high) {
     return (__m512i)_mm512_cvtne2ps_pbh(high, low);
