@@ -45,12 +45,15 @@ static inline void attention_ask_for_row(const tensor *t, int64_t b, int64_t h, 
         __builtin_prefetch(from + i);
 }
 
-/* The same of a row that is going to be stored. */
-static inline void attention_ask_to_store_row(const tensor *t, int64_t b, int64_t h, int64_t row) {
+/* Rows that are stored next. Without it each store that misses the caches would wait for the one before. */
+static inline void attention_ask_to_store_rows(const tensor *t, int64_t b, int64_t h, int64_t first,
+                                               int64_t count) {
     enum { LINE = 64 };
-    const char *to = attention_row(t, b, h, row);
-    for (int64_t i = 0; i < t->shape.dim[3] * dtype_bytes(t->type); i += LINE)
-        __builtin_prefetch(to + i, 1);
+    for (int64_t row = first; row < first + count; row++) {
+        const char *to = attention_row(t, b, h, row);
+        for (int64_t i = 0; i < t->shape.dim[3] * dtype_bytes(t->type); i += LINE)
+            __builtin_prefetch(to + i, 1);
+    }
 }
 
 /* The row rotated, as rope would have stored it: rounded to its type. NULL: as it is. */

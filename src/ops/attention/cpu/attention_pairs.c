@@ -397,8 +397,7 @@ LANES_TARGET static void finish(const work *w, int64_t b, int64_t h, const panel
         float sum = at->sum[pairs_query(c)];
         inverse[c] = sum == 0 ? 0 : 1 / sum;
     }
-    for (int64_t i = 0; i < count; i++)
-        attention_ask_to_store_row(&out[0], b, h, at->query + i);
+    attention_ask_to_store_rows(&out[0], b, h, at->query, count);
     panel_to_tile(at->o, w->p.head_dim, inverse, rows, w->depth);
     for (int64_t c = 0; c < PANEL; c++) {
         int64_t i = pairs_query(c);
