@@ -122,6 +122,8 @@ typedef struct gemm_engine {
     bool shares_packing;
     int own_lines;    /* a task's tile at most: lines it packs itself, */
     int shared_lines; /* and lines packed once for all tasks; their panel should fit in L2 */
+    /* Instead of panel_depth and own_lines while the operand that tasks share stays in the caches; 0: as always. */
+    int near_panel_depth, near_own_lines;
     /* Which strip stays in L1 while others pass: that of B', or the one the task packed. */
     bool keeps_columns;
     void (*begin)(void); /* before a thread's work; may be NULL */

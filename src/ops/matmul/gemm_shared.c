@@ -7,8 +7,11 @@
  * large matrix of weights is read once and never written to memory again. Sums between panels are
  * kept on the stack in blocks, in f32 whatever the result's type; the last panel's block goes to C.
  *
- * How K is cut depends on K alone, so tiles may be cut to suit the number of threads: no sum
- * crosses tiles. */
+ * Every tile reads the shared operand once. While that stays in the caches, small tiles over deep panels are best for
+ * engines as slow as dot products: sums travel seldom. When it comes from memory, larger tiles read it less often.
+ *
+ * Products are added to a sum one after the other along K, however K is cut, so tiles and panels may be cut to suit
+ * caches and the number of threads: no sum crosses tiles. */
 #include "base/threads.h"
 #include "ops/matmul/gemm_engine.h"
 
@@ -20,7 +23,9 @@ enum {
     MAX_TILE = 768 * 256,
     /* Of a batch, so many bytes are packed at a time. */
     GROUP_BYTES = 16 << 20,
-    PACKED_LINES = 128 /* by one task of packing */
+    PACKED_LINES = 128, /* by one task of packing */
+    /* A packed operand up to this size stays in a cache of L3 that has four times as much. */
+    NEAR_BYTES = 8 << 20
 };
 
 typedef struct side {
@@ -35,7 +40,7 @@ typedef struct blocking {
     const gemm_engine *engine;
     bool shares_a;
     side shared, own;
-    int64_t panel_depth;
+    int64_t panel_depth, own_lines;
     int64_t packed_bytes;          /* of the shared operand of one product */
     int64_t batches, group, first; /* products, at a time, first of those now */
     unsigned char *packed;
@@ -58,11 +63,13 @@ static blocking make_blocking(const gemm_engine *e, const gemm_problem *p) {
     side rows = make_side(p->m, e->rows), columns = make_side(p->n, e->columns);
     b.shared = b.shares_a ? rows : columns;
     b.own = b.shares_a ? columns : rows;
-    int64_t panels = count_of(p->k, e->panel_depth);
-    b.panel_depth = round_up(count_of(p->k, panels), e->depth_step);
     b.packed_bytes = round_up(b.shared.strips * b.shared.width * round_up(p->k, e->depth_step) *
                                   e->element_bytes,
                               ALIGNMENT);
+    bool is_near = e->near_panel_depth > 0 && b.packed_bytes <= NEAR_BYTES;
+    int64_t panels = count_of(p->k, is_near ? e->near_panel_depth : e->panel_depth);
+    b.panel_depth = round_up(count_of(p->k, panels), e->depth_step);
+    b.own_lines = is_near ? e->near_own_lines : e->own_lines;
     b.batches = p->batches > 1 ? p->batches : 1;
     b.group = GROUP_BYTES / b.packed_bytes;
     if (b.group < 1)
@@ -262,7 +269,7 @@ static void cut(side *s, int64_t wanted) {
 static void choose_tiles(blocking *b) {
     enum { TRIES = 16 };
     const gemm_engine *e = b->engine;
-    int64_t least_own = count_of(b->own.lines, e->own_lines / b->own.width * b->own.width);
+    int64_t least_own = count_of(b->own.lines, b->own_lines / b->own.width * b->own.width);
     int64_t least_shared =
         count_of(b->shared.lines, e->shared_lines / b->shared.width * b->shared.width);
     int64_t threads = threads_count(), best = INT64_MAX;
