@@ -6,12 +6,11 @@
 
 #if defined(__x86_64__)
 
-#include <immintrin.h>
+#define LANES_AVX512
+#include "ops/lanes.h"
 
-#define TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16")))
+#define TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")))
 #define INLINE TARGET static inline __attribute__((always_inline))
-/* Sums are registers only where every index of their array is a number early on. */
-#define FOR(I, COUNT) _Pragma("GCC unroll 16") for (int I = 0; I < (COUNT); I++)
 
 enum { ROWS = 8, HALVES = 2, LAST = 128 };
 
@@ -32,12 +31,12 @@ INLINE cursor multiply_depth(const gemm_block *x, int64_t depth, cursor at, sums
             gemm_prefetch_next(x->next);
         for (int p = 0; p < PAIRS_DEPTH; p += 2) {
             __m512bh b[HALVES];
-            FOR(j, HALVES)
-            b[j] = (__m512bh)_mm512_load_si512(at.b + j * PAIRS_TILE + p * PAIRS_HALF);
-            FOR(i, ROWS) {
+            LANES_FOR(j, HALVES)
+                b[j] = (__m512bh)_mm512_load_si512(at.b + j * PAIRS_TILE + p * PAIRS_HALF);
+            LANES_FOR(i, ROWS) {
                 __m512bh pair = pair_of(at.a + i * PAIRS_DEPTH + p);
-                FOR(j, HALVES)
-                total[i][j] = _mm512_dpbf16_ps(total[i][j], pair, b[j]);
+                LANES_FOR(j, HALVES)
+                    total[i][j] = _mm512_dpbf16_ps(total[i][j], pair, b[j]);
             }
         }
         at.a += 2 * PAIRS_TILE;
@@ -49,39 +48,34 @@ INLINE cursor multiply_depth(const gemm_block *x, int64_t depth, cursor at, sums
 INLINE void finish_f32(const gemm_target *to, int row, sums total) {
     __m512 alpha = _mm512_set1_ps(to->alpha);
     float *out = (float *)to->data + row * to->ld;
-    FOR(i, ROWS)
-    FOR(j, HALVES) {
-        float *at = out + i * to->ld + j * PAIRS_HALF;
-        __m512 x = _mm512_mul_ps(alpha, total[i][j]);
-        if (to->accumulates)
-            x = _mm512_add_ps(_mm512_loadu_ps(at), x);
-        _mm512_storeu_ps(at, x);
-    }
-}
-
-INLINE __m512 load_bf16(const uint16_t *from) {
-    __m512i x = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const void *)from));
-    return _mm512_castsi512_ps(_mm512_slli_epi32(x, 16));
+    LANES_FOR(i, ROWS)
+        LANES_FOR(j, HALVES) {
+            float *at = out + i * to->ld + j * PAIRS_HALF;
+            __m512 x = _mm512_mul_ps(alpha, total[i][j]);
+            if (to->accumulates)
+                x = _mm512_add_ps(_mm512_loadu_ps(at), x);
+            _mm512_storeu_ps(at, x);
+        }
 }
 
 INLINE void finish_bf16(const gemm_target *to, int row, sums total) {
     __m512 alpha = _mm512_set1_ps(to->alpha);
     uint16_t *out = (uint16_t *)to->data + row * to->ld;
-    FOR(i, ROWS) {
+    LANES_FOR(i, ROWS) {
         uint16_t *at = out + i * to->ld;
         __m512 x[HALVES];
-        FOR(j, HALVES) {
+        LANES_FOR(j, HALVES) {
             x[j] = _mm512_mul_ps(alpha, total[i][j]);
             if (to->accumulates)
-                x[j] = _mm512_add_ps(load_bf16(at + j * PAIRS_HALF), x[j]);
+                x[j] = _mm512_add_ps(lanes_load_bf16(at + j * PAIRS_HALF), x[j]);
         }
         _mm512_storeu_si512((void *)at, (__m512i)_mm512_cvtne2ps_pbh(x[1], x[0]));
     }
 }
 
-/* Stores that miss the L1 hold up the loads behind them. */
+/* Rows of one or two cache lines. Stores that miss the L1 hold up the loads behind them. */
 INLINE void prefetch_rows(const char *row, int64_t step, int bytes) {
-    FOR(i, ROWS) {
+    LANES_FOR(i, ROWS) {
         __builtin_prefetch(row + i * step, 1, 3);
         __builtin_prefetch(row + i * step + bytes - 1, 1, 3);
     }
@@ -103,11 +97,11 @@ INLINE void prefetch_sums(const gemm_block *x, int row) {
 TARGET static void multiply(const gemm_block *x) {
     for (int row = 0; row < PAIRS_LINES; row += ROWS) {
         sums total;
-        FOR(i, ROWS)
-        FOR(j, HALVES)
-        total[i][j] = x->start
-                          ? _mm512_loadu_ps(x->start + (row + i) * x->start_ld + j * PAIRS_HALF)
-                          : _mm512_setzero_ps();
+        LANES_FOR(i, ROWS)
+            LANES_FOR(j, HALVES)
+                total[i][j] =
+                    x->start ? _mm512_loadu_ps(x->start + (row + i) * x->start_ld + j * PAIRS_HALF)
+                             : _mm512_setzero_ps();
         const uint16_t *a = x->a;
         cursor at = {a + row / PAIRS_HALF * PAIRS_TILE + row % PAIRS_HALF * PAIRS_DEPTH, x->b};
         int64_t last = x->depth < LAST ? x->depth : LAST;
@@ -120,9 +114,9 @@ TARGET static void multiply(const gemm_block *x) {
         else if (x->finish)
             finish_bf16(x->finish, row, total);
         else
-            FOR(i, ROWS)
-        FOR(j, HALVES)
-        _mm512_storeu_ps(x->sum + (row + i) * x->sum_ld + j * PAIRS_HALF, total[i][j]);
+            LANES_FOR(i, ROWS)
+                LANES_FOR(j, HALVES)
+                    _mm512_storeu_ps(x->sum + (row + i) * x->sum_ld + j * PAIRS_HALF, total[i][j]);
     }
 }
 
