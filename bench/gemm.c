@@ -1,13 +1,16 @@
 /* gemm.c - our matrix products beside dnnl_sgemm alone, on every shape of a training step.
  *
- *   build/bench_gemm [PRESET] [CONTEXT] [ROUNDS] [fp32|bf16|fp16] [METHOD]   default: small 128 15 fp32
+ *   build/bench_gemm [PRESET] [CONTEXT] [ROUNDS] [fp32|bf16|fp16] [METHOD] [cold]   default: small 128 15 fp32
  *
  * The shapes are read from the plan of the step. The two sides alternate, round by round; the
  * table gives the median of each and the median ratio of the rounds. The library runs with all
  * its threads; a batch is a loop of calls. With bf16 our side multiplies bf16, giving bf16; the
  * library still multiplies fp32. Ours is the fastest way this CPU has, or METHOD: a name that the
- * table prints, such as AVX2. To hold the library to the same instructions set
- * ONEDNN_MAX_CPU_ISA=AVX2 (DNNL_MAX_CPU_ISA for version 2). */
+ * table prints, such as AVX2, or auto. To hold the library to the same instructions set
+ * ONEDNN_MAX_CPU_ISA=AVX2 (DNNL_MAX_CPU_ISA for version 2).
+ *
+ * A product is repeated on the same operands, which stay in the caches if they fit. With `cold` it is repeated on so
+ * many copies of them that they come from memory, as weights do in a training step. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <math.h>
@@ -92,11 +95,19 @@ static void run_library(sgemm_function *sgemm, const kernel_args *args, const ma
     }
 }
 
-/* One of the two sides of a case: its operands, filled, and what it runs. */
-typedef struct side_of_case {
+/* Copies of operands that no cache holds together, but not more than so many. */
+enum { COLD_BYTES = 96 << 20, MOST_COPIES = 64 };
+
+typedef struct operand_copy {
     tensor operands[3];
     kernel_args args;
     gemm_problem problem;
+} operand_copy;
+
+/* One of the two sides of a case: its operands, filled, and what it runs. */
+typedef struct side_of_case {
+    operand_copy copies[MOST_COPIES];
+    int copy_count;
     gemm_method method;
     void *workspace;
 } side_of_case;
@@ -115,23 +126,41 @@ static void *allocate(size_t bytes) {
     return block;
 }
 
-static void side_init(side_of_case *side, const plan_launch *l, dtype type, int method) {
-    side->args = layouts_of(l, side->operands);
+/* Fills the first copy; the others are copied from it. Gives the bytes of its operands. */
+static int64_t copy_init(operand_copy *copy, const plan_launch *l, dtype type,
+                         const operand_copy *first) {
+    int64_t bytes = 0;
+    copy->args = layouts_of(l, copy->operands);
     for (int i = 0; i < 3; i++) {
-        tensor *t = &side->operands[i];
+        tensor *t = &copy->operands[i];
         t->type = type;
         t->data = allocate((size_t)tensor_bytes(t));
-        for (int64_t j = 0; j < shape_elements(&t->shape); j++)
+        bytes += tensor_bytes(t);
+        if (first)
+            memcpy(t->data, first->operands[i].data, (size_t)tensor_bytes(t));
+        for (int64_t j = 0; !first && j < shape_elements(&t->shape); j++)
             dtype_store(type, t->data, j, (double)(j % 17) * 0.1 - 0.8);
     }
-    side->problem = matmul_gemm_problem(&side->args);
-    side->method = method < 0 ? gemm_pick(&side->problem) : (gemm_method)method;
-    side->workspace = allocate(gemm_workspace_bytes_by(side->method, &side->problem));
+    copy->problem = matmul_gemm_problem(&copy->args);
+    return bytes;
+}
+
+static void side_init(side_of_case *side, const plan_launch *l, dtype type, int method,
+                      bool is_cold) {
+    int64_t bytes = copy_init(&side->copies[0], l, type, NULL);
+    int64_t copies = is_cold ? COLD_BYTES / bytes + 1 : 1;
+    side->copy_count = (int)(copies < MOST_COPIES ? copies : MOST_COPIES);
+    for (int i = 1; i < side->copy_count; i++)
+        copy_init(&side->copies[i], l, type, &side->copies[0]);
+    const gemm_problem *problem = &side->copies[0].problem;
+    side->method = method < 0 ? gemm_pick(problem) : (gemm_method)method;
+    side->workspace = allocate(gemm_workspace_bytes_by(side->method, problem));
 }
 
 static void side_release(side_of_case *side) {
-    for (int i = 0; i < 3; i++)
-        free(side->operands[i].data);
+    for (int i = 0; i < side->copy_count; i++)
+        for (int j = 0; j < 3; j++)
+            free(side->copies[i].operands[j].data);
     free(side->workspace);
 }
 
@@ -160,9 +189,14 @@ int main(int argc, char **argv) {
         fprintf(stderr, "bench_gemm: precision is '%s', it can be fp32, bf16 or fp16\n", type_name);
         return 2;
     }
-    int chosen = argc > 5 ? find_method(argv[5]) : -1;
+    int chosen = argc > 5 && strcmp(argv[5], "auto") != 0 ? find_method(argv[5]) : -1;
     if (chosen == GEMM_METHOD_COUNT) {
         fprintf(stderr, "bench_gemm: there is no method '%s'\n", argv[5]);
+        return 2;
+    }
+    bool is_cold = argc > 6 && strcmp(argv[6], "cold") == 0;
+    if (argc > 6 && !is_cold) {
+        fprintf(stderr, "bench_gemm: the sixth argument is '%s', it can be cold\n", argv[6]);
         return 2;
     }
     plan *p;
@@ -193,24 +227,28 @@ int main(int argc, char **argv) {
     omp_set_num_threads(threads_count());
     for (int c = 0; c < count; c++) {
         const matmul_problem *q = &cases[c].problem;
-        side_of_case us, library_side;
-        side_init(&us, cases[c].launch, type, chosen);
-        side_init(&library_side, cases[c].launch, DTYPE_F32, GEMM_ONEDNN);
+        static side_of_case us, library_side;
+        side_init(&us, cases[c].launch, type, chosen, is_cold);
+        side_init(&library_side, cases[c].launch, DTYPE_F32, GEMM_ONEDNN, is_cold);
         double flops = 2.0 * (double)(q->batches * q->m * q->n) * (double)q->k;
         double *ours = memory_allocate((size_t)rounds, sizeof *ours);
         double *theirs = memory_allocate((size_t)rounds, sizeof *theirs);
         double *ratio = memory_allocate((size_t)rounds, sizeof *ratio);
         int repeats = (int)(4e9 / flops) + 1; /* tens of milliseconds a side */
+        int our_turn = 0,
+            library_turn = 0; /* over all rounds: the next copy was last used long ago */
         for (int r = -1; r < rounds; r++) {
             settle();
             int64_t begin = clock_now_ns();
             for (int i = 0; i < repeats; i++)
-                gemm_run_by(us.method, &us.problem, us.workspace);
+                gemm_run_by(us.method, &us.copies[our_turn++ % us.copy_count].problem,
+                            us.workspace);
             int64_t our_end = clock_now_ns();
             settle();
             int64_t middle = clock_now_ns();
             for (int i = 0; sgemm && i < repeats; i++)
-                run_library(sgemm, &library_side.args, q);
+                run_library(sgemm,
+                            &library_side.copies[library_turn++ % library_side.copy_count].args, q);
             int64_t end = clock_now_ns();
             if (r < 0)
                 continue; /* both warmed up */
@@ -244,9 +282,10 @@ int main(int argc, char **argv) {
         free(theirs);
         free(ratio);
     }
-    table_add_note(t,
-                   "ours %s, %d threads, %d rounds; all products of a step %.1f ms (%.1f GFLOP/s)",
-                   type_name, threads_count(), rounds, our_total / 1e6, flops_total / our_total);
+    table_add_note(
+        t, "ours %s, %d threads, %d rounds%s; all products of a step %.1f ms (%.1f GFLOP/s)",
+        type_name, threads_count(), rounds, is_cold ? ", operands from memory" : "",
+        our_total / 1e6, flops_total / our_total);
     if (sgemm)
         table_add_note(
             t, "library %.1f ms (%.1f GFLOP/s); geometric mean of ours/library %.3f, worst %.3f",
