@@ -313,6 +313,52 @@ static void a_batch_larger_than_its_workspace_is_done_in_turns(void **state) {
           &d);
 }
 
+/* Small whole numbers, whose sums f32 holds exactly, over one panel of K, several, and so many that the packed operand
+ * is larger than caches: each is cut in its own way. */
+static void long_sums_are_exact_however_k_is_cut(void **state) {
+    (void)state;
+    static const int64_t sizes[][3] = {
+        {40, 70, 769}, {70, 40, 2000}, {40, 70, 70001}, {70, 40, 70001}};
+    draw d = draw_create(6, 0);
+    for (int s = 0; s < 4; s++) {
+        int64_t m = sizes[s][0], n = sizes[s][1], k = sizes[s][2];
+        uint16_t *a = memory_allocate((size_t)(m * k), sizeof *a);
+        uint16_t *b = memory_allocate((size_t)(k * n), sizeof *b);
+        float *want = memory_allocate((size_t)(m * n), sizeof *want);
+        float *got = memory_allocate((size_t)(m * n), sizeof *got);
+        for (int64_t i = 0; i < m * k; i++)
+            a[i] = dtype_f32_to_bf16((float)(draw_below(&d, 5) - 2));
+        for (int64_t i = 0; i < k * n; i++)
+            b[i] = dtype_f32_to_bf16((float)(draw_below(&d, 5) - 2));
+        for (int64_t i = 0; i < m; i++)
+            for (int64_t l = 0; l < k; l++)
+                for (int64_t j = 0; j < n; j++)
+                    want[i * n + j] +=
+                        dtype_bf16_to_f32(a[i * k + l]) * dtype_bf16_to_f32(b[l * n + j]);
+        gemm_problem p = {.m = m,
+                          .n = n,
+                          .k = k,
+                          .a = {a, DTYPE_BF16, k, 1},
+                          .b = {b, DTYPE_BF16, n, 1},
+                          .c = got,
+                          .c_type = DTYPE_F32,
+                          .ldc = n,
+                          .alpha = 1};
+        for (gemm_method method = 0; method < GEMM_METHOD_COUNT; method++) {
+            if (gemm_reject(method, &p))
+                continue;
+            run_by(method, &p);
+            if (memcmp(got, want, (size_t)(m * n) * sizeof *got) != 0)
+                fail_msg("%s: [%lld,%lld,%lld] differs", gemm_method_name(method), (long long)m,
+                         (long long)n, (long long)k);
+        }
+        free(a);
+        free(b);
+        free(want);
+        free(got);
+    }
+}
+
 static void sums_are_added_to_what_c_holds_and_nothing_else_is_written(void **state) {
     (void)state;
     enum { M = 37, N = 45, K = 470, LDC = 51 };
@@ -524,6 +570,7 @@ int main(void) {
         cmocka_unit_test(streaming_stores_give_the_same_results),
         cmocka_unit_test(products_of_few_columns_agree_with_the_reference),
         cmocka_unit_test(a_batch_larger_than_its_workspace_is_done_in_turns),
+        cmocka_unit_test(long_sums_are_exact_however_k_is_cut),
         cmocka_unit_test(sums_are_added_to_what_c_holds_and_nothing_else_is_written),
         cmocka_unit_test(infinities_stay_in_their_rows),
         cmocka_unit_test(larger_products_of_drawn_sizes_agree_with_the_reference),
