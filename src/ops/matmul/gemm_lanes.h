@@ -18,6 +18,7 @@ enum {
     COLUMNS = 2 * LANES,
     THIRDS = (ROWS + 2) / 3,
     NARROW = sizeof(uint16_t),
+    PREFETCHES_RESULTS = COLUMNS * NARROW >= GEMM_CACHE_LINE, /* rows of a block are whole lines */
     FEW = 8
 };
 
@@ -185,7 +186,7 @@ typedef struct cursor {
     float *packed;
     const float *start;
     float *sum;
-    const char *result; /* of sums that are finished, where rows are whole cache lines; else NULL */
+    const char *result; /* of sums that are finished; else NULL */
 } cursor;
 
 /* Where the operands of a block are. ARE_PACKED: both are packed. PACK_B: B' is read in place, and its strip
@@ -241,12 +242,16 @@ LANES_INLINE cursor multiply_depth(int rows, int vectors, operands way, dtype b_
 /* Stores that miss the L1 hold up the loads behind them. Where the sums go is prefetched while the last k are
  * multiplied: earlier, the strips would have displaced it. */
 LANES_INLINE void prefetch_sums(int rows, int vectors, const gemm_block *x, const cursor *at) {
-    int64_t bytes = at->result ? bytes_of(x->finish->type) : (int64_t)sizeof(float);
-    int64_t step = (at->result ? x->finish->ld : x->sum_ld) * bytes;
-    const char *row = at->result ? at->result : (const char *)at->sum;
+    if (PREFETCHES_RESULTS && at->result) {
+        int64_t bytes = bytes_of(x->finish->type), step = x->finish->ld * bytes;
+        for (int i = 0; i < rows; i++)
+            for (int64_t offset = 0; offset < COLUMNS * bytes; offset += GEMM_CACHE_LINE)
+                __builtin_prefetch(at->result + i * step + offset, 1, 3);
+        return;
+    }
     for (int i = 0; i < rows; i++)
-        for (int64_t offset = 0; offset < vectors * LANES * bytes; offset += GEMM_CACHE_LINE)
-            __builtin_prefetch(row + i * step + offset, 1, 3);
+        for (int j = 0; j < vectors; j++)
+            __builtin_prefetch(at->sum + i * x->sum_ld + j * LANES, 1, 3);
 }
 
 LANES_INLINE void multiply_rows(int rows, int vectors, operands way, dtype b_type,
@@ -336,8 +341,7 @@ LANES_INLINE void multiply_column(const gemm_block *x, int column, bool finishes
     if (finishes) {
         to = *x->finish;
         to.data = (char *)to.data + column * bytes_of(to.type);
-        if (COLUMNS * bytes_of(to.type) >= GEMM_CACHE_LINE)
-            at.result = to.data;
+        at.result = to.data;
     }
     for (int row = 0;;) {
         int rows = x->rows - row < x->width ? x->rows - row : x->width;
@@ -345,7 +349,7 @@ LANES_INLINE void multiply_column(const gemm_block *x, int column, bool finishes
         if (finishes) {
             finish(&to, x->sum, COLUMNS, rows, COLUMNS);
             to.data = (char *)to.data + x->width * to.ld * bytes_of(to.type);
-            at.result = at.result ? to.data : NULL;
+            at.result = to.data;
         }
         if ((row += x->width) >= x->rows)
             break;
