@@ -35,10 +35,10 @@ static inline void attention_store_row(const tensor *t, int64_t b, int64_t h, in
 }
 
 /* Rows of a head may lie pages apart, where no hardware fetches ahead, and a rotation between two
- * of them leaves few loads in flight: so many rows ahead are asked for. */
+ * of them leaves few loads in flight: rows are prefetched so many ahead. */
 enum { ATTENTION_ROWS_AHEAD = 16 };
 
-static inline void attention_ask_for_row(const tensor *t, int64_t b, int64_t h, int64_t row) {
+static inline void attention_prefetch_row(const tensor *t, int64_t b, int64_t h, int64_t row) {
     enum { LINE = 64 };
     const char *from = attention_row(t, b, h, row);
     for (int64_t i = 0; i < t->shape.dim[3] * dtype_bytes(t->type); i += LINE)
@@ -46,7 +46,7 @@ static inline void attention_ask_for_row(const tensor *t, int64_t b, int64_t h, 
 }
 
 /* Rows that are stored next. Without it each store that misses the caches would wait for the one before. */
-static inline void attention_ask_to_store_rows(const tensor *t, int64_t b, int64_t h, int64_t first,
+static inline void attention_prefetch_to_store(const tensor *t, int64_t b, int64_t h, int64_t first,
                                                int64_t count) {
     enum { LINE = 64 };
     for (int64_t row = first; row < first + count; row++) {

@@ -381,8 +381,8 @@ static void take_tile(const work *w, key_tile *t) {
         int64_t row = t->first + j;
         if (j % PANEL == 0) {
             int64_t count = attention_smaller(PANEL, t->count - j);
-            attention_ask_to_store_rows(&out[ATTENTION_K], t->b, t->kv, row, count);
-            attention_ask_to_store_rows(&out[ATTENTION_V], t->b, t->kv, row, count);
+            attention_prefetch_to_store(&out[ATTENTION_K], t->b, t->kv, row, count);
+            attention_prefetch_to_store(&out[ATTENTION_V], t->b, t->kv, row, count);
         }
         pairs_store_row(&out[ATTENTION_K], &w->p.dk_rotation, t->b, t->kv, row, dk + j * w->depth,
                         w->p.scale);
@@ -432,7 +432,7 @@ LANES_TARGET static void finish_blocks(void *context, int64_t begin, int64_t end
         if (count <= 0)
             continue;
         int64_t seen = attention_visible_keys(&w->p, first + count - 1);
-        attention_ask_to_store_rows(&w->args->outputs[ATTENTION_Q], q.b, q.h, first, count);
+        attention_prefetch_to_store(&w->args->outputs[ATTENTION_Q], q.b, q.h, first, count);
         memset(sum, 0, (size_t)size * sizeof *sum);
         for (int64_t split = 0; split < w->splits && split * w->split_keys < seen; split++) {
             const float *part = split_gradient(w, split, q.index) + unit % panels * size;

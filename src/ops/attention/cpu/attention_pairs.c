@@ -139,11 +139,11 @@ tensor pairs_rotated(const tensor *t, const attention_rotation *rotation, int64_
     if (!rotation || !rotation->cosine)
         return rows;
     for (int64_t i = 0; i < ATTENTION_ROWS_AHEAD && i < count; i++)
-        attention_ask_for_row(t, b, h, first + i);
+        attention_prefetch_row(t, b, h, first + i);
     for (int64_t i = 0; i < count; i++) {
         int64_t at = (first + i) * rotation->half;
         if (i + ATTENTION_ROWS_AHEAD < count)
-            attention_ask_for_row(t, b, h, first + i + ATTENTION_ROWS_AHEAD);
+            attention_prefetch_row(t, b, h, first + i + ATTENTION_ROWS_AHEAD);
         rotate_row(rotation->half, (const void *)attention_row(t, b, h, first + i),
                    rotation->cosine + at, rotation->sine + at, room + i * width);
     }
@@ -397,7 +397,7 @@ LANES_TARGET static void finish(const work *w, int64_t b, int64_t h, const panel
         float sum = at->sum[pairs_query(c)];
         inverse[c] = sum == 0 ? 0 : 1 / sum;
     }
-    attention_ask_to_store_rows(&out[0], b, h, at->query, count);
+    attention_prefetch_to_store(&out[0], b, h, at->query, count);
     panel_to_tile(at->o, w->p.head_dim, inverse, rows, w->depth);
     for (int64_t c = 0; c < PANEL; c++) {
         int64_t i = pairs_query(c);

@@ -202,7 +202,7 @@ LANES_INLINE void tile_load(const tensor *t, const attention_rotation *rotation,
     for (int64_t i = 0; i < count && !is_plain; i++) {
         float *row = to + i * pitch;
         if (i + ahead < count)
-            attention_ask_for_row(t, b, h, first + i + ahead);
+            attention_prefetch_row(t, b, h, first + i + ahead);
         attention_load_rotated(t, rotation, b, h, first + i, row);
         memset(row + width, 0, (size_t)(pitch - width) * sizeof *row);
         for (int64_t d = 0; factor != 1 && d < width; d++)

@@ -141,7 +141,7 @@ LANES_TARGET static void finish(const work *w, int64_t b, int64_t h, const panel
     int64_t count = attention_smaller(PANEL, w->p.queries - at->query);
     for (int i = 0; i < PANEL; i++)
         inverse[i] = at->sum[i] == 0 ? 0 : 1 / at->sum[i];
-    attention_ask_to_store_rows(&out[0], b, h, at->query, count);
+    attention_prefetch_to_store(&out[0], b, h, at->query, count);
     panel_to_tile(at->o, w->p.head_dim, inverse, rows, w->pitch);
     for (int64_t i = 0; i < count; i++) {
         attention_store_row(&out[0], b, h, at->query + i, rows + i * w->pitch);

@@ -310,8 +310,8 @@ LANES_TARGET static void take_tile(const work *w, key_tile *t) {
         float *row = dk + j * w->pitch;
         if (j % PANEL == 0) {
             int64_t count = attention_smaller(PANEL, t->count - j);
-            attention_ask_to_store_rows(&out[ATTENTION_K], t->b, t->kv, t->first + j, count);
-            attention_ask_to_store_rows(&out[ATTENTION_V], t->b, t->kv, t->first + j, count);
+            attention_prefetch_to_store(&out[ATTENTION_K], t->b, t->kv, t->first + j, count);
+            attention_prefetch_to_store(&out[ATTENTION_V], t->b, t->kv, t->first + j, count);
         }
         for (int64_t d = 0; d < w->p.head_dim; d++)
             row[d] *= LN_2;
@@ -356,7 +356,7 @@ LANES_TARGET static void finish_panels(void *context, int64_t begin, int64_t end
         int64_t first = unit % w->panels * PANEL;
         int64_t count = attention_smaller(PANEL, w->p.queries - first);
         int64_t seen = attention_visible_keys(&w->p, first + count - 1);
-        attention_ask_to_store_rows(&w->args->outputs[ATTENTION_Q], b, h, first, count);
+        attention_prefetch_to_store(&w->args->outputs[ATTENTION_Q], b, h, first, count);
         memset(sum, 0, (size_t)w->panel_floats * sizeof *sum);
         for (int64_t split = 0; split < w->splits && split * w->split_keys < seen; split++) {
             const float *part = split_gradient(w, split, b, h, first / PANEL);
