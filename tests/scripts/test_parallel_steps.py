@@ -164,7 +164,7 @@ def ranks_that_are_harmed_end_the_job():
 def ranks_that_are_harmed_at_start_up_end_the_job():
     with Model() as model:
         for number in (signal.SIGKILL, signal.SIGSTOP):
-            job = Job(model.step(f"--steps 4 --batch 1 --save {model.path}/new").replace("10", "3"))
+            job = Job(model.step(f"--steps 160 --batch 1 --save {model.path}/new").replace("10", "3"))
             os.kill(job.ranks[1], number)
             code, _, errors = job.end()
             assert code == 1, (code, errors)
