@@ -17,6 +17,7 @@
 #include "base/memory.h"
 #include "base/stop.h"
 #include "ops/kernel.h"
+#include "runtime/step_memory.h"
 #include "runtime/step_order.h"
 #include "runtime/transfers.h"
 
@@ -26,15 +27,12 @@ enum { MOST_REPLAYED_CHANGES = 7, MOST_REPLAYED_RUNS = 16 };
 
 struct executor {
     const plan *p;
-    memory_pool *pool;
     device *d;
     program *code;
+    step_memory memory;
     step_order order;
     transfers *transfers; /* NULL: the plan has no collectives */
-    void **address;       /* by buffer; NULL while it has no memory */
     tensor *operands;     /* eager: room for those of the largest launch; static: of all launches */
-    block **memory;       /* eager, by transient buffer */
-    block *arena;         /* static */
     /* Static, by position of the order: arguments, which share operands wherever these do not move
      * from one micro-batch to the next. */
     kernel_args *args;
@@ -43,7 +41,6 @@ struct executor {
     bool is_captured;
     bool is_connected; /* collectives have run: their library has made its connections */
     bool has_run;      /* static: what is in the arena was computed */
-    bool has_records;  /* static: births of outputs are recorded, their deaths not yet */
 
     /* The step under way. */
     bool is_running;
@@ -59,71 +56,11 @@ struct executor {
 
 static bool is_static(const executor *e) { return e->p->memory_mode == PLAN_MEMORY_STATIC; }
 
-/* ---- eager ---- */
-
-static void release(executor *e, int buffer, int launch) {
-    if (!e->memory[buffer])
-        return;
-    memory_pool_release(e->pool, e->p, &e->p->buffers[buffer], launch, e->memory[buffer]);
-    e->memory[buffer] = NULL;
-    e->address[buffer] = NULL;
-}
-
-static void release_all(executor *e, int launch) {
-    for (int i = 0; i < e->p->buffer_count; i++)
-        release(e, i, launch);
-}
-
-static dyno_status allocate_births(executor *e, int launch) {
-    const plan *p = e->p;
-    for (int i = p->birth_start[launch]; i < p->birth_start[launch + 1]; i++) {
-        int buffer = p->births[i];
-        dyno_status status =
-            memory_pool_allocate(e->pool, p, &p->buffers[buffer], launch, &e->memory[buffer]);
-        if (status != DYNO_OK) {
-            release_all(e, launch);
-            return status;
-        }
-        e->address[buffer] = memory_pool_address(e->pool, e->memory[buffer]);
-    }
-    return DYNO_OK;
-}
-
-static void release_deaths(executor *e, int launch) {
-    for (int i = e->p->death_start[launch]; i < e->p->death_start[launch + 1]; i++)
-        release(e, e->p->deaths[i], launch);
-}
-
-/* ---- static ---- */
-
-static void record_lives(executor *e, const int *buffers, int count, int launch, bool is_birth) {
-    for (int i = 0; i < count; i++)
-        memory_pool_record(e->pool, e->p, &e->p->buffers[buffers[i]], launch, e->arena, is_birth);
-}
-
-static void record_births(executor *e, int launch) {
-    const int *start = e->p->birth_start + launch;
-    record_lives(e, e->p->births + start[0], start[1] - start[0], launch, true);
-}
-
-static void record_deaths(executor *e, int launch) {
-    const int *start = e->p->death_start + launch;
-    record_lives(e, e->p->deaths + start[0], start[1] - start[0], launch, false);
-}
-
-/* Outputs, which outlive the launches, die when the next step begins or the executor ends. */
-static void record_death_of_outputs(executor *e, int launch) {
-    for (int i = 0; e->has_records && i < e->p->buffer_count; i++)
-        if (!e->p->buffers[i].is_persistent && e->p->buffers[i].last_used >= e->p->launch_count)
-            record_lives(e, &i, 1, launch, false);
-    e->has_records = false;
-}
-
-/* ---- both ---- */
+/* ---- arguments ---- */
 
 static tensor resolve(const executor *e, const plan_operand *operand, int repetition) {
     tensor t = operand->layout;
-    char *base = e->address[operand->buffer];
+    char *base = e->memory.address[operand->buffer];
     t.data = base ? base + operand->offset + repetition * operand->repeat_bytes : NULL;
     return t;
 }
@@ -144,7 +81,7 @@ static kernel_args bind(const executor *e, int position, tensor *room) {
                          .attributes = &l->attributes,
                          .variant = l->variant,
                          .target = &e->p->target,
-                         .workspace = l->workspace < 0 ? NULL : e->address[l->workspace],
+                         .workspace = l->workspace < 0 ? NULL : e->memory.address[l->workspace],
                          .context = &e->contexts[position]};
 }
 
@@ -211,19 +148,6 @@ static void make_room_for_largest(executor *e) {
         most = count > most ? count : most;
     }
     e->operands = memory_allocate((size_t)most, sizeof *e->operands);
-    e->memory = memory_allocate((size_t)e->p->buffer_count, sizeof *e->memory);
-}
-
-static dyno_status allocate_arena(executor *e) {
-    const plan *p = e->p;
-    if (p->arena_bytes == 0)
-        return DYNO_OK;
-    RETURN_IF_FAILED(memory_pool_allocate_arena(e->pool, p, &e->arena));
-    char *base = memory_pool_address(e->pool, e->arena);
-    for (int i = 0; i < p->buffer_count; i++)
-        if (!p->buffers[i].is_persistent)
-            e->address[i] = base + p->buffers[i].offset;
-    return DYNO_OK;
 }
 
 static dyno_status check_target(const plan *p, const device *d) {
@@ -241,15 +165,10 @@ dyno_status executor_create(const plan *p, memory_pool *pool, storage *shared, e
     RETURN_IF_FAILED(storage_add_plan(shared, p));
     executor *e = memory_allocate(1, sizeof *e);
     e->p = p;
-    e->pool = pool;
     e->d = d;
-    e->address = memory_allocate((size_t)p->buffer_count, sizeof *e->address);
-    for (int i = 0; i < p->buffer_count; i++)
-        if (p->buffers[i].is_persistent)
-            e->address[i] = storage_find(shared, p->buffers[i].name);
     dyno_status status = d->functions->program_create(d, p, &e->code);
-    if (status == DYNO_OK && is_static(e))
-        status = allocate_arena(e);
+    if (status == DYNO_OK)
+        status = step_memory_create(p, pool, shared, &e->memory);
     if (status != DYNO_OK) {
         storage_shrink(shared, before);
         executor_destroy(e);
@@ -272,12 +191,7 @@ void executor_destroy(executor *e) {
     if (e->is_running && executor_finish(e, NULL) != DYNO_OK) {
         /* The caller did not ask for the result of that step. */
     }
-    if (e->memory) {
-        release_all(e, e->p->launch_count);
-    } else if (e->arena) {
-        record_death_of_outputs(e, e->p->launch_count);
-        memory_pool_release_arena(e->pool, e->arena);
-    }
+    step_memory_destroy(&e->memory);
     if (e->code)
         e->d->functions->program_destroy(e->code);
     launch_log_release(&e->observed);
@@ -286,8 +200,6 @@ void executor_destroy(executor *e) {
     transfers_destroy(e->transfers);
     free(e->contexts);
     free(e->steps);
-    free(e->address);
-    free(e->memory);
     free(e->operands);
     free(e->args);
     free(e);
@@ -351,14 +263,13 @@ static dyno_status run_position(executor *e, int position) {
 /* Before the next micro-batch, and at the end. */
 static dyno_status end_repetition(executor *e, int position) {
     RETURN_IF_FAILED(transfers_wait_for_all(e->transfers));
-    if (!is_static(e) && position + 1 < e->order.count) /* what the step ends with stays */
-        release_all(e, e->order.at[position].launch);
+    if (position + 1 < e->order.count) /* what the step ends with stays */
+        step_memory_release_all(&e->memory, e->order.at[position].launch);
     return DYNO_OK;
 }
 
 static dyno_status run_launches(executor *e) {
     void (*record_event)(device *, int) = e->d->functions->record_event;
-    bool is_eager = !is_static(e), is_recording = memory_pool_is_recording(e->pool) && e->arena;
     const launch_log *recorder = e->recorder;
     int ends = 0; /* of runs, so far */
     if (!recorder)
@@ -368,16 +279,10 @@ static dyno_status run_launches(executor *e) {
         if (recorder)
             record_event(e->d, begin_of(i));
         scope_ranges_enter(e->ranges, launch);
-        if (is_eager)
-            RETURN_IF_FAILED(allocate_births(e, launch));
-        else if (is_recording)
-            record_births(e, launch);
+        RETURN_IF_FAILED(step_memory_begin_launch(&e->memory, launch));
         RETURN_IF_FAILED(run_position(e, i));
         RETURN_IF_FAILED(stop_check("running a step")); /* the launch may be cut short then */
-        if (is_eager)
-            release_deaths(e, launch);
-        else if (is_recording)
-            record_deaths(e, launch);
+        step_memory_end_launch(&e->memory, launch);
         if (i + 1 == e->order.count || step_order_ends_repetition(&e->order, i))
             RETURN_IF_FAILED(end_repetition(e, i));
         if (recorder)
@@ -385,7 +290,7 @@ static dyno_status run_launches(executor *e) {
         else if (i == e->order.runs[ends].last)
             record_event(e->d, ++ends);
     }
-    e->has_records = is_recording;
+    step_memory_end_step(&e->memory);
     return DYNO_OK;
 }
 
@@ -401,8 +306,9 @@ static void forget_records(executor *e) {
  * not contain. */
 static dyno_status enqueue_step(executor *e) {
     e->begin_ns = clock_now_ns();
-    bool is_replayable = is_static(e) && !e->recorder && !memory_pool_is_recording(e->pool) &&
-                         e->d->functions->capture && e->p->launch_count > 0;
+    bool is_replayable = is_static(e) && !e->recorder &&
+                         !memory_pool_is_recording(e->memory.pool) && e->d->functions->capture &&
+                         e->p->launch_count > 0;
     e->was_replayed = is_replayable && (!e->transfers || e->is_connected);
     e->has_run = false;
     if (e->was_replayed && !e->is_captured)
@@ -422,10 +328,7 @@ static dyno_status enqueue_step(executor *e) {
 dyno_status executor_start(executor *e, launch_log *recorder) {
     if (e->is_running)
         RETURN_IF_FAILED(executor_finish(e, NULL));
-    if (!is_static(e))
-        release_all(e, -1); /* outputs of the step before */
-    else
-        record_death_of_outputs(e, -1);
+    step_memory_begin_step(&e->memory);
     e->recorder = recorder;
     e->first_record = recorder ? recorder->count : 0;
     if (recorder)
@@ -500,8 +403,7 @@ dyno_status executor_finish(executor *e, step_times *times) {
     if (status != DYNO_OK) {
         e->has_run = false;
         forget_records(e);
-        if (!is_static(e))
-            release_all(e, e->p->launch_count);
+        step_memory_release_all(&e->memory, e->p->launch_count);
         return status;
     }
     if (times) {
@@ -539,25 +441,22 @@ static dyno_status inspect_launch(executor *e, int position, executor_look *look
 
 dyno_status executor_inspect(executor *e, executor_look *look, void *context) {
     RETURN_IF_FAILED(executor_finish(e, NULL));
-    bool is_eager = !is_static(e), goes_on = true;
+    bool goes_on = true;
     dyno_status status = DYNO_OK;
     e->recorder = NULL;
-    if (is_eager)
-        release_all(e, -1);
+    step_memory_begin_step(&e->memory);
     e->has_run = false;
     for (int i = 0; i < e->order.count && goes_on && status == DYNO_OK; i++) {
         int launch = e->order.at[i].launch;
-        if (is_eager)
-            status = allocate_births(e, launch);
+        status = step_memory_begin_launch(&e->memory, launch);
         if (status == DYNO_OK)
             status = inspect_launch(e, i, look, context, &goes_on);
-        if (is_eager)
-            release_deaths(e, launch);
-        if (is_eager && step_order_ends_repetition(&e->order, i))
-            release_all(e, launch);
+        step_memory_end_launch(&e->memory, launch);
+        if (step_order_ends_repetition(&e->order, i))
+            step_memory_release_all(&e->memory, launch);
     }
-    if (is_eager)
-        release_all(e, e->p->launch_count);
+    step_memory_end_step(&e->memory);
+    step_memory_release_all(&e->memory, e->p->launch_count);
     return status;
 }
 
