@@ -277,6 +277,7 @@
 #define COLUMN_DURATION "duration"
 #define COLUMN_ALIVE "alive"
 #define COLUMN_SPAN "span"
+#define COLUMN_SPAN_MEDIAN "span_median"
 #define COLUMN_BUSY "busy"
 #define COLUMN_GAPS "gaps"
 #define COLUMN_GAP_MEDIAN "gap_median"

@@ -112,10 +112,10 @@ void profile_record_shares(kernel_groups *groups, int index, int64_t steps, bool
 static void record_devices(kernel_groups *groups, int64_t steps, results_cell *cell) {
     static const char *const KEYS[] = {KEY_DEVICE, KEY_PHASE};
     static const results_column TIMES[] = {
-        {COLUMN_SPAN, "ns"},          {COLUMN_BUSY, "ns"},        {COLUMN_RUNNING, "ns"},
-        {COLUMN_LAUNCHES, ""},        {COLUMN_GAPS, ""},          {COLUMN_GAP_MEDIAN, "ns"},
-        {COLUMN_GAP_MAX, "ns"},       {COLUMN_HOST_CALLS, ""},    {COLUMN_HOST_CALL_TIME, "ns"},
-        {COLUMN_BEHIND_MEDIAN, "ns"}, {COLUMN_UNATTRIBUTED, "ns"}};
+        {COLUMN_SPAN, "ns"},          {COLUMN_BUSY, "ns"},         {COLUMN_RUNNING, "ns"},
+        {COLUMN_LAUNCHES, ""},        {COLUMN_GAPS, ""},           {COLUMN_GAP_MEDIAN, "ns"},
+        {COLUMN_GAP_MAX, "ns"},       {COLUMN_HOST_CALLS, ""},     {COLUMN_HOST_CALL_TIME, "ns"},
+        {COLUMN_BEHIND_MEDIAN, "ns"}, {COLUMN_UNATTRIBUTED, "ns"}, {COLUMN_SPAN_MEDIAN, "ns"}};
     enum { TIME_COLUMNS = sizeof TIMES / sizeof *TIMES };
     results_breakdown *to =
         cell_add_breakdown(cell, BREAKDOWN_DEVICES, KEYS, 2, TIMES, TIME_COLUMNS);
@@ -128,13 +128,18 @@ static void record_devices(kernel_groups *groups, int64_t steps, results_cell *c
         snprintf(device, sizeof device, "%d", t->device);
         const char *keys[] = {device, t->phase ? t->phase : ROW_ALL_PHASES};
         double behind = t->host_calls ? t->behind.median : (double)NAN;
-        results_value values[TIME_COLUMNS] = {
-            results_real(t->span_ns * each),        results_real(t->busy_ns * each),
-            results_real(t->running_ns * each),     per_step((double)t->launches, steps),
-            per_step((double)t->gaps.count, steps), results_real(t->gaps.median),
-            results_integer(t->gaps.max),           per_step((double)t->host_calls, steps),
-            results_real(t->host_calls_ns * each),  results_real(behind),
-            results_real(t->unattributed_ns * each)};
+        results_value values[TIME_COLUMNS] = {results_real(t->span_ns * each),
+                                              results_real(t->busy_ns * each),
+                                              results_real(t->running_ns * each),
+                                              per_step((double)t->launches, steps),
+                                              per_step((double)t->gaps.count, steps),
+                                              results_real(t->gaps.median),
+                                              results_integer(t->gaps.max),
+                                              per_step((double)t->host_calls, steps),
+                                              results_real(t->host_calls_ns * each),
+                                              results_real(behind),
+                                              results_real(t->unattributed_ns * each),
+                                              results_real(t->span_median_ns)};
         breakdown_add_row(to, keys, values);
     }
 }

@@ -406,16 +406,20 @@ bool kernel_group_is_even(const kernel_group *group, int64_t steps) {
 }
 
 static device_time sum_steps(device_sums *sums) {
-    value_counts gaps = {0};
+    value_counts gaps = {0}, spans = {0};
     device_time t = sums->time;
     for (busy_step *step = sums->steps; step; step = step->next) {
         interval_sums s = interval_set_sum(&step->busy, &gaps);
-        t.span_ns += (double)(s.end - s.begin);
+        value_counts_add(&spans, s.end - s.begin);
         t.busy_ns += (double)s.busy;
     }
+    value_summary span = value_counts_summarize(&spans);
+    t.span_ns = span.total;
+    t.span_median_ns = span.median;
     t.gaps = value_counts_summarize(&gaps);
     t.behind = value_counts_summarize(&sums->behind);
     value_counts_release(&gaps);
+    value_counts_release(&spans);
     return t;
 }
 

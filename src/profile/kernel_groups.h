@@ -89,6 +89,7 @@ typedef struct device_time {
     int place;         /* among all, by the first launch */
     int64_t steps, launches;
     double span_ns;         /* from the first begin of a step to its last end */
+    double span_median_ns;  /* the same of the median step */
     double busy_ns;         /* of that, while at least one ran */
     double running_ns;      /* how long launches ran: more than busy where streams overlap */
     value_summary gaps;     /* ns, while nothing of it ran */

@@ -143,6 +143,10 @@ double profile_device_number(const results *run, const results_cell *cell, const
 
 bool profile_is_host_bound(const results *run, const results_cell *cell) {
     double busy = profile_device_number(run, cell, COLUMN_BUSY), host = profile_host_ns(cell);
+    double span = profile_device_number(run, cell, COLUMN_SPAN);
+    double median = profile_device_number(run, cell, COLUMN_SPAN_MEDIAN);
+    if (median > 0 && span > 0) /* of the median step, as the host's time is */
+        busy *= median / span;
     return !profile_is_on_cpu(cell) && busy > 0 && host > 0 && 1 - busy / host > PROFILE_IDLE_LIMIT;
 }
 

@@ -72,11 +72,14 @@ static void add_device_row(const results *run, const view_list *chosen, const re
 #define NUMBER(column) profile_rows_number(devices, row, column)
     bool is_all = strcmp(profile_rows_text(devices, row, KEY_PHASE), ROW_ALL_PHASES) == 0;
     double span = NUMBER(COLUMN_SPAN), busy = NUMBER(COLUMN_BUSY), host = profile_host_ns(cell);
+    double median = NUMBER(COLUMN_SPAN_MEDIAN);
+    if (isnan(median)) /* a run.json of an earlier version */
+        median = span;
     begin_row(chosen, cell, results_status_name(cell->status), t);
     table_add_text(t, is_all ? "all" : profile_rows_text(devices, row, KEY_PHASE));
     table_add_real(t, is_all ? host / 1e6 : (double)NAN, 3);
-    table_add_real(t, span / 1e6, 3);
-    table_add_real(t, is_all ? host / span : (double)NAN, 3);
+    table_add_real(t, median / 1e6, 3);
+    table_add_real(t, is_all ? host / median : (double)NAN, 3);
     table_add_real(t, 100 * busy / span, 1);
     table_add_real(t, NUMBER(COLUMN_LAUNCHES), 0);
     table_add_real(t, NUMBER(COLUMN_GAPS), 0);
@@ -99,9 +102,9 @@ static void note_overview(const results *run, report_table *t) {
         is_gpu = is_gpu || !profile_is_on_cpu(run->cells[i]);
     }
     table_add_note(t,
-                   "host: the median untraced step by the host's clock; device: from the begin of "
-                   "the first launch to the end of the last, in traced steps; busy: while at "
-                   "least one ran");
+                   "host: the median untraced step by the host's clock; device: the median traced "
+                   "one, from the begin of the first launch to the end of the last; busy: while at "
+                   "least one ran, and gaps: mean of the traced steps");
     table_add_note(t, "phases are those of their launches: where updates run beside the backward, "
                       "their spans overlap");
     if (is_gpu)

@@ -174,6 +174,8 @@ static void the_devices_span_is_its_launches_and_the_gaps_between_them(void **st
         expect_near(value_of(&b, BREAKDOWN_DEVICES, "0", ROW_ALL_PHASES, COLUMN_RUNNING), busy);
         expect_near(value_of(&b, BREAKDOWN_DEVICES, "0", ROW_ALL_PHASES, COLUMN_SPAN),
                     busy + gaps * GAP_NS);
+        expect_near(value_of(&b, BREAKDOWN_DEVICES, "0", ROW_ALL_PHASES, COLUMN_SPAN_MEDIAN),
+                    busy + gaps * GAP_NS);
         expect_near(value_of(&b, BREAKDOWN_DEVICES, "0", ROW_ALL_PHASES, COLUMN_GAPS), gaps);
         expect_near(value_of(&b, BREAKDOWN_DEVICES, "0", ROW_ALL_PHASES, COLUMN_GAP_MEDIAN),
                     GAP_NS);
