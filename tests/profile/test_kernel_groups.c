@@ -198,6 +198,22 @@ static void a_phase_spans_its_own_launches_only(void **state) {
     kernel_groups_destroy(g);
 }
 
+static void one_slow_step_moves_the_mean_of_spans_and_not_their_median(void **state) {
+    (void)state;
+    static const int64_t SPANS[] = {10, 1000, 12};
+    kernel_groups *g = new_groups();
+    for (int i = 0; i < 3; i++) {
+        launch_record r = record_of("a", "forward", i * 10000, i * 10000 + SPANS[i]);
+        r.step = i;
+        add(g, r);
+    }
+    const device_time *times;
+    assert_int_equal(kernel_groups_device_times(g, &times), 2);
+    expect_near(times[0].span_ns, 1022);
+    expect_near(times[0].span_median_ns, 12);
+    kernel_groups_destroy(g);
+}
+
 static void devices_are_busy_each_for_itself(void **state) {
     (void)state;
     kernel_groups *g = new_groups();
@@ -362,6 +378,7 @@ int main(void) {
         cmocka_unit_test(the_union_of_many_intervals_is_that_of_a_bitmap),
         cmocka_unit_test(a_kernel_belongs_to_the_phase_that_launched_it_however_late_it_runs),
         cmocka_unit_test(a_phase_spans_its_own_launches_only),
+        cmocka_unit_test(one_slow_step_moves_the_mean_of_spans_and_not_their_median),
         cmocka_unit_test(devices_are_busy_each_for_itself),
         cmocka_unit_test(steps_are_summed_and_the_time_between_them_is_not_idle),
         cmocka_unit_test(a_count_that_is_not_the_same_in_every_step_is_noticed),
