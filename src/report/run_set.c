@@ -9,6 +9,8 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/text.h"
+#include "measure/keys.h"
+#include "report/view_parts.h"
 
 static int compare_names(const void *a, const void *b) {
     return strcmp(*(char *const *)a, *(char *const *)b);
@@ -123,7 +125,24 @@ static void copy_map(const results_map *from, results_map *to, arena *strings) {
         results_map_set(to, strings, from->entries[i].key, from->entries[i].value);
 }
 
-static void copy_cell(results *to, const results_cell *from) {
+/* What an earlier part says stays. */
+static void add_environment(results *to, const results *part) {
+    for (int i = 0; i < part->environment.count; i++) {
+        const results_entry *entry = &part->environment.entries[i];
+        if (!results_find_environment(to, entry->key))
+            results_map_set(&to->environment, to->strings, entry->key, entry->value);
+    }
+}
+
+/* A cell keeps the peak that was measured with its part: another part may have measured another one, or
+ * none for this cell's math. */
+static void copy_peak(const results *part, const results_cell *from, results_cell *to) {
+    double peak = view_peak_gflops(part, from);
+    if (!cell_find_metric(from, METRIC_PEAK_GFLOPS) && peak > 0)
+        cell_set_metric_real(to, METRIC_PEAK_GFLOPS, "GFLOP/s", peak);
+}
+
+static void copy_cell(results *to, const results *part, const results_cell *from) {
     results_cell *cell = results_add_cell(to);
     copy_map(&from->parameters, &cell->parameters, to->strings);
     cell_set_status(cell, from->status, from->reason);
@@ -134,6 +153,7 @@ static void copy_cell(results *to, const results_cell *from) {
         else
             cell_set_metric_real(cell, m->name, m->unit, results_number(&m->value));
     }
+    copy_peak(part, from, cell);
     for (int i = 0; i < from->series_count; i++) {
         const results_series *s = from->series[i];
         results_series *copy = cell_series(cell, s->name, s->unit);
@@ -166,14 +186,14 @@ dyno_status run_set_merge(const run_set *set, const char *path, results **out) {
     results *run = results_create(first->verb, first->argc, first->argv);
     run->started = arena_copy_string(run->strings, first->started);
     run->is_complete = true;
-    copy_map(&first->environment, &run->environment, run->strings);
     for (int i = 0; i < set->count; i++) {
         const results *part = set->runs[i];
+        add_environment(run, part);
         run->is_complete = run->is_complete && part->is_complete;
         run->planned_cells +=
             part->planned_cells > part->cell_count ? part->planned_cells : part->cell_count;
         for (int64_t j = 0; j < part->cell_count; j++)
-            copy_cell(run, part->cells[j]);
+            copy_cell(run, part, part->cells[j]);
     }
     *out = run;
     return DYNO_OK;

@@ -19,8 +19,8 @@ typedef struct run_set {
 NODISCARD dyno_status run_set_read(const char *path, run_set *out);
 void run_set_release(run_set *set);
 
-/* The cells of all of them in one run, which has the arguments and the environment of the first.
- * DYNO_INVALID where they are of different verbs. The set is not changed. */
+/* The cells of all of them in one run, which has the arguments of the first; of the environment it has what the
+ * first run that says it says. Each cell keeps the peak that its own run measured. DYNO_INVALID where they are of different verbs. The set is not changed. */
 NODISCARD dyno_status run_set_merge(const run_set *set, const char *path, results **out);
 
 #endif

@@ -171,13 +171,16 @@ static double environment_number(const results *run, const char *key) {
     return results_number(results_find_environment(run, key));
 }
 
+static bool is_bf16(const results_cell *cell) {
+    return strcmp(view_text(cell, PARAM_MATH), "bf16") == 0;
+}
+
 double view_peak_gflops(const results *run, const results_cell *cell) {
     double own = view_metric(cell, METRIC_PEAK_GFLOPS);
     if (!isnan(own))
         return own;
     double bf16 = environment_number(run, ENV_PEAK_BF16_GFLOPS);
-    bool is_bf16 = strcmp(view_text(cell, PARAM_MATH), "bf16") == 0;
-    return is_bf16 && bf16 > 0 ? bf16 : environment_number(run, ENV_PEAK_GFLOPS);
+    return is_bf16(cell) && bf16 > 0 ? bf16 : environment_number(run, ENV_PEAK_GFLOPS);
 }
 
 double view_utilization(double flops, double seconds, double peak_gflops) {
@@ -185,20 +188,41 @@ double view_utilization(double flops, double seconds, double peak_gflops) {
     return is_known ? 100 * flops / seconds / (peak_gflops * 1e9) : (double)NAN;
 }
 
+/* The peak of rows in bf16 or of the others; both ends where several runs measured it. */
+static void append_peak(const results *run, bool of_bf16, double measured, text *out) {
+    double least = measured, most = measured;
+    for (int64_t i = 0; i < run->cell_count; i++) {
+        double peak =
+            is_bf16(run->cells[i]) == of_bf16 ? view_peak_gflops(run, run->cells[i]) : (double)NAN;
+        least = peak < least ? peak : least;
+        most = peak > most ? peak : most;
+    }
+    if (most - least < 0.05)
+        text_format(out, "%.1f GFLOP/s", measured);
+    else
+        text_format(out, "%.1f to %.1f GFLOP/s, each part's own", least, most);
+}
+
 /* What 100 % are. */
 static void note_peaks(const results *run, report_table *table) {
     double fp32 = environment_number(run, ENV_PEAK_GFLOPS),
            bf16 = environment_number(run, ENV_PEAK_BF16_GFLOPS);
     const results_value *by = results_find_environment(run, ENV_PEAK_BF16_BY);
+    text of_fp32 = {0}, of_bf16 = {0};
+    append_peak(run, false, fp32, &of_fp32);
+    append_peak(run, true, bf16, &of_bf16);
     if (fp32 > 0)
-        table_add_note(table, "peak = %.1f GFLOP/s, measured here with fp32 FMAs in registers",
-                       fp32);
+        table_add_note(table, "peak = %s, measured here with fp32 FMAs in registers",
+                       text_string(&of_fp32));
     else
         table_add_note(table, "peak = rate of large products in the row's math, measured on this "
                               "GPU");
     if (bf16 > 0)
-        table_add_note(table, "peak of rows in bf16 = %.1f GFLOP/s, measured here with %s", bf16,
+        table_add_note(table, "peak of rows in bf16 = %s, measured here with %s",
+                       text_string(&of_bf16),
                        by && by->kind == RESULTS_TEXT ? by->text : "products of bf16");
+    text_release(&of_fp32);
+    text_release(&of_bf16);
 }
 
 bool view_has_peak(const results *run) {

@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "measure/results_json.h"
+#include "report/run_set.h"
 #include "report/view.h"
 
 static results_cell *add_cell(results *run, const char *model, int64_t context, const char *pass) {
@@ -294,6 +295,34 @@ static void rows_in_bf16_are_held_against_products_of_bf16(void **state) {
     results_destroy(run);
 }
 
+static void merged_rows_are_held_against_the_peak_of_their_own_run(void **state) {
+    (void)state;
+    results *fp32 = example(), *bf16 = example_without_peak();
+    cell_set_text(bf16->cells[0], "math", "bf16");
+    results_set_environment_real(bf16, "peak_gflops", 250);
+    results_set_environment_real(bf16, "peak_bf16_gflops", 400);
+    results_set_environment_text(bf16, "peak_bf16_by", "dot products");
+    run_set set = {.runs = (results *[]){fp32, bf16}, .names = (char *[]){"a", "b"}, .count = 2};
+    results *run;
+    assert_int_equal(run_set_merge(&set, "study", &run), DYNO_OK);
+    json_t *rows = rows_of(run, false);
+    int64_t second = 0; /* the row of the other run's first cell */
+    while (strcmp(string(rows, (size_t)second, "math"), "bf16") != 0)
+        second++;
+    assert_true(fabs(number(rows, 0, "hfu_percent") - 50) < 1e-9);
+    assert_true(fabs(number(rows, (size_t)second, "hfu_percent") - 25) < 1e-9);
+    json_decref(rows);
+    text out = {0};
+    view_render(run, (view_options){.format = TABLE_TERMINAL}, &out);
+    assert_non_null(strstr(text_string(&out), "peak = 200.0 to 250.0 GFLOP/s, each part's own"));
+    assert_non_null(strstr(text_string(&out), "peak of rows in bf16 = 400.0 GFLOP/s, measured here "
+                                              "with dot products"));
+    text_release(&out);
+    results_destroy(run);
+    results_destroy(fp32);
+    results_destroy(bf16);
+}
+
 static void without_a_peak_there_are_no_shares_of_it(void **state) {
     (void)state;
     results *run = example_without_peak();
@@ -567,6 +596,7 @@ int main(void) {
         cmocka_unit_test(too_few_samples_make_a_cell_incomplete),
         cmocka_unit_test(people_see_parameters_that_vary_and_csv_all),
         cmocka_unit_test(rows_in_bf16_are_held_against_products_of_bf16),
+        cmocka_unit_test(merged_rows_are_held_against_the_peak_of_their_own_run),
         cmocka_unit_test(without_a_peak_there_are_no_shares_of_it),
         cmocka_unit_test(a_gpu_has_columns_and_notes_of_its_own),
         cmocka_unit_test(a_gpus_own_records_say_how_busy_it_was),
