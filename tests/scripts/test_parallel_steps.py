@@ -84,6 +84,7 @@ def bench_shows_every_way():
         for row in table:
             assert row["status"] == "OK" and row["ranks"] == "2" and row["accumulate"] == "2", row
             assert float(row["communication ms"]) > 0 and float(row["exposed communication ms"]) > 0, row
+            assert float(row["exposed communication ms"]) <= float(row["communication ms"]), row
             assert 0 <= float(row["overlap %"]) <= 100, row
             if row["parallel"].startswith("ddp"):  # the loss is sent beside the gradients
                 assert 0 <= float(row["sent MB"]) / float(row["formula MB"]) - 1 < 0.001, row
