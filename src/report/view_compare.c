@@ -210,17 +210,24 @@ static void note_counts(const comparison *of, report_document *out) {
     text_release(&said);
 }
 
-static void choose_parameters(const comparison *of, bool is_full, view_list *chosen, text *title) {
+/* In a file every parameter of A is a column; elsewhere those that tell rows apart are, and `common` says what
+ * holds for all rows of both sides. */
+static void choose_parameters(const comparison *of, bool is_full, view_list *chosen, text *common) {
     const results *a = of->a->runs[0];
     static const char *const always[] = {NULL};
     static const char *const measured[] = {PARAM_STEPS,      PARAM_SEED, PARAM_REPS,
                                            PARAM_TILES_USED, PARAM_FITS, PARAM_PEAK_AT,
                                            PARAM_FITS_WITH,  NULL};
-    view_list all = {0};
-    view_choose_parameters(a, is_full, always, measured, &all, title);
-    for (int i = 0; i < all.count; i++)
-        if (is_full || !comparison_is_between(of, all.names[i]))
-            view_list_add(chosen, all.names[i], "");
+    view_list all = {0}, never = {0};
+    for (int i = 0; measured[i]; i++)
+        view_list_add(&never, measured[i], "");
+    view_collect_parameters(a, &all);
+    for (int i = 0; i < all.count && !is_full; i++)
+        if (comparison_is_between(of, all.names[i]))
+            view_list_add(&never, all.names[i], "");
+    const char *names[VIEW_MOST_NAMES + 1] = {NULL};
+    memcpy(names, never.names, (size_t)never.count * sizeof *names);
+    view_choose_parameters(a, is_full, always, names, chosen, common);
 }
 
 report_document *comparison_create_document(const comparison *of, const char *a_name,

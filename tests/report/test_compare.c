@@ -185,6 +185,9 @@ static void what_differs_in_all_cells_is_what_is_compared(void **state) {
     assert_int_equal(comparison_regressions(&found), 0);
     char *shown = render(&found, TABLE_MARKDOWN);
     assert_non_null(strstr(shown, "mode eager in A, compiled in B"));
+    const char *common = strstr(shown, "all rows:");
+    assert_true(!common ||
+                strstr(common, "mode ") > strchr(common, '\n')); /* it holds for A alone */
     assert_non_null(strstr(shown, "machines differ"));
     assert_non_null(strstr(shown, "cpu Some CPU in A, Another CPU in B"));
     assert_non_null(strstr(shown, "versions differ: dyno_version unknown in A, 9 in B"));
