@@ -111,6 +111,11 @@ void table_append_printable(text *out, const char *string) {
 /* Beyond that a number has more digits than it has to say. */
 static const double LARGEST_PLAIN = 1e15;
 
+/* What is shown as zero has no sign: "-0.0" looks like a gain. */
+static double without_sign_of_zero(double value, int decimals) {
+    return fabs(value) < 0.5 * pow(10, -decimals) ? 0 : value;
+}
+
 void table_append_shown(text *out, const table_cell *cell) {
     if (cell->kind == CELL_TEXT)
         table_append_printable(out, cell->text);
@@ -118,7 +123,7 @@ void table_append_shown(text *out, const table_cell *cell) {
         text_format(out, "%lld", (long long)cell->integer);
     else if (cell->kind == CELL_REAL)
         text_format(out, fabs(cell->real) < LARGEST_PLAIN ? "%.*f" : "%.*e", cell->decimals,
-                    cell->real);
+                    without_sign_of_zero(cell->real, cell->decimals));
 }
 
 /* The fewest digits that read back as the same number. */

@@ -179,8 +179,14 @@ static void note_overhead(report_table *table, const results_cell *cell) {
         return;
     double with = results_number(&traced->value) / 1e6;
     double without = statistics_of_series(timed).mean * view_ms_per_unit(timed->unit);
-    table_add_note(table, "mean step traced %.3f ms, untraced %.3f ms: tracing costs %+.1f %%",
-                   with, without, 100 * (with / without - 1));
+    if (with >= without)
+        table_add_note(table, "mean step traced %.3f ms, untraced %.3f ms: tracing costs %.1f %%",
+                       with, without, 100 * (with / without - 1));
+    else
+        table_add_note(table,
+                       "mean step traced %.3f ms, untraced %.3f ms: steps differ by more than "
+                       "tracing costs",
+                       with, without);
     /* Untraced launches of a GPU overlap at their begins and ends. */
     const results_metric *launches = cell_find_metric(cell, METRIC_IN_LAUNCHES_NS);
     const results_value *device = cell_find_parameter(cell, PARAM_DEVICE);

@@ -117,7 +117,7 @@ static void note_overview(const results *run, report_table *t) {
                           "between launches");
     table_add_note(t,
                    "tracing costs: the median traced step against the median of untraced ones in "
-                   "between");
+                   "between; below 0 where steps differ by more than that");
 }
 
 static void add_overview(const results *run, bool is_full, report_document *out) {

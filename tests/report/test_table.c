@@ -115,6 +115,22 @@ static void csv_and_json_keep_every_digit(void **state) {
     table_destroy(table);
 }
 
+static void what_is_shown_as_zero_has_no_sign(void **state) {
+    (void)state;
+    report_table *table = table_create("costs");
+    table_add_column(table, "percent", "%", TABLE_RIGHT);
+    static const double VALUES[] = {-0.04, -0.0, -0.06};
+    for (int i = 0; i < 3; i++) {
+        table_add_row(table);
+        table_add_real(table, VALUES[i], 1);
+    }
+    text out = {0};
+    table_render(table, TABLE_TERMINAL, false, &out);
+    assert_string_equal(text_string(&out), "costs\n   %\n 0.0\n 0.0\n-0.1\n");
+    text_release(&out);
+    table_destroy(table);
+}
+
 static void an_empty_table_is_still_valid(void **state) {
     (void)state;
     report_table *table = table_create(NULL);
@@ -232,6 +248,7 @@ int main(void) {
         cmocka_unit_test(csv_quotes_as_rfc_4180_says),
         cmocka_unit_test(json_has_numbers_as_numbers),
         cmocka_unit_test(csv_and_json_keep_every_digit),
+        cmocka_unit_test(what_is_shown_as_zero_has_no_sign),
         cmocka_unit_test(an_empty_table_is_still_valid),
         cmocka_unit_test(escape_sequences_never_reach_the_terminal),
         cmocka_unit_test(text_that_is_not_utf8_still_gives_valid_json),
