@@ -7,6 +7,7 @@
 #include "report/figure.h"
 #include "report/finding.h"
 #include "report/run_set.h"
+#include "report/study_answers.h"
 #include "report/view.h"
 
 static study_section *add_section(study *s, const char *name) {
@@ -160,10 +161,42 @@ static void append_heading(const study_section *section, text *out) {
     }
 }
 
+static void append_markdown_answer(const study *s, const study_question *question, text *out) {
+    bool is_answered = false;
+    text_format(out, "\n**%s**", question->text);
+    for (int i = 0; i < s->count; i++) {
+        text answer = {0};
+        study_append_answer(&s->sections[i], question, &answer);
+        if (answer.length) {
+            text_append(out, is_answered ? "\n- " : "\n\n- ");
+            render_markdown_text(out, s->sections[i].title);
+            text_append(out, ": ");
+            render_markdown_text(out, text_string(&answer));
+            is_answered = true;
+        }
+        text_release(&answer);
+    }
+    if (!is_answered)
+        text_format(out, " %s", question->otherwise);
+    text_append(out, "\n");
+}
+
+static void append_markdown_answers(const study *s, text *out) {
+    text machine = {0};
+    study_append_machine(s, &machine);
+    text_format(out, "\n**%s** ", study_machine_question);
+    render_markdown_text(out, text_string(&machine));
+    text_append(out, "\n");
+    text_release(&machine);
+    for (int i = 0; i < STUDY_QUESTIONS; i++)
+        append_markdown_answer(s, &study_questions[i], out);
+}
+
 void study_append_markdown(const study *s, text *out) {
     text_append(out, "# ");
     render_markdown_text(out, s->title);
     text_append(out, "\n");
+    append_markdown_answers(s, out);
     for (int i = 0; i < s->count; i++) {
         const study_section *section = &s->sections[i];
         text finding = {0};
@@ -256,13 +289,46 @@ static void append_tex_section(const study_section *section, text *out) {
     text_release(&finding);
 }
 
+static void append_tex_answer(const study *s, const study_question *question, text *out) {
+    bool is_answered = false;
+    text_format(out, "\\item[%s]", question->text);
+    for (int i = 0; i < s->count; i++) {
+        text answer = {0};
+        study_append_answer(&s->sections[i], question, &answer);
+        if (answer.length) {
+            text_append(out, is_answered ? "\\par\n" : "\n");
+            tex_append_text(out, s->sections[i].title);
+            text_append(out, ": ");
+            tex_append_text(out, text_string(&answer));
+            is_answered = true;
+        }
+        text_release(&answer);
+    }
+    if (!is_answered)
+        text_format(out, "\n%s", question->otherwise);
+    text_append(out, "\n");
+}
+
+static void append_tex_answers(const study *s, text *out) {
+    text machine = {0};
+    study_append_machine(s, &machine);
+    text_format(out, "\\begin{description}\n\\item[%s]\n", study_machine_question);
+    tex_append_text(out, text_string(&machine));
+    text_append(out, "\n");
+    text_release(&machine);
+    for (int i = 0; i < STUDY_QUESTIONS; i++)
+        append_tex_answer(s, &study_questions[i], out);
+    text_append(out, "\\end{description}\n\\clearpage\n");
+}
+
 void study_append_tex(const study *s, text *out) {
     text_append(out, "\\documentclass{article}\n\\usepackage[margin=2cm]{geometry}\n"
                      "\\usepackage[T1]{fontenc}\n\\usepackage[utf8]{inputenc}\n"
                      "\\usepackage{textcomp,booktabs,graphicx,pgfplots}\n"
                      "\\pgfplotsset{compat=1.16}\n\\title{");
     tex_append_text(out, s->title);
-    text_append(out, "}\n\\begin{document}\n\\sloppy\n\\maketitle\n");
+    text_append(out, "}\n\\author{}\n\\begin{document}\n\\sloppy\n\\maketitle\n");
+    append_tex_answers(s, out);
     for (int i = 0; i < s->count; i++) {
         append_tex_section(&s->sections[i], out);
         text_append(out, "\\clearpage\n");

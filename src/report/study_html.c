@@ -13,6 +13,7 @@
 #include "report/finding.h"
 #include "report/page_records.h"
 #include "report/study.h"
+#include "report/study_answers.h"
 #include "report/view.h"
 #include "report/view_parts.h"
 
@@ -183,15 +184,13 @@ static void append_section(const study_section *section, int index, int most_row
 /* ---- the first screen ---- */
 
 /* The first answers are shown; the rest is folded, so that all questions are on the first screen. */
-static void append_answer(const study *s, const char *question, const char *otherwise,
-                          void (*append)(const results *run, text *out), text *out) {
+static void append_answer(const study *s, const study_question *question, text *out) {
     enum { SHOWN = 2 };
     text shown = {0}, folded = {0};
     int count = 0;
     for (int i = 0; i < s->count; i++) {
         text answer = {0};
-        if (s->sections[i].run && s->sections[i].run->cell_count)
-            append(s->sections[i].run, &answer);
+        study_append_answer(&s->sections[i], question, &answer);
         if (answer.length) {
             text *to = count++ < SHOWN ? &shown : &folded;
             text_format(to, "<li><a href=\"#s%d\">", i);
@@ -202,11 +201,11 @@ static void append_answer(const study *s, const char *question, const char *othe
         }
         text_release(&answer);
     }
-    text_format(out, "<div><dt>%s</dt><dd>", question);
+    text_format(out, "<div><dt>%s</dt><dd>", question->text);
     if (shown.length)
         text_format(out, "<ul>%s</ul>", text_string(&shown));
     else
-        text_append(out, otherwise);
+        text_append(out, question->otherwise);
     if (folded.length)
         text_format(out, "<details><summary>%d more</summary><ul>%s</ul></details>", count - SHOWN,
                     text_string(&folded));
@@ -215,45 +214,18 @@ static void append_answer(const study *s, const char *question, const char *othe
     text_release(&folded);
 }
 
-static void append_machine(const study *s, text *out) {
-    static const char *const keys[] = {ENV_GPU,    ENV_CPU,          ENV_CORES_AVAILABLE,
-                                       ENV_KERNEL, ENV_DYNO_VERSION, ENV_DYNO_REVISION};
-    const results *run = NULL;
-    for (int i = 0; i < s->count && !run; i++)
-        if (s->sections[i].run && results_find_environment(s->sections[i].run, ENV_CPU))
-            run = s->sections[i].run;
-    text_append(out, "<div><dt>Which machine?</dt><dd>");
-    if (!run)
-        text_append(out, "No run of this study names it.");
-    for (size_t i = 0; run && i < sizeof keys / sizeof *keys; i++) {
-        const results_value *value = results_find_environment(run, keys[i]);
-        if (!value)
-            continue;
-        text shown = {0};
-        text_format(&shown, "%s ", keys[i]);
-        view_append_value(&shown, value);
-        html_append_text(out, text_string(&shown));
-        text_append(out, "; ");
-        text_release(&shown);
-    }
-    if (run) {
-        text_append(out, "measured ");
-        html_append_text(out, run->started);
-    }
-    text_append(out, "</dd></div>\n");
-}
-
 static void append_summary(const study *s, text *out) {
-    text_append(out, "<section id=\"summary\"><h2>The answers</h2><dl class=\"answers\">\n");
-    append_machine(s, out);
-    append_answer(s, "How fast?", "No training step was timed.", finding_append_speed, out);
-    append_answer(s, "How far from its limits?", "No cell was timed beside a measured peak.",
-                  finding_append_limits, out);
-    append_answer(s, "What does not fit?", "No cell ran out of memory.", finding_append_misfits,
-                  out);
-    append_answer(s, "What to speed up next?",
-                  "No step was traced: dyno bench --breakdown tells where its time goes.",
-                  finding_append_next, out);
+    text machine = {0};
+    study_append_machine(s, &machine);
+    text_format(out,
+                "<section id=\"summary\"><h2>The answers</h2><dl class=\"answers\">\n"
+                "<div><dt>%s</dt><dd>",
+                study_machine_question);
+    html_append_text(out, text_string(&machine));
+    text_append(out, "</dd></div>\n");
+    text_release(&machine);
+    for (int i = 0; i < STUDY_QUESTIONS; i++)
+        append_answer(s, &study_questions[i], out);
     text_append(out, "</dl></section>\n");
 }
 

@@ -117,6 +117,12 @@ def a_page_has_tables_plots_findings_and_the_samples():
         best = max(cell["metrics"]["tokens"]["value"] / sorted(cell["samples"]["step"]["values"])[1] * 1e9
                    for cell in run["cells"] if cell["parameters"]["pass"] == "step")
         assert f"makes {best:.0f} tokens/s" in text, best
+        for kind in ("md", "tex"):  # they begin with the same answers
+            dyno("report", folder, "-o", f"{folder}/x.{kind}")
+            with open(f"{folder}/x.{kind}", encoding="utf-8") as file:
+                begin = file.read().split({"md": "\n## ", "tex": "\\section"}[kind])[0]
+            for part in ("Which machine?", "What to speed up next?", f"makes {best:.0f} tokens/s"):
+                assert part in begin, (kind, part)
 
 
 def what_to_speed_up_next_is_the_first_row_of_its_table():
