@@ -144,28 +144,30 @@ static dyno_status add_recompute(advisor *a) {
 
 /* ---- smaller batches ---- */
 
-/* Two steps of half the batch whose gradients add up: these stay until the second is done. */
+static int64_t smallest_divisor(int64_t of) {
+    int64_t divisor = 2;
+    while (of % divisor)
+        divisor++;
+    return divisor;
+}
+
+/* The same sequences in more micro-batches. */
 static dyno_status add_accumulation(advisor *a) {
-    step_options half = *a->options;
-    if (half.batch < 2)
+    step_options cut = *a->options;
+    if (cut.batch < 2)
         return DYNO_OK;
-    int64_t steps = 2;
-    half.batch = (half.batch + steps - 1) / steps;
-    half.pipeline.keep_gradients = has_backward(a);
-    half.pipeline.is_unverified = true;
-    RETURN_IF_FAILED(stop_check("planning advice"));
-    plan *p;
-    RETURN_IF_FAILED(step_plan_create(&half, &p));
-    double update = least_time_of_plan(p, PHASE_OPTIMIZER);
-    double rest = least_time_of_plan(p, PHASE_COUNT) - update;
-    step_needs needs = {.bytes = memory_account_plan(p).reserved_bytes,
-                        .seconds = (double)steps * rest + update};
-    plan_destroy(p);
+    int64_t parts = smallest_divisor(cut.batch);
+    int64_t before = cut.pipeline.micro_batches > 1 ? cut.pipeline.micro_batches : 1;
+    cut.batch /= parts;
+    cut.pipeline.micro_batches = before * parts;
+    step_needs needs;
+    RETURN_IF_FAILED(needs_of(&cut, &needs));
     change *c = add_change(a, &a->now, &needs);
-    snprintf(c->text, sizeof c->text, "--batch %lld, %lld times%s", (long long)half.batch,
-             (long long)steps, has_backward(a) ? ", gradients added up" : "");
+    snprintf(c->text, sizeof c->text, "--batch %lld --accumulate %lld", (long long)cut.batch,
+             (long long)cut.pipeline.micro_batches);
     snprintf(c->note, sizeof c->note,
-             has_backward(a) ? "all gradients in fp32 stay until the update" : "the same tokens");
+             has_backward(a) ? "sums of all gradients in fp32 stay until the update"
+                             : "the same tokens");
     return DYNO_OK;
 }
 

@@ -40,7 +40,8 @@ double least_time_of_plan(const plan *p, phase which) {
     double launch = p->memory_mode == PLAN_MEMORY_STATIC ? rates.planned_launch : rates.launch;
     for (int i = 0; i < p->launch_count; i++) {
         double share = which == PHASE_COUNT ? 1 : plan_launch_share(&p->launches[i], which);
-        seconds += share * fmax(least_time_of_launch(&p->launches[i], &rates), launch);
+        seconds += share * plan_launch_times(p, i) *
+                   fmax(least_time_of_launch(&p->launches[i], &rates), launch);
     }
     return seconds;
 }

@@ -166,7 +166,7 @@ static void advice_names_every_change_that_there_is(void **state) {
                                         "--recompute mlp:1",
                                         "--recompute every:2",
                                         "--recompute full",
-                                        "--batch 2, 2 times",
+                                        "--batch 2 --accumulate 2",
                                         "optimizer state sharded over 8",
                                         "weights, gradients and state sharded over 8"};
     experiment_output out;
@@ -180,6 +180,33 @@ static void advice_names_every_change_that_there_is(void **state) {
     assert_int_equal(find_change(b, "--precision"), -1);
     assert_true(find_change(b, "--recompute full") >= 0);
     experiment_output_release(&out);
+}
+
+static double reserved_by(const char *mode, const char *precision_setting, const char *batch,
+                          const char *accumulate) {
+    experiment_output out;
+    expect_ok(RUN(&out, MODEL, "context=64", "target=h200", mode, precision_setting, batch,
+                  accumulate, "part=grid"));
+    double bytes = (double)metric(out.run->cells[0], METRIC_PREDICTED_RESERVED_BYTES);
+    experiment_output_release(&out);
+    return bytes;
+}
+
+static void advice_to_accumulate_needs_what_such_a_step_reserves(void **state) {
+    (void)state;
+    static const char *const modes[] = {"mode=eager", "mode=compiled"};
+    static const char *const precisions[] = {"precision=fp32", "precision=bf16"};
+    for (int i = 0; i < 4; i++) {
+        const char *mode = modes[i / 2], *precision_setting = precisions[i % 2];
+        experiment_output out;
+        const results_breakdown *b = advice_of(&out, mode, precision_setting);
+        int64_t row = find_change(b, "--batch 2 --accumulate 2");
+        assert_true(row >= 0);
+        assert_true(number(b, row, COLUMN_AFTER) ==
+                    reserved_by(mode, precision_setting, "batch=2", "accumulate=2"));
+        assert_true(number(b, row, COLUMN_SECONDS) > number(b, row, COLUMN_SECONDS_BEFORE));
+        experiment_output_release(&out);
+    }
 }
 
 /* Those that save come first, and among them the cheapest in time. */
@@ -314,6 +341,7 @@ int main(void) {
         cmocka_unit_test(a_step_that_does_not_fit_is_not_run),
         cmocka_unit_test(a_chip_that_is_not_here_cannot_be_measured),
         cmocka_unit_test(advice_names_every_change_that_there_is),
+        cmocka_unit_test(advice_to_accumulate_needs_what_such_a_step_reserves),
         cmocka_unit_test(advice_is_cheapest_first),
         cmocka_unit_test(a_change_needs_what_its_row_says),
         cmocka_unit_test(a_step_that_does_not_fit_is_told_what_would),
