@@ -35,6 +35,11 @@ void view_memory_append_cell(const results_cell *cell, text *out) {
         text_format(out, ", recompute %s", recompute);
 }
 
+static void add_setting_columns(report_table *t) {
+    for (int i = 0; i < SETTING_COUNT; i++)
+        table_add_setting(t, SETTINGS[i].name, SETTINGS[i].name, SETTINGS[i].alignment);
+}
+
 report_table *view_memory_begin_table(const results_cell *cell, const char *what) {
     text title = {0};
     if (cell)
@@ -42,8 +47,8 @@ report_table *view_memory_begin_table(const results_cell *cell, const char *what
     text_format(&title, "%s%s", cell ? ": " : "", what);
     report_table *t = table_create(text_string(&title));
     text_release(&title);
-    for (int i = 0; !cell && i < SETTING_COUNT; i++)
-        table_add_setting(t, SETTINGS[i].name, SETTINGS[i].name, SETTINGS[i].alignment);
+    if (!cell)
+        add_setting_columns(t);
     return t;
 }
 
@@ -91,11 +96,16 @@ static const struct {
                {METRIC_AT_PEAK_PREFIX "workspace", "workspace_mib", "workspace MiB"}};
 enum { AT_PEAK_COUNT = sizeof AT_PEAK / sizeof *AT_PEAK };
 
+/* A file has the same columns for every grid, whatever varies in it. */
 static void add_grid_columns(const results *run, bool is_full, report_table *t) {
-    table_add_setting(t, "model", "model", TABLE_LEFT);
-    table_add_setting(t, "context", "context", TABLE_RIGHT);
-    view_add_way_columns(run, t);
-    table_add_setting(t, "pass", "pass", TABLE_LEFT);
+    if (is_full) {
+        add_setting_columns(t);
+    } else {
+        table_add_setting(t, "model", "model", TABLE_LEFT);
+        table_add_setting(t, "context", "context", TABLE_RIGHT);
+        view_add_way_columns(run, t);
+        table_add_setting(t, "pass", "pass", TABLE_LEFT);
+    }
     for (int i = 0; i < AT_PEAK_COUNT; i++)
         table_add_column(t, AT_PEAK[i].key, AT_PEAK[i].header, TABLE_RIGHT);
     table_add_column(t, "peak_mib", "peak MiB", TABLE_RIGHT);
@@ -135,11 +145,13 @@ static void add_measured(const results_cell *cell, report_table *t) {
 
 static void add_grid_row(const results *run, const results_cell *cell, bool is_full,
                          report_table *t) {
-    table_add_row(t);
-    table_add_text(t, view_text(cell, PARAM_MODEL));
-    table_add_integer(t, view_parameter_number(cell, PARAM_CONTEXT));
-    view_add_ways(cell, t);
-    table_add_text(t, view_text(cell, PARAM_PASS));
+    view_memory_begin_row(t, cell, is_full);
+    if (!is_full) {
+        table_add_text(t, view_text(cell, PARAM_MODEL));
+        table_add_integer(t, view_parameter_number(cell, PARAM_CONTEXT));
+        view_add_ways(cell, t);
+        table_add_text(t, view_text(cell, PARAM_PASS));
+    }
     for (int i = 0; i < AT_PEAK_COUNT; i++)
         table_add_real(t, view_metric(cell, AT_PEAK[i].metric) / MIB, 1);
     table_add_real(t, view_metric(cell, METRIC_ALIVE_BYTES) / MIB, 1);

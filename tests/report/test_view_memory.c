@@ -137,6 +137,22 @@ static void a_part_alone_is_one_table(void **state) {
     results_destroy(run);
 }
 
+static void the_grid_of_a_file_has_every_setting(void **state) {
+    (void)state;
+    results_cell *cell;
+    results *run = run_of("grid", &cell);
+    cell_set_metric(cell, METRIC_PREDICTED_RESERVED_BYTES, "B", 1 << 20);
+    cell_set_text(cell, PARAM_MATH, "bf16");
+    text csv = {0};
+    view_render(run, (view_options){.format = TABLE_CSV}, &csv);
+    const char *columns = "model,context,batch,accumulate,ranks,parallel,pass,mode,math,attention,"
+                          "recompute,device,weights MiB";
+    assert_int_equal(strncmp(text_string(&csv), columns, strlen(columns)), 0);
+    assert_non_null(strstr(text_string(&csv), "tiny,,,,,,,,bf16,"));
+    text_release(&csv);
+    results_destroy(run);
+}
+
 static void add_block(results_breakdown *b, const char *name, int64_t saved) {
     results_value values[] = {results_integer(1 << 20), results_integer(2 << 20),
                               results_integer(3 << 20), results_integer(saved)};
@@ -231,6 +247,7 @@ int main(void) {
         cmocka_unit_test(numbers_that_are_none_are_not_drawn),
         cmocka_unit_test(a_timeline_is_drawn_and_told_by_phase),
         cmocka_unit_test(a_part_alone_is_one_table),
+        cmocka_unit_test(the_grid_of_a_file_has_every_setting),
         cmocka_unit_test(blocks_that_are_alike_are_one_row),
         cmocka_unit_test(a_cell_without_memory_has_a_plan_and_no_measurement),
         cmocka_unit_test(runs_without_anything_are_shown),
