@@ -449,7 +449,8 @@ dyno_status dyno_suite_open(const char *name, const char *device_name, const cha
 void dyno_suite_close(dyno_suite *s);
 int dyno_suite_part_count(const dyno_suite *s);
 dyno_status dyno_suite_part_at(const dyno_suite *s, int index, dyno_suite_part *out);
-/* Keeps what became of a part, also on the disk: "OK", "SKIP" or "FAILED", and why. */
+/* Keeps what became of a part, also on the disk: "OK", "SKIP", "FAILED", or "PENDING" where it is still to be
+ * run, and why. */
 dyno_status dyno_suite_settle(dyno_suite *s, int index, const char *status, const char *reason,
                               double seconds);
 /* A table with a row for each part. `options` may be NULL. */

@@ -114,13 +114,13 @@ dyno_status dyno_suite_settle(dyno_suite *s, int index, const char *status, cons
                               double seconds) {
     RETURN_IF_NULL(s, status, reason);
     RETURN_IF_FAILED(check_index(s, index));
-    for (int i = SUITE_OK; i <= SUITE_FAILED; i++)
+    for (int i = SUITE_PENDING; i <= SUITE_FAILED; i++)
         if (strcmp(status, suite_status_name((suite_status)i)) == 0) {
             suite_settle(s->inner, index, (suite_status)i, reason, seconds);
             RETURN_IF_FAILED(file_make_output_directory(s->directory));
             return status_conclude(suite_write(s->inner, s->directory));
         }
-    return dyno_fail(DYNO_INVALID, "a part of a suite is OK, SKIP or FAILED, not '%s'",
+    return dyno_fail(DYNO_INVALID, "a part of a suite is PENDING, OK, SKIP or FAILED, not '%s'",
                      text_quote(status).text);
 }
 

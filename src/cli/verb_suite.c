@@ -146,24 +146,34 @@ static dyno_status settle(study *s, int index, const char *status, const char *r
     return dyno_suite_settle(s->parts, index, status, reason, seconds);
 }
 
+static void append_stop(const study *s, const child_end *end, text *reason) {
+    const double worth_running = 1; /* seconds */
+    bool goes_on = seconds_left(s) > worth_running;
+    text_format(reason,
+                goes_on ? "stopped after %s, so that others get their part of the budget; what it "
+                          "had finished is kept, and the same command goes on"
+                        : "the budget was used up after %s of it; what it had finished is kept, "
+                          "and the same command goes on",
+                units_duration(end->seconds).text);
+}
+
 /* Exit code 2 is a part that is not possible as it is asked for on this machine. */
 static dyno_status settle_child(study *s, int index, const child_end *end) {
     text reason = {0};
     text_append(&reason, "");
     char *log = path_of(s, part_at(s, index).directory, "log.txt");
     if (end->was_stopped)
-        text_format(&reason,
-                    "stopped after %s, so that others get their part of the budget; what it had "
-                    "finished is kept",
-                    units_duration(end->seconds).text);
+        append_stop(s, end, &reason);
     else if (end->signal)
         text_format(&reason, "died of signal %d", end->signal);
     else if (end->exit_code != 0)
         text_format(&reason, "exit code %d", end->exit_code);
     if (!end->was_stopped && (end->signal || end->exit_code != 0))
         child_append_tail(&reason, log);
-    bool is_skipped = end->was_stopped || end->exit_code == 2;
-    const char *status = !reason.length ? "OK" : is_skipped ? "SKIP" : "FAILED";
+    const char *status = !reason.length        ? "OK"
+                         : end->was_stopped    ? "PENDING"
+                         : end->exit_code == 2 ? "SKIP"
+                                               : "FAILED";
     s->failed += strcmp(status, "FAILED") == 0;
     dyno_status settled = settle(s, index, status, text_string(&reason), end->seconds);
     text_release(&reason);
@@ -178,6 +188,9 @@ static dyno_status run_part(study *s, int index, double limit) {
     snprintf(s->label, sizeof s->label, "part %d of %d: %s", s->ran + 1, s->to_run, part.directory);
     show_progress(s);
     dyno_status status = file_make_output_directory(directory);
+    if (status == DYNO_OK) /* the record knows of the part, whatever ends the study */
+        status = dyno_suite_settle(s->parts, index, "PENDING",
+                                   "begun and not finished; the same command goes on", 0);
     if (status == DYNO_OK && part.takes_out) {
         status = run_child(s, &part, directory, limit, &end);
         s->stopped_after[index] = status == DYNO_OK && end.was_stopped ? end.seconds : 0;
@@ -207,7 +220,7 @@ static dyno_status run_parts(study *s) {
         if (interrupt_requested())
             status = dyno_fail(DYNO_INTERRUPTED, "interrupted");
         else if (seconds_left(s) <= 0)
-            status = dyno_suite_settle(s->parts, i, "SKIP",
+            status = dyno_suite_settle(s->parts, i, "PENDING",
                                        "the budget was used up; the same command goes on", 0);
         else
             status = run_part(s, i, share_of(s, i));

@@ -70,12 +70,22 @@ static dyno_status read_section(study *s, const char *path, study_section *secti
     return status;
 }
 
+/* Why a part was not run, or not to its end; which one it is, where the experiment has several. */
 static void add_skips(study *s, const suite_part *part, study_section *section) {
-    if (part->status == SUITE_OK || !part->reason[0] || strstr(section->skipped, part->reason))
+    if (part->status == SUITE_OK || !part->reason[0])
         return;
+    text which = {0};
+    text_append(&which, "");
+    if (part->parts > 1) {
+        text_format(&which, " (dyno %s", part->verb);
+        for (int i = 0; i < part->argument_count; i++)
+            text_format(&which, " %s", part->arguments[i]);
+        text_append(&which, ")");
+    }
     section->skipped =
-        arena_format(s->memory, "%s%s%s: %s", section->skipped, section->skipped[0] ? "; " : "",
-                     suite_status_name(part->status), part->reason);
+        arena_format(s->memory, "%s%s%s%s: %s", section->skipped, section->skipped[0] ? "; " : "",
+                     suite_status_name(part->status), text_string(&which), part->reason);
+    text_release(&which);
 }
 
 static dyno_status read_suite(const char *path, const suite *made, study *s) {

@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -28,14 +29,17 @@ static const char SUITE[] =
     "{\"name\": \"unknown\", \"verb\": \"teleport\"},"
     "{\"name\": \"sums\", \"verb\": \"precision\", \"arguments\": [\"accumulation\"]}]}";
 
-/* Whose last part takes minutes. */
-static const char LONG[] =
+#define BEGIN_LONG                                                                                 \
     "{\"format\": \"dyno-suite\", \"version\": 1, \"name\": \"long\", \"experiments\": ["
-    "{\"name\": \"quick\", \"verb\": \"bench\", \"priority\": 1, \"flags\": {" TINY
-    ", \"context\": 4}},"
-    "{\"name\": \"slow\", \"verb\": \"bench\", \"priority\": 2, \"flags\": {\"layers\": 2, "
-    "\"d-model\": 64,"
-    " \"d-ff\": 64, \"heads\": 2, \"vocab\": 64, \"steps\": 1000000, \"context\": 64}}]}";
+#define SLOW_PART                                                                                  \
+    "{\"name\": \"slow\", \"verb\": \"bench\", \"priority\": 2, \"flags\": {\"layers\": 2, "       \
+    "\"d-model\": 64,"                                                                             \
+    " \"d-ff\": 64, \"heads\": 2, \"vocab\": 64, \"steps\": 1000000, \"context\": 64}}]}"
+
+/* Whose last part, or only one, takes minutes. */
+static const char LONG[] = BEGIN_LONG "{\"name\": \"quick\", \"verb\": \"bench\", \"priority\": 1, "
+                                      "\"flags\": {" TINY ", \"context\": 4}}," SLOW_PART;
+static const char SLOW[] = BEGIN_LONG SLOW_PART;
 
 static void parts_are_run_and_every_skip_has_its_reason(void **state) {
     (void)state;
@@ -69,11 +73,20 @@ static void a_dry_run_writes_nothing(void **state) {
     scratch_remove(&made);
 }
 
-/* Runs the long suite, sends `number` to it when its first part is done, returns how it ended. */
-static int signal_study(const scratch *made, int number) {
+static void expect_holds(const scratch *made, const char *name, const char *wanted) {
+    static char content[1 << 20];
+    FILE *file = fopen(scratch_join(made, name).text, "rb");
+    assert_non_null(file);
+    content[fread(content, 1, sizeof content - 1, file)] = '\0';
+    fclose(file);
+    assert_non_null(strstr(content, wanted));
+}
+
+/* Runs a suite, sends `number` to it when its part "slow" has begun, returns how it ended. */
+static int signal_study(const scratch *made, const char *suite, int number) {
     scratch_path file = scratch_join(made, "long.json"), study = scratch_join(made, "study"),
                  running = scratch_join(made, "study/slow/run.json");
-    scratch_write(made, "long.json", LONG, sizeof LONG - 1);
+    scratch_write(made, "long.json", suite, strlen(suite));
     pid_t child = fork();
     if (child == 0) {
         if (!freopen("/dev/null", "w", stdout) || !freopen("/dev/null", "w", stderr))
@@ -96,21 +109,36 @@ static int signal_study(const scratch *made, int number) {
 static void ctrl_c_and_a_budget_keep_what_is_finished(void **state) {
     (void)state;
     scratch made = scratch_create();
-    int code = signal_study(&made, SIGINT);
+    int code = signal_study(&made, LONG, SIGINT);
     assert_true(WIFEXITED(code) && WEXITSTATUS(code) == 130);
     dyno_expect(0, "1 of 2 parts are done",
                 "suite %s/long.json --device cpu --out %s/study --dry-run", made.path, made.path);
-    dyno_expect(0, "stopped after", "suite %s/long.json --device cpu --out %s/study --budget 5s",
-                made.path, made.path);
+    /* Nothing is left for others, so that the part was not stopped for them; it is still to be run. */
+    dyno_expect(0, "the budget was used up after",
+                "suite %s/long.json --device cpu --out %s/study --budget 5s", made.path, made.path);
+    dyno_expect(0, "0 skipped, 0 failed, 1 to be run",
+                "suite %s/long.json --device cpu --out %s/study --budget 3s", made.path, made.path);
+    dyno_expect(0, "x.md", "report %s/study -o %s/x.md", made.path, made.path);
+    expect_holds(&made, "x.md", "Not run: PENDING: the budget was used up after");
     dyno_expect(0, "1 of 2 parts are done",
                 "suite %s/long.json --device cpu --out %s/study --dry-run", made.path, made.path);
+    scratch_remove(&made);
+}
+
+/* The record knows of the first part before it is done. */
+static void the_record_is_there_from_the_beginning(void **state) {
+    (void)state;
+    scratch made = scratch_create();
+    int code = signal_study(&made, SLOW, SIGKILL);
+    assert_true(WIFSIGNALED(code));
+    expect_holds(&made, "study/suite.json", "begun and not finished");
     scratch_remove(&made);
 }
 
 static void kill_9_loses_the_part_that_was_running_only(void **state) {
     (void)state;
     scratch made = scratch_create();
-    int code = signal_study(&made, SIGKILL);
+    int code = signal_study(&made, LONG, SIGKILL);
     assert_true(WIFSIGNALED(code));
     /* The part dies with it, if not in the same moment: its directory can be written to again. */
     const struct timespec moment = {.tv_nsec = 100000000};
@@ -148,6 +176,7 @@ int main(void) {
         cmocka_unit_test(parts_are_run_and_every_skip_has_its_reason),
         cmocka_unit_test(a_dry_run_writes_nothing),
         cmocka_unit_test(ctrl_c_and_a_budget_keep_what_is_finished),
+        cmocka_unit_test(the_record_is_there_from_the_beginning),
         cmocka_unit_test(kill_9_loses_the_part_that_was_running_only),
         cmocka_unit_test(bad_input_has_a_clear_answer),
     };
