@@ -466,8 +466,10 @@ static dyno_status take_host_event(pytorch_file *file) {
     }
     RETURN_IF_FAILED(check_event(file));
     if (is_of_device(e)) {
+        foreign_product product = {
+            .correlation = e->correlation, .id = e->id, .ns = e->duration_ns};
         file->device_events++;
-        return DYNO_OK;
+        return foreign_note_kernel(file->reading, e->name.data, product);
     }
     if (has_span && is_left_out(e->name.data))
         return DYNO_OK;

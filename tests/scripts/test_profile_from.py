@@ -235,6 +235,14 @@ def damaged_database_is_refused_and_nothing_is_written_beside_it():
         expect_refused(2, "is being written", "--from", path)
 
 
+def kernels_without_flops_have_no_rate():
+    rows = {row["Name"]: row for row in rows_of("--from", trace("pytorch-cuda-ranges.json.gz"), "--by", "kernel")}
+    rate = {part: [row["GFLOP/s"] for name, row in rows.items() if part in name]
+            for part in ("sgemm_largek", "scal_kernel", "cublasLt::epilogue", "splitKreduce")}
+    assert 100 < float(rate["sgemm_largek"][0]) < 1000, rate
+    assert rate["scal_kernel"] == rate["cublasLt::epilogue"] == rate["splitKreduce"] == [""], rate
+
+
 # ---- the command ----
 
 def strange_names_of_files_are_read():
@@ -348,7 +356,8 @@ run_all(phases_are_the_same_in_every_format, what_scripts_made_is_what_is_commit
         events_from_before_and_behind_the_recording_are_cut_off, ranges_of_emit_nvtx_are_operations,
         marks_and_domains_are_no_ranges, export_without_ranges_strings_or_calls_is_read,
         export_with_copies_only_is_read, hostile_exports_get_an_error, view_in_place_of_a_table_is_not_looked_into,
-        damaged_database_is_refused_and_nothing_is_written_beside_it, strange_names_of_files_are_read,
+        damaged_database_is_refused_and_nothing_is_written_beside_it, kernels_without_flops_have_no_rate,
+        strange_names_of_files_are_read,
         all_tables_are_printed_in_all_formats, joins_by_process_and_the_top_kernels_are_told,
         each_grouping_has_the_same_time, classes_of_a_file_come_first, run_is_kept_and_shown_again,
         flags_that_do_not_go_together_are_usage_errors, files_that_are_no_traces_are_refused,
