@@ -31,7 +31,6 @@ enum {
     SQLITE_DONE = 101,
     SQLITE_OPEN_READONLY = 0x01,
     SQLITE_OPEN_URI = 0x40,
-    SQLITE_NULL = 5,
     SQLITE_LIMIT_LENGTH = 0,
     SQLITE_DBCONFIG_DEFENSIVE = 1010,
     SQLITE_DBCONFIG_TRUSTED_SCHEMA = 1017
@@ -308,5 +307,9 @@ const char *sqlite_query_text(sqlite_query *query, int column) {
 }
 
 bool sqlite_query_is_null(sqlite_query *query, int column) {
-    return loaded()->column_type(query->statement, column) == SQLITE_NULL;
+    return sqlite_query_type(query, column) == SQLITE_TYPE_NULL;
+}
+
+sqlite_type sqlite_query_type(sqlite_query *query, int column) {
+    return (sqlite_type)loaded()->column_type(query->statement, column);
 }

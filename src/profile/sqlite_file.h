@@ -14,6 +14,15 @@
 typedef struct sqlite_file sqlite_file;
 typedef struct sqlite_query sqlite_query;
 
+/* The numbers are SQLite's own. */
+typedef enum sqlite_type {
+    SQLITE_TYPE_INTEGER = 1,
+    SQLITE_TYPE_REAL,
+    SQLITE_TYPE_TEXT,
+    SQLITE_TYPE_BLOB,
+    SQLITE_TYPE_NULL
+} sqlite_type;
+
 /* On failure *out is NULL. */
 NODISCARD dyno_status sqlite_file_open(const char *path, sqlite_file **out);
 void sqlite_file_close(sqlite_file *file);
@@ -33,5 +42,8 @@ NODISCARD dyno_status sqlite_query_next(sqlite_query *query, bool *has_row);
 int64_t sqlite_query_integer(sqlite_query *query, int column);
 const char *sqlite_query_text(sqlite_query *query, int column);
 bool sqlite_query_is_null(sqlite_query *query, int column);
+/* As the row has it: SQLite holds no column to its declared type. To be asked before the value, which
+ * may convert it. */
+sqlite_type sqlite_query_type(sqlite_query *query, int column);
 
 #endif

@@ -209,6 +209,40 @@ def hostile_exports_get_an_error():
             expect_refused(1, part, "--from", made.close())
 
 
+def values_that_are_no_numbers_are_refused_and_named():
+    kernels, calls, ranges = "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_RUNTIME", "NVTX_EVENTS"
+    bad = {"NULL": "NULL", "'abc'": "a text", "x'0102'": "a blob", "1.5": "a fraction"}
+    cases = [(table, column, value) for value in bad
+             for table, column in ((kernels, "start"), (kernels, "end"), (kernels, "correlationId"), (calls, "start"),
+                                   (calls, "correlationId"), (ranges, "start"))]
+    cases += [(table, column, "'abc'") for table, column in ((kernels, "graphNodeId"), (kernels, "gridX"),
+                                                             (kernels, "deviceId"), (kernels, "globalPid"),
+                                                             (calls, "globalTid"), (calls, "end"), (ranges, "end"),
+                                                             ("CUPTI_ACTIVITY_KIND_MEMCPY", "bytes"))]
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "a.sqlite")
+        for table, column, value in cases:
+            shutil.copy(trace("nsys.sqlite"), path)
+            with sqlite3.connect(path) as database:
+                database.execute(f'UPDATE {table} SET "{column}" = {value} WHERE rowid = 2')
+            database.close()
+            expect_refused(1, f"'{path}', table {table}: row 2 has {bad[value]} as its {column}", "--from", path)
+
+
+def values_that_an_export_may_lack_are_not_asked_for():
+    kernels, ranges = "CUPTI_ACTIVITY_KIND_KERNEL", "NVTX_EVENTS"
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "a.sqlite")
+        for table, column in ((kernels, "graphNodeId"), (kernels, "globalPid"), (kernels, "gridX"),
+                              (kernels, "demangledName"), (ranges, "endGlobalTid"), (ranges, "textId"),
+                              (ranges, "eventType"), ("CUPTI_ACTIVITY_KIND_RUNTIME", "end")):
+            shutil.copy(trace("nsys.sqlite"), path)
+            with sqlite3.connect(path) as database:
+                database.execute(f'UPDATE {table} SET "{column}" = NULL WHERE rowid = 2')
+            database.close()
+            assert sum(count for count, _ in phases_of(path).values()) == 27, (table, column)
+
+
 def view_in_place_of_a_table_is_not_looked_into():
     with tempfile.TemporaryDirectory() as folder:
         made = Export(folder)
@@ -355,7 +389,9 @@ run_all(phases_are_the_same_in_every_format, what_scripts_made_is_what_is_commit
         ranges_may_be_open_at_the_end_or_started_and_ended_by_hand,
         events_from_before_and_behind_the_recording_are_cut_off, ranges_of_emit_nvtx_are_operations,
         marks_and_domains_are_no_ranges, export_without_ranges_strings_or_calls_is_read,
-        export_with_copies_only_is_read, hostile_exports_get_an_error, view_in_place_of_a_table_is_not_looked_into,
+        export_with_copies_only_is_read, hostile_exports_get_an_error,
+        values_that_are_no_numbers_are_refused_and_named, values_that_an_export_may_lack_are_not_asked_for,
+        view_in_place_of_a_table_is_not_looked_into,
         damaged_database_is_refused_and_nothing_is_written_beside_it, kernels_without_flops_have_no_rate,
         strange_names_of_files_are_read,
         all_tables_are_printed_in_all_formats, joins_by_process_and_the_top_kernels_are_told,
