@@ -52,7 +52,8 @@ static void append_column(const nsys_file *file, const table_reader *of, const c
         text_append(sql, "NULL");
 }
 
-/* The first text column that is not NULL; numbers among them are looked up. */
+/* The first text column that is not NULL; numbers among them are looked up. One text is asked for and
+ * not joined: ids that are not unique must not multiply the rows. */
 static void append_text(const nsys_file *file, const table_reader *of, text *sql) {
     bool has_strings = sqlite_file_has_column(file->database, STRINGS, "id") &&
                        sqlite_file_has_column(file->database, STRINGS, "value");
@@ -63,11 +64,14 @@ static void append_text(const nsys_file *file, const table_reader *of, text *sql
         append_column(file, of, *column, &first);
     }
     text_append(&first, ", NULL)");
-    text_format(sql, ", CASE typeof(%s) WHEN 'text' THEN %s ELSE %s END FROM %s t",
-                text_string(&first), text_string(&first), has_strings ? "s.value" : "NULL",
-                of->table);
+    text_format(sql, ", CASE typeof(%s) WHEN 'text' THEN %s ELSE ", text_string(&first),
+                text_string(&first));
     if (has_strings)
-        text_format(sql, " LEFT JOIN " STRINGS " s ON s.id = %s", text_string(&first));
+        text_format(sql, "(SELECT s.value FROM " STRINGS " s WHERE s.id = %s LIMIT 1)",
+                    text_string(&first));
+    else
+        text_append(sql, "NULL");
+    text_format(sql, " END FROM %s t", of->table);
     text_release(&first);
 }
 

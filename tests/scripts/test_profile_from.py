@@ -243,6 +243,21 @@ def values_that_an_export_may_lack_are_not_asked_for():
             assert sum(count for count, _ in phases_of(path).values()) == 27, (table, column)
 
 
+def strings_with_the_same_id_do_not_multiply_kernels():
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "a.sqlite")
+        shutil.copy(trace("nsys.sqlite"), path)
+        with sqlite3.connect(path) as database:
+            for sql in ("CREATE TABLE twice AS SELECT id, value FROM StringIds",
+                        "INSERT INTO twice SELECT id, value || '!' FROM StringIds", "DROP TABLE StringIds",
+                        "ALTER TABLE twice RENAME TO StringIds"):
+                database.execute(sql)
+        database.close()
+        assert phases_of(path) == phases_of(trace("nsys.sqlite"))
+        rows = rows_of("--from", path, "--by", "kernel")
+        assert rows[0]["Name"] and "!" not in rows[0]["Name"], rows
+
+
 def view_in_place_of_a_table_is_not_looked_into():
     with tempfile.TemporaryDirectory() as folder:
         made = Export(folder)
@@ -391,7 +406,7 @@ run_all(phases_are_the_same_in_every_format, what_scripts_made_is_what_is_commit
         marks_and_domains_are_no_ranges, export_without_ranges_strings_or_calls_is_read,
         export_with_copies_only_is_read, hostile_exports_get_an_error,
         values_that_are_no_numbers_are_refused_and_named, values_that_an_export_may_lack_are_not_asked_for,
-        view_in_place_of_a_table_is_not_looked_into,
+        strings_with_the_same_id_do_not_multiply_kernels, view_in_place_of_a_table_is_not_looked_into,
         damaged_database_is_refused_and_nothing_is_written_beside_it, kernels_without_flops_have_no_rate,
         strange_names_of_files_are_read,
         all_tables_are_printed_in_all_formats, joins_by_process_and_the_top_kernels_are_told,
