@@ -352,9 +352,30 @@ enum {
     DEVICE_TABLE_COUNT = sizeof DEVICE_TABLES / sizeof *DEVICE_TABLES
 };
 
-/* How many rows there are to read, and whether any is of a device. */
+/* A view could run for ever and is not read; without its rows the sums would be of half the trace. */
+static dyno_status check_for_views(const nsys_file *file) {
+    static const struct {
+        const char *table, *holds;
+    } READ[] = {{KERNELS, "kernels"},    {COPIES, "copies"},       {FILLS, "memsets"},
+                {GRAPHS, "graphs"},      {RUNTIME_CALLS, "calls"}, {DRIVER_CALLS, "calls"},
+                {RANGES, "NVTX ranges"}, {STRINGS, "names"}};
+    for (size_t i = 0; i < sizeof READ / sizeof *READ; i++)
+        if (sqlite_file_has_view(file->database, READ[i].table))
+            return dyno_fail(DYNO_UNSUPPORTED,
+                             "'%s' has no table of %s: its %s is a view or a virtual table, which "
+                             "is not read because it could run for ever; export it again with nsys "
+                             "export --type sqlite, or put the rows into a table of that name",
+                             file->reading->path, READ[i].holds, READ[i].table);
+    return DYNO_OK;
+}
+
+#define RECORD_AND_EXPORT                                                                          \
+    "record with nsys profile --trace=cuda,nvtx and export with nsys export --type sqlite"
+
+/* How many rows there are to read, and whether there are tables for those of a device. */
 static dyno_status look_at_tables(nsys_file *file) {
     bool has_work = false;
+    RETURN_IF_FAILED(check_for_views(file));
     for (int i = 0; i < HOST_TABLE_COUNT; i++)
         file->rows_in_all += sqlite_file_most_rows(file->database, HOST_TABLES[i].table);
     for (int i = 0; i < DEVICE_TABLE_COUNT; i++) {
@@ -368,8 +389,7 @@ static dyno_status look_at_tables(nsys_file *file) {
         return DYNO_OK;
     return dyno_fail(DYNO_UNSUPPORTED,
                      "'%s' has no table of kernels, copies or memsets of a GPU (" KERNELS
-                     ", ...); record with nsys profile --trace=cuda,nvtx and export with nsys "
-                     "export --type sqlite",
+                     ", ...); " RECORD_AND_EXPORT,
                      file->reading->path);
 }
 
@@ -391,6 +411,11 @@ static dyno_status read_all(nsys_file *file) {
     RETURN_IF_FAILED(foreign_seal_host(file->reading));
     for (int i = 0; i < DEVICE_TABLE_COUNT; i++)
         RETURN_IF_FAILED(read_table(file, &DEVICE_TABLES[i]));
+    if (!file->reading->trace->records)
+        return dyno_fail(DYNO_UNSUPPORTED,
+                         "'%s' has no kernels, copies or memsets of a GPU: the tables for them "
+                         "(" KERNELS ", ...) have no rows; " RECORD_AND_EXPORT,
+                         file->reading->path);
     return DYNO_OK;
 }
 

@@ -550,8 +550,15 @@ static dyno_status read_twice(pytorch_file *file) {
                          "trace of PyTorch's profiler, and was a step recorded?",
                          file->reading->path, (long long)file->event_count);
     RETURN_IF_FAILED(foreign_seal_host(file->reading));
-    if (!file->device_events)
-        return foreign_hand_on_host(file->reading);
+    if (!file->device_events) {
+        RETURN_IF_FAILED(foreign_hand_on_host(file->reading));
+        if (file->reading->trace->records)
+            return DYNO_OK;
+        return dyno_fail(DYNO_UNSUPPORTED,
+                         "'%s' has no operations or kernels among its %lld events, only ranges; "
+                         "record with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]",
+                         file->reading->path, (long long)file->event_count);
+    }
     file->done_before = 0.5;
     RETURN_IF_FAILED(byte_source_rewind(file->source));
     return read_through(file, take_device_event);

@@ -29,6 +29,8 @@ void sqlite_file_close(sqlite_file *file);
 
 /* Names as SQL compares them: letters of either case alike. */
 bool sqlite_file_has_table(const sqlite_file *file, const char *table);
+/* Whether there is a view or a virtual table of that name, which is no table here. */
+bool sqlite_file_has_view(const sqlite_file *file, const char *name);
 bool sqlite_file_has_column(const sqlite_file *file, const char *table, const char *column);
 /* Rows of a table at most, without counting them; 0 when it is not there. */
 int64_t sqlite_file_most_rows(sqlite_file *file, const char *table);

@@ -367,6 +367,7 @@ static void hostile_files_get_an_error(void **state) {
     expect_refused("{\"traceEvents\": 7}", DYNO_CORRUPT, "no \"traceEvents\"");
     expect_refused("{\"traceEvents\": [7]}", DYNO_CORRUPT, "an event is no object");
     expect_refused("{\"traceEvents\": []}", DYNO_UNSUPPORTED, "no operations, ranges or kernels");
+    expect_refused(TRACE(RANGE("forward", 1, 0, 50)), DYNO_UNSUPPORTED, "no operations or kernels");
     expect_refused("{\"traceEvents\": [{\"ph\": \"X\"", DYNO_CORRUPT, "is it whole?");
     expect_refused(TRACE(KERNEL("k", -5, 3, 9)), DYNO_CORRUPT, "begins at -5.000 us");
     expect_refused(TRACE(KERNEL("k", 5, -3, 9)), DYNO_CORRUPT, "takes -3.000 us");

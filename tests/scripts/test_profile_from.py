@@ -268,6 +268,31 @@ def view_in_place_of_a_table_is_not_looked_into():
         assert result.returncode == 1 and "no table of kernels" in result.stderr, result
 
 
+def view_among_the_tables_is_refused_and_not_dropped():
+    with tempfile.TemporaryDirectory() as folder:
+        for table in ("CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_RUNTIME", "NVTX_EVENTS", "StringIds"):
+            path = os.path.join(folder, table)
+            shutil.copy(trace("nsys.sqlite"), path)
+            with sqlite3.connect(path) as database:
+                database.execute(f"ALTER TABLE {table} RENAME TO rows_of_it")
+                database.execute(f"CREATE VIEW {table} AS SELECT * FROM rows_of_it")
+            database.close()
+            expect_refused(1, f"its {table} is a view", "--from", path)
+
+
+def trace_without_work_is_refused():
+    with tempfile.TemporaryDirectory() as folder:
+        made = Export(folder)
+        made.table("CUPTI_ACTIVITY_KIND_KERNEL", KERNEL)
+        made.table("CUPTI_ACTIVITY_KIND_RUNTIME", CALL, (10, 20, THREAD, 1))
+        made.table("NVTX_EVENTS", RANGE, (0, 100, 59, "forward", THREAD))
+        expect_refused(1, "have no rows", "--from", made.close())
+        path = os.path.join(folder, "a.json")
+        write_file(path, json.dumps({"traceEvents": [{"ph": "X", "cat": "user_annotation", "name": "forward", "pid": 1,
+                                                      "tid": 1, "ts": 1, "dur": 2}]}))
+        expect_refused(1, "no operations or kernels among its 1 events, only ranges", "--from", path)
+
+
 def damaged_database_is_refused_and_nothing_is_written_beside_it():
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "a.sqlite")
@@ -407,6 +432,7 @@ run_all(phases_are_the_same_in_every_format, what_scripts_made_is_what_is_commit
         export_with_copies_only_is_read, hostile_exports_get_an_error,
         values_that_are_no_numbers_are_refused_and_named, values_that_an_export_may_lack_are_not_asked_for,
         strings_with_the_same_id_do_not_multiply_kernels, view_in_place_of_a_table_is_not_looked_into,
+        view_among_the_tables_is_refused_and_not_dropped, trace_without_work_is_refused,
         damaged_database_is_refused_and_nothing_is_written_beside_it, kernels_without_flops_have_no_rate,
         strange_names_of_files_are_read,
         all_tables_are_printed_in_all_formats, joins_by_process_and_the_top_kernels_are_told,
