@@ -11,6 +11,77 @@
 #include "base/memory.h"
 #include "base/stop.h"
 
+/* ---- FLOPs ---- */
+
+/* Whether a kernel of this class can be what an operation's FLOPs are of. One that adds up the parts of
+ * a product split along k is filed with the products and computes none. */
+static bool is_product(const char *name, const char *class_name) {
+    if (strcasestr(name, "splitk") && strcasestr(name, "reduc"))
+        return false;
+    return strcmp(class_name, CLASS_MATMUL) == 0 || strcmp(class_name, CLASS_SOFTMAX) == 0;
+}
+
+/* The FLOPs of an operation belong to the longest product or softmax that it launches, or to itself in
+ * a trace of the host alone. What else it launches for that, to add up parts of it for instance, adds
+ * none. */
+static void take_flops(foreign_reading *r, int op_span, launch_record *record) {
+    host_timeline *t = r->timeline;
+    if (record->has_cost || op_span == HOST_NONE || !(t->spans[op_span].flops > 0) ||
+        (strcmp(record->class_name, CLASS_MATMUL) != 0 &&
+         strcmp(record->class_name, CLASS_SOFTMAX) != 0))
+        return;
+    host_span *op = &t->spans[op_span];
+    bool is_longest = r->trace->is_of_host || (is_product(record->recorded, record->class_name) &&
+                                               record->end_ns - record->begin_ns == op->product_ns);
+    record->has_cost = true;
+    record->flops = is_longest && !op->is_counted ? op->flops : 0;
+    record->bytes = is_longest && !op->is_counted ? op->bytes : 0;
+    op->is_counted = op->is_counted || is_longest;
+}
+
+/* Which operation launched a kernel is known only when all of the host is, and the kernels of one may
+ * be anywhere in the file: what may be a product is kept in 32 bytes until then, so that the second
+ * reading can hand on every record at once. */
+dyno_status foreign_note_kernel(foreign_reading *r, const char *name, foreign_product product) {
+    product.class_name = kernel_classes_find(r->visitor->classes, name, NULL);
+    bool is_told_by_op = strcmp(product.class_name, CLASS_OTHER) == 0;
+    if (!is_told_by_op && !is_product(name, product.class_name))
+        return DYNO_OK;
+    if (r->product_count == r->product_capacity) {
+        int64_t larger = r->product_capacity ? r->product_capacity + r->product_capacity / 2 : 1024;
+        foreign_product *moved =
+            memory_try_resize(r->products, (size_t)larger * sizeof *r->products);
+        if (!moved)
+            return dyno_fail(DYNO_OUT_OF_MEMORY,
+                             "the trace has more than %lld matrix products, which is more than "
+                             "there is memory for; record fewer steps",
+                             (long long)r->product_count);
+        r->products = moved;
+        r->product_capacity = larger;
+    }
+    r->products[r->product_count++] = product;
+    return DYNO_OK;
+}
+
+static void find_longest_products(foreign_reading *r) {
+    host_timeline *t = r->timeline;
+    for (int64_t i = 0; i < r->product_count; i++) {
+        const foreign_product *p = &r->products[i];
+        host_attribution cause = host_attribute(r->attributor, 0, p->correlation, p->id);
+        if (cause.op_span == HOST_NONE || !(t->spans[cause.op_span].flops > 0))
+            continue;
+        const char *class_name = strcmp(p->class_name, CLASS_OTHER) != 0
+                                     ? p->class_name
+                                     : kernel_classes_find(r->visitor->classes, NULL, cause.op);
+        host_span *op = &t->spans[cause.op_span];
+        if (is_product("", class_name) && p->ns > op->product_ns)
+            op->product_ns = p->ns;
+    }
+    free(r->products);
+    r->products = NULL;
+    r->product_count = r->product_capacity = 0;
+}
+
 /* ---- the host's time ---- */
 
 /* Whether the range is the outermost of the program's on its thread. */
@@ -27,6 +98,7 @@ dyno_status foreign_seal_host(foreign_reading *r) {
     host_timeline *t = r->timeline;
     RETURN_IF_FAILED(host_timeline_seal(t));
     r->attributor = host_attributor_create(t);
+    find_longest_products(r);
     r->trace->steps = t->step_numbers;
     for (int64_t i = 0; i < t->step_count; i++) {
         foreign_range step = {NULL, t->steps[i].begin_ns, t->steps[i].end_ns};
@@ -43,20 +115,6 @@ dyno_status foreign_seal_host(foreign_reading *r) {
 }
 
 /* ---- records ---- */
-
-/* The FLOPs of an operation belong to the first product or softmax that it launches. What else it
- * launches for that, to add up parts of it for instance, adds none. */
-static void take_flops(host_timeline *t, int op_span, launch_record *record) {
-    if (record->has_cost || op_span == HOST_NONE || !(t->spans[op_span].flops > 0) ||
-        (strcmp(record->class_name, CLASS_MATMUL) != 0 &&
-         strcmp(record->class_name, CLASS_SOFTMAX) != 0))
-        return;
-    host_span *op = &t->spans[op_span];
-    record->has_cost = true;
-    record->flops = op->is_counted ? 0 : op->flops;
-    record->bytes = op->is_counted ? 0 : op->bytes;
-    op->is_counted = true;
-}
 
 /* What the record says itself stands. */
 static dyno_status hand_on(foreign_reading *r, const host_attribution *cause,
@@ -78,7 +136,7 @@ static dyno_status hand_on(foreign_reading *r, const host_attribution *cause,
     record->host_begin_ns = cause->host_begin_ns;
     record->host_end_ns = cause->host_end_ns;
     record->share_ns = (double)(record->end_ns - record->begin_ns);
-    take_flops(r->timeline, cause->op_span, record);
+    take_flops(r, cause->op_span, record);
     return r->visitor->on_record(r->visitor->caller, record);
 }
 
@@ -210,8 +268,10 @@ dyno_status foreign_trace_read(const char *path, const foreign_visitor *visitor,
     format_reader *read = NULL;
     *out = (foreign_trace){0};
     RETURN_IF_FAILED(find_reader(path, &read));
-    foreign_reading reading = {path, visitor, out, host_timeline_create(), NULL};
+    foreign_reading reading = {
+        .path = path, .visitor = visitor, .trace = out, .timeline = host_timeline_create()};
     dyno_status status = read(&reading);
+    free(reading.products);
     host_attributor_destroy(reading.attributor);
     host_timeline_destroy(reading.timeline);
     return status;

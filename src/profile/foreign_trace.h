@@ -47,17 +47,29 @@ NODISCARD dyno_status foreign_trace_read(const char *path, const foreign_visitor
 
 /* ---- for the readers ---- */
 
+/* A kernel that may be the product that an operation's FLOPs are of. */
+typedef struct foreign_product {
+    int64_t correlation, id; /* of the call; of the op, 0: unknown */
+    int64_t ns;
+    const char *class_name; /* by the kernel's name; set by foreign_note_kernel */
+} foreign_product;
+
 typedef struct foreign_reading {
     const char *path;
     const foreign_visitor *visitor;
     foreign_trace *trace;
     host_timeline *timeline;
     host_attributor *attributor;
+    foreign_product *products; /* until the host is sealed */
+    int64_t product_count, product_capacity;
 } foreign_reading;
 
 NODISCARD dyno_status read_pytorch(foreign_reading *reading);
 NODISCARD dyno_status read_nsys(foreign_reading *reading);
 
+/* Tells of a kernel before the host is sealed, where the operations' FLOPs are known. */
+NODISCARD dyno_status foreign_note_kernel(foreign_reading *reading, const char *name,
+                                          foreign_product product);
 /* Seals the timeline and hands on its steps and the ranges that name phases. */
 NODISCARD dyno_status foreign_seal_host(foreign_reading *reading);
 /* Attributes the work of a device, of which the times, the names, the extents, the device, the stream

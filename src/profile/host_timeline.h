@@ -2,7 +2,7 @@
  * that launched work, by thread.
  *
  * A reader adds all of it in any order and seals it; then the work of devices is attributed to it
- * (host_attribution.h). Some 60 bytes are kept of each event, whatever its size in the file. What is
+ * (host_attribution.h). Some 70 bytes are kept of each event, whatever its size in the file. What is
  * added is checked: a time that no clock could have is DYNO_CORRUPT, too many events are
  * DYNO_OUT_OF_MEMORY, both with a message. */
 #ifndef PROFILE_HOST_TIMELINE_H
@@ -21,10 +21,11 @@ enum { HOST_NONE = -1, HOST_MOST_NESTING = 1024 };
 /* A range or an operation. */
 typedef struct host_span {
     int64_t begin_ns, end_ns;
-    int64_t id;       /* "External id" of PyTorch's events; 0: none */
-    int64_t sequence; /* that an op of the backward shares with the forward's; HOST_NONE: none */
-    double flops;     /* of a product; 0: not known */
-    double bytes;     /* that it reads and writes at least, where its FLOPs are known */
+    int64_t id;         /* "External id" of PyTorch's events; 0: none */
+    int64_t sequence;   /* that an op of the backward shares with the forward's; HOST_NONE: none */
+    double flops;       /* of a product; 0: not known */
+    double bytes;       /* that it reads and writes at least, where its FLOPs are known */
+    int64_t product_ns; /* how long the longest product that it launched ran */
     int thread, name;
     int parent;       /* the span that it is in; HOST_NONE: none */
     uint8_t kind;     /* a range_kind */

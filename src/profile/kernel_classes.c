@@ -69,6 +69,10 @@ static const class_rule BUILT_IN[] = {
     {"wgrad", "convolution"},
     {"winograd", "convolution"},
 
+    /* They scale a product's result or finish it, in kernels of their own: "cublas" is in their types. */
+    {"scal_kernel", "element-wise"},
+    {"cublasLt::epilogue", "element-wise"},
+
     {"gemm", CLASS_MATMUL},
     {"gemv", CLASS_MATMUL},
     {"nvjet", CLASS_MATMUL},

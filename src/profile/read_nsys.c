@@ -35,7 +35,8 @@ typedef struct table_reader {
     const char *table;
     const char *const *columns;
     int column_count;
-    int needed; /* of the columns, the first so many must be there */
+    int needed;          /* of the columns, the first so many must be there */
+    unsigned never_null; /* bits of those that every row must have, where they are there */
     /* Columns with a text, or the number of one in StringIds: tried from the first on. */
     const char *const *texts;
     dyno_status (*take)(nsys_file *file, sqlite_query *row);
@@ -51,7 +52,8 @@ static void append_column(const nsys_file *file, const table_reader *of, const c
         text_append(sql, "NULL");
 }
 
-/* The first text column that is not NULL; numbers among them are looked up. */
+/* The first text column that is not NULL; numbers among them are looked up. One text is asked for and
+ * not joined: ids that are not unique must not multiply the rows. */
 static void append_text(const nsys_file *file, const table_reader *of, text *sql) {
     bool has_strings = sqlite_file_has_column(file->database, STRINGS, "id") &&
                        sqlite_file_has_column(file->database, STRINGS, "value");
@@ -62,11 +64,14 @@ static void append_text(const nsys_file *file, const table_reader *of, text *sql
         append_column(file, of, *column, &first);
     }
     text_append(&first, ", NULL)");
-    text_format(sql, ", CASE typeof(%s) WHEN 'text' THEN %s ELSE %s END FROM %s t",
-                text_string(&first), text_string(&first), has_strings ? "s.value" : "NULL",
-                of->table);
+    text_format(sql, ", CASE typeof(%s) WHEN 'text' THEN %s ELSE ", text_string(&first),
+                text_string(&first));
     if (has_strings)
-        text_format(sql, " LEFT JOIN " STRINGS " s ON s.id = %s", text_string(&first));
+        text_format(sql, "(SELECT s.value FROM " STRINGS " s WHERE s.id = %s LIMIT 1)",
+                    text_string(&first));
+    else
+        text_append(sql, "NULL");
+    text_format(sql, " END FROM %s t", of->table);
     text_release(&first);
 }
 
@@ -93,6 +98,47 @@ static dyno_status check_columns(const nsys_file *file, const table_reader *of) 
     return DYNO_OK;
 }
 
+static const char *name_of_type(sqlite_type type) {
+    switch (type) {
+    case SQLITE_TYPE_REAL:
+        return "a fraction";
+    case SQLITE_TYPE_TEXT:
+        return "a text";
+    case SQLITE_TYPE_BLOB:
+        return "a blob";
+    case SQLITE_TYPE_INTEGER:
+    case SQLITE_TYPE_NULL:
+        break;
+    }
+    return "NULL";
+}
+
+/* SQLite would convert what is no number to 0, which is a time, a device and an id. */
+static dyno_status check_numbers(const nsys_file *file, const table_reader *of, unsigned never_null,
+                                 int64_t number, sqlite_query *row) {
+    for (int i = 0; i < of->column_count; i++) {
+        sqlite_type type = sqlite_query_type(row, i);
+        bool is_needed = never_null >> i & 1;
+        if (type == SQLITE_TYPE_INTEGER || (type == SQLITE_TYPE_NULL && !is_needed))
+            continue;
+        return dyno_fail(DYNO_CORRUPT,
+                         "'%s', table %s: row %" PRId64 " has %s as its %s, which must be a whole "
+                         "number; export it again with nsys export --type sqlite",
+                         file->reading->path, of->table, number, name_of_type(type),
+                         of->columns[i]);
+    }
+    return DYNO_OK;
+}
+
+/* What must not be NULL, without the columns that this version does not have. */
+static unsigned find_never_null(const nsys_file *file, const table_reader *of) {
+    unsigned found = 0;
+    for (int i = 0; i < of->column_count; i++)
+        if (sqlite_file_has_column(file->database, of->table, of->columns[i]))
+            found |= of->never_null & 1u << i;
+    return found;
+}
+
 static void report_progress(nsys_file *file) {
     const foreign_visitor *visitor = file->reading->visitor;
     file->rows_read++;
@@ -111,11 +157,15 @@ static dyno_status read_table(nsys_file *file, const table_reader *of) {
     dyno_status status = sqlite_query_begin(file->database, text_string(&sql), &row);
     text_release(&sql);
     bool has_row = true;
-    while (status == DYNO_OK) {
+    unsigned never_null = find_never_null(file, of);
+    for (int64_t number = 1; status == DYNO_OK; number++) {
         status = sqlite_query_next(row, &has_row);
         if (status != DYNO_OK || !has_row)
             break;
         report_progress(file);
+        status = check_numbers(file, of, never_null, number, row);
+        if (status != DYNO_OK)
+            break;
         status = of->take(file, row);
         if (status == DYNO_OK)
             status = stop_check("reading a trace");
@@ -181,10 +231,13 @@ static const char *const CALL_COLUMNS[] = {"start", "end", "correlationId", "glo
 static const char *const RANGE_COLUMNS[] = {"start", "end", "globalTid", "eventType"};
 static const char *const RANGE_TEXTS[] = {"text", "textId", NULL};
 
+/* Places in the lists of columns, as bits. */
+enum { START = 1 << 0, END = 1 << 1, CORRELATION = 1 << 2 };
+
 static const table_reader HOST_TABLES[] = {
-    {RUNTIME_CALLS, CALL_COLUMNS, 4, 3, NULL, take_call},
-    {DRIVER_CALLS, CALL_COLUMNS, 4, 3, NULL, take_call},
-    {RANGES, RANGE_COLUMNS, 4, 2, RANGE_TEXTS, take_range},
+    {RUNTIME_CALLS, CALL_COLUMNS, 4, 3, START | CORRELATION, NULL, take_call},
+    {DRIVER_CALLS, CALL_COLUMNS, 4, 3, START | CORRELATION, NULL, take_call},
+    {RANGES, RANGE_COLUMNS, 4, 2, START, RANGE_TEXTS, take_range},
 };
 
 /* ---- devices ---- */
@@ -283,11 +336,13 @@ static const char *const COPY_COLUMNS[] = {DEVICE_COLUMNS, "bytes", "copyKind"};
 static const char *const FILL_COLUMNS[] = {DEVICE_COLUMNS, "bytes"};
 static const char *const GRAPH_COLUMNS[] = {DEVICE_COLUMNS};
 
+enum { OF_WORK = START | END | CORRELATION };
+
 static const table_reader DEVICE_TABLES[] = {
-    {KERNELS, KERNEL_COLUMNS, FIRST_OWN_COLUMN + 9, 2, KERNEL_TEXTS, take_kernel},
-    {COPIES, COPY_COLUMNS, FIRST_OWN_COLUMN + 2, 2, NULL, take_copy},
-    {FILLS, FILL_COLUMNS, FIRST_OWN_COLUMN + 1, 2, NULL, take_fill},
-    {GRAPHS, GRAPH_COLUMNS, FIRST_OWN_COLUMN, 2, NULL, take_graph},
+    {KERNELS, KERNEL_COLUMNS, FIRST_OWN_COLUMN + 9, 2, OF_WORK, KERNEL_TEXTS, take_kernel},
+    {COPIES, COPY_COLUMNS, FIRST_OWN_COLUMN + 2, 2, OF_WORK, NULL, take_copy},
+    {FILLS, FILL_COLUMNS, FIRST_OWN_COLUMN + 1, 2, OF_WORK, NULL, take_fill},
+    {GRAPHS, GRAPH_COLUMNS, FIRST_OWN_COLUMN, 2, OF_WORK, NULL, take_graph},
 };
 
 /* ---- all of it ---- */
@@ -297,9 +352,30 @@ enum {
     DEVICE_TABLE_COUNT = sizeof DEVICE_TABLES / sizeof *DEVICE_TABLES
 };
 
-/* How many rows there are to read, and whether any is of a device. */
+/* A view could run for ever and is not read; without its rows the sums would be of half the trace. */
+static dyno_status check_for_views(const nsys_file *file) {
+    static const struct {
+        const char *table, *holds;
+    } READ[] = {{KERNELS, "kernels"},    {COPIES, "copies"},       {FILLS, "memsets"},
+                {GRAPHS, "graphs"},      {RUNTIME_CALLS, "calls"}, {DRIVER_CALLS, "calls"},
+                {RANGES, "NVTX ranges"}, {STRINGS, "names"}};
+    for (size_t i = 0; i < sizeof READ / sizeof *READ; i++)
+        if (sqlite_file_has_view(file->database, READ[i].table))
+            return dyno_fail(DYNO_UNSUPPORTED,
+                             "'%s' has no table of %s: its %s is a view or a virtual table, which "
+                             "is not read because it could run for ever; export it again with nsys "
+                             "export --type sqlite, or put the rows into a table of that name",
+                             file->reading->path, READ[i].holds, READ[i].table);
+    return DYNO_OK;
+}
+
+#define RECORD_AND_EXPORT                                                                          \
+    "record with nsys profile --trace=cuda,nvtx and export with nsys export --type sqlite"
+
+/* How many rows there are to read, and whether there are tables for those of a device. */
 static dyno_status look_at_tables(nsys_file *file) {
     bool has_work = false;
+    RETURN_IF_FAILED(check_for_views(file));
     for (int i = 0; i < HOST_TABLE_COUNT; i++)
         file->rows_in_all += sqlite_file_most_rows(file->database, HOST_TABLES[i].table);
     for (int i = 0; i < DEVICE_TABLE_COUNT; i++) {
@@ -313,8 +389,7 @@ static dyno_status look_at_tables(nsys_file *file) {
         return DYNO_OK;
     return dyno_fail(DYNO_UNSUPPORTED,
                      "'%s' has no table of kernels, copies or memsets of a GPU (" KERNELS
-                     ", ...); record with nsys profile --trace=cuda,nvtx and export with nsys "
-                     "export --type sqlite",
+                     ", ...); " RECORD_AND_EXPORT,
                      file->reading->path);
 }
 
@@ -336,6 +411,11 @@ static dyno_status read_all(nsys_file *file) {
     RETURN_IF_FAILED(foreign_seal_host(file->reading));
     for (int i = 0; i < DEVICE_TABLE_COUNT; i++)
         RETURN_IF_FAILED(read_table(file, &DEVICE_TABLES[i]));
+    if (!file->reading->trace->records)
+        return dyno_fail(DYNO_UNSUPPORTED,
+                         "'%s' has no kernels, copies or memsets of a GPU: the tables for them "
+                         "(" KERNELS ", ...) have no rows; " RECORD_AND_EXPORT,
+                         file->reading->path);
     return DYNO_OK;
 }
 

@@ -35,7 +35,7 @@ typedef struct trace_event {
     own_words own;
     char phase; /* 'X', 'M', ...: Chrome's word for the kind of event */
     int64_t process, thread;
-    bool has_begin;
+    bool has_begin, has_duration;
     int64_t begin_ns, duration_ns;
     int64_t id, correlation, sequence, forward_thread;
     int64_t device, stream, registers, shared_bytes, graph_node, graph;
@@ -276,9 +276,10 @@ static dyno_status read_event(pytorch_file *file) {
             e->process = identity_of(stream, token);
         else if (strcmp(key, "tid") == 0)
             e->thread = identity_of(stream, token);
-        else if (strcmp(key, "dur") == 0)
+        else if (strcmp(key, "dur") == 0) {
+            e->has_duration = true;
             RETURN_IF_FAILED(read_time(stream, token, &e->duration_ns));
-        else if (strcmp(key, "ts") == 0) {
+        } else if (strcmp(key, "ts") == 0) {
             e->has_begin = true;
             RETURN_IF_FAILED(read_time(stream, token, &e->begin_ns));
         }
@@ -392,12 +393,13 @@ static bool is_left_out(const char *name) {
 static dyno_status check_event(const pytorch_file *file) {
     const trace_event *e = &file->event;
     int64_t most = (int64_t)1 << 61;
-    if (e->has_begin && e->begin_ns >= 0 && e->begin_ns <= most && e->duration_ns >= 0 &&
-        e->duration_ns <= most - e->begin_ns)
+    if (e->has_begin && e->has_duration && e->begin_ns >= 0 && e->begin_ns <= most &&
+        e->duration_ns >= 0 && e->duration_ns <= most - e->begin_ns)
         return DYNO_OK;
+    const char *lack = e->has_duration ? "" : ": it has no dur";
     return json_stream_fail(file->stream, "the event '%s' begins at %.3f us and takes %.3f us%s",
                             text_quote(e->name.data).text, (double)e->begin_ns / 1e3,
-                            (double)e->duration_ns / 1e3, e->has_begin ? "" : ": it has no ts");
+                            (double)e->duration_ns / 1e3, e->has_begin ? lack : ": it has no ts");
 }
 
 /* ---- the first reading ---- */
@@ -466,8 +468,10 @@ static dyno_status take_host_event(pytorch_file *file) {
     }
     RETURN_IF_FAILED(check_event(file));
     if (is_of_device(e)) {
+        foreign_product product = {
+            .correlation = e->correlation, .id = e->id, .ns = e->duration_ns};
         file->device_events++;
-        return DYNO_OK;
+        return foreign_note_kernel(file->reading, e->name.data, product);
     }
     if (has_span && is_left_out(e->name.data))
         return DYNO_OK;
@@ -546,8 +550,15 @@ static dyno_status read_twice(pytorch_file *file) {
                          "trace of PyTorch's profiler, and was a step recorded?",
                          file->reading->path, (long long)file->event_count);
     RETURN_IF_FAILED(foreign_seal_host(file->reading));
-    if (!file->device_events)
-        return foreign_hand_on_host(file->reading);
+    if (!file->device_events) {
+        RETURN_IF_FAILED(foreign_hand_on_host(file->reading));
+        if (file->reading->trace->records)
+            return DYNO_OK;
+        return dyno_fail(DYNO_UNSUPPORTED,
+                         "'%s' has no operations or kernels among its %lld events, only ranges; "
+                         "record with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]",
+                         file->reading->path, (long long)file->event_count);
+    }
     file->done_before = 0.5;
     RETURN_IF_FAILED(byte_source_rewind(file->source));
     return read_through(file, take_device_event);

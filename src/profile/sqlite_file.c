@@ -31,7 +31,6 @@ enum {
     SQLITE_DONE = 101,
     SQLITE_OPEN_READONLY = 0x01,
     SQLITE_OPEN_URI = 0x40,
-    SQLITE_NULL = 5,
     SQLITE_LIMIT_LENGTH = 0,
     SQLITE_DBCONFIG_DEFENSIVE = 1010,
     SQLITE_DBCONFIG_TRUSTED_SCHEMA = 1017
@@ -56,10 +55,13 @@ typedef struct sqlite_library {
     const char *why; /* it cannot be used */
 } sqlite_library;
 
+/* What a name of a database is: a plain table or its column, or what computes its rows. */
+typedef enum name_kind { NAME_STORED = 1, NAME_COMPUTED } name_kind;
+
 struct sqlite_file {
     void *database;
     char *path;
-    name_table names; /* "TABLE" and "TABLE.COLUMN", in capitals */
+    name_table names; /* "TABLE" and "TABLE.COLUMN", in capitals; the values are name_kinds */
     arena *strings;
 };
 
@@ -157,27 +159,31 @@ static dyno_status check_is_whole(const char *path) {
                      path, path);
 }
 
-static void add_name(sqlite_file *file, const char *table, const char *column) {
+static void add_name(sqlite_file *file, const char *table, const char *column, name_kind kind) {
     char *name =
         arena_format(file->strings, "%s%s%s", table, column ? "." : "", column ? column : "");
     for (char *c = name; *c; c++)
         *c = (char)toupper((unsigned char)*c);
-    name_table_set(&file->names, name, 1);
+    name_table_set(&file->names, name, (int)kind);
 }
 
-static bool has_name(const sqlite_file *file, const char *table, const char *column) {
+static bool has_name(const sqlite_file *file, const char *table, const char *column,
+                     name_kind kind) {
     char name[128];
     snprintf(name, sizeof name, "%s%s%s", table, column ? "." : "", column ? column : "");
     for (char *c = name; *c; c++)
         *c = (char)toupper((unsigned char)*c);
-    return name_table_find(&file->names, name) >= 0;
+    return name_table_find(&file->names, name) == (int)kind;
 }
 
-/* Columns that SQL computes are not among those of this list. */
+/* Columns that SQL computes are not among those of this list. What computes all of its rows, a view or a
+ * virtual table, is listed without looking into it. */
 static dyno_status look_at_schema(sqlite_file *file) {
-    static const char SQL[] = "SELECT m.name, i.name FROM sqlite_master m "
-                              "JOIN pragma_table_info(m.name) i "
-                              "WHERE m.type = 'table' AND m.rootpage > 0";
+    static const char SQL[] =
+        "SELECT m.name, i.name FROM sqlite_master m JOIN pragma_table_info(m.name) i "
+        "WHERE m.type = 'table' AND m.rootpage > 0 "
+        "UNION ALL SELECT name, NULL FROM sqlite_master "
+        "WHERE type = 'view' OR (type = 'table' AND rootpage = 0)";
     sqlite_query *query;
     RETURN_IF_FAILED(sqlite_query_begin(file, SQL, &query));
     dyno_status status;
@@ -188,9 +194,9 @@ static dyno_status look_at_schema(sqlite_file *file) {
             continue;
         char *table = memory_copy_string(name);
         const char *column = sqlite_query_text(query, 1);
-        add_name(file, table, NULL);
+        add_name(file, table, NULL, column ? NAME_STORED : NAME_COMPUTED);
         if (column)
-            add_name(file, table, column);
+            add_name(file, table, column, NAME_STORED);
         free(table);
     }
     sqlite_query_end(query);
@@ -250,11 +256,15 @@ void sqlite_file_close(sqlite_file *file) {
 }
 
 bool sqlite_file_has_table(const sqlite_file *file, const char *table) {
-    return has_name(file, table, NULL);
+    return has_name(file, table, NULL, NAME_STORED);
+}
+
+bool sqlite_file_has_view(const sqlite_file *file, const char *name) {
+    return has_name(file, name, NULL, NAME_COMPUTED);
 }
 
 bool sqlite_file_has_column(const sqlite_file *file, const char *table, const char *column) {
-    return has_name(file, table, column);
+    return has_name(file, table, column, NAME_STORED);
 }
 
 int64_t sqlite_file_most_rows(sqlite_file *file, const char *table) {
@@ -308,5 +318,9 @@ const char *sqlite_query_text(sqlite_query *query, int column) {
 }
 
 bool sqlite_query_is_null(sqlite_query *query, int column) {
-    return loaded()->column_type(query->statement, column) == SQLITE_NULL;
+    return sqlite_query_type(query, column) == SQLITE_TYPE_NULL;
+}
+
+sqlite_type sqlite_query_type(sqlite_query *query, int column) {
+    return (sqlite_type)loaded()->column_type(query->statement, column);
 }

@@ -146,6 +146,12 @@ static void add_detail(const groups_view *v, int64_t row, const char *key, repor
 
 static double rate(double amount, double ns) { return ns > 0 ? amount / ns : (double)NAN; }
 
+/* What has no FLOPs, as a copy, or a kernel that adds up the parts of another's product, has no rate:
+ * 0.0 would read as the slowest of all. */
+static double rate_of_some(double amount, double ns) {
+    return amount > 0 ? rate(amount, ns) : (double)NAN;
+}
+
 /* The floor of a row whose launches may differ is the sum over those that do not. */
 static double floor_of(const groups_view *v, int64_t row) {
     return v->is_launch ? profile_rows_floor(&v->rows, row)
@@ -205,8 +211,8 @@ static void add_group(const groups_view *v, int64_t row, report_table *t) {
     for (int i = 0; i < TIMES; i++)
         add_time(v, row, time_at(is_kernel, i), t);
     if (v->has_cost) {
-        table_add_real(t, rate(NUMBER(COLUMN_FLOPS), ns), 1);
-        table_add_real(t, rate(NUMBER(COLUMN_BYTES), ns), 1);
+        table_add_real(t, rate_of_some(NUMBER(COLUMN_FLOPS), ns), 1);
+        table_add_real(t, rate_of_some(NUMBER(COLUMN_BYTES), ns), 1);
     }
     if (v->has_floor) {
         double floor_ns = floor_of(v, row);

@@ -324,6 +324,32 @@ static void traces_of_old_versions_and_bare_arrays_are_read(void **state) {
     foreign_groups_release(&g);
 }
 
+#define SHAPES                                                                                     \
+    "\"Input Dims\":[[64,16],[64,32],[32,16]],\"Input type\":[\"float\",\"float\",\"float\"]"
+
+static void expect_flops(const foreign_groups *g, const char *kernel, double flops) {
+    const kernel_group *found = kernel_groups_find(g->groups, BY_KERNEL, &kernel);
+    assert_non_null(found);
+    if (fabs(found->flops - flops) > 0.5)
+        fail_msg("'%s' has %.0f FLOPs, not %.0f", kernel, found->flops, flops);
+}
+
+/* They come in any order, and a split along k may take longer to add up than to compute. */
+static void flops_of_an_operation_are_those_of_its_longest_product(void **state) {
+    (void)state;
+    foreign_groups g = foreign_groups_of_text(
+        TRACE(KERNEL("cublasLt::splitKreduce_kernel", 540, 12, 12) KERNEL("short_gemm", 500, 2, 9)
+                  CALL(1, 5, 9) CALL(1, 8, 10) CALL(1, 11, 11) CALL(1, 14, 12)
+                      KERNEL("scal_kernel(cublasTransposeParams)", 510, 20, 10)
+                          KERNEL("long_gemm", 530, 9, 11) OP("aten::addmm", 1, 1, 50, SHAPES)),
+        DYNO_OK);
+    expect_flops(&g, "long_gemm", 2.0 * 64 * 32 * 16);
+    expect_flops(&g, "short_gemm", 0);
+    expect_flops(&g, "cublasLt::splitKreduce_kernel", 0);
+    expect_flops(&g, "scal_kernel(cublasTransposeParams)", 0);
+    foreign_groups_release(&g);
+}
+
 /* ---- files that are not as they should be ---- */
 
 static void expect_refused(const char *document, dyno_status status, const char *part) {
@@ -341,6 +367,7 @@ static void hostile_files_get_an_error(void **state) {
     expect_refused("{\"traceEvents\": 7}", DYNO_CORRUPT, "no \"traceEvents\"");
     expect_refused("{\"traceEvents\": [7]}", DYNO_CORRUPT, "an event is no object");
     expect_refused("{\"traceEvents\": []}", DYNO_UNSUPPORTED, "no operations, ranges or kernels");
+    expect_refused(TRACE(RANGE("forward", 1, 0, 50)), DYNO_UNSUPPORTED, "no operations or kernels");
     expect_refused("{\"traceEvents\": [{\"ph\": \"X\"", DYNO_CORRUPT, "is it whole?");
     expect_refused(TRACE(KERNEL("k", -5, 3, 9)), DYNO_CORRUPT, "begins at -5.000 us");
     expect_refused(TRACE(KERNEL("k", 5, -3, 9)), DYNO_CORRUPT, "takes -3.000 us");
@@ -348,6 +375,11 @@ static void hostile_files_get_an_error(void **state) {
     expect_refused(TRACE(KERNEL("k", 9000000000000000, 3, 9)), DYNO_CORRUPT, "begins at");
     expect_refused(TRACE("{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"k\",\"dur\":1},"),
                    DYNO_CORRUPT, "it has no ts");
+    expect_refused(TRACE("{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"k\",\"ts\":1},"),
+                   DYNO_CORRUPT, "it has no dur");
+    expect_refused(TRACE(KERNEL("k", 5, 3, 9) "{\"ph\":\"X\",\"cat\":\"cpu_op\",\"name\":\"op\","
+                                              "\"ts\":1},"),
+                   DYNO_CORRUPT, "it has no dur");
     expect_refused(TRACE("{\"ph\":\"X\",\"cat\":\"cpu_op\",\"name\":\"k\",\"ts\":null},"),
                    DYNO_CORRUPT, "no number of microseconds");
 }
@@ -392,6 +424,7 @@ int main(void) {
         cmocka_unit_test(own_time_of_an_operation_is_without_those_it_calls),
         cmocka_unit_test(times_keep_their_nanoseconds),
         cmocka_unit_test(traces_of_old_versions_and_bare_arrays_are_read),
+        cmocka_unit_test(flops_of_an_operation_are_those_of_its_longest_product),
         cmocka_unit_test(hostile_files_get_an_error),
         cmocka_unit_test(operations_that_nest_too_deep_are_refused),
         cmocka_unit_test(report_of_nsys_is_told_to_be_exported),

@@ -27,6 +27,11 @@ static void names_of_real_kernels_have_their_classes(void **state) {
         {"void cutlass::Kernel2<cutlass_80_tensorop_s1688gemm_256x64_16x4_nn_align4>", NULL,
          "matmul"},
         {"void cublasLt::splitKreduce_kernel<32, 16, int, float>", NULL, "matmul"},
+        {"void scal_kernel<float, float, 1, true, 6, 5, 5, 3>(cublasTransposeParams<float>, float "
+         "const*, float*, float const*)",
+         "aten::addmm", "element-wise"},
+        {"void cublasLt::epilogue::impl::globalKernel<8, 32, float, float, float, true, true, 0>",
+         "aten::addmm", "element-wise"},
         {"void gemv2T_kernel_val<int, int, float>", NULL, "matmul"},
         {"void pytorch_flash::flash_fwd_kernel<Flash_fwd_kernel_traits<64, 128, 128, 4>>", NULL,
          "attention"},

@@ -209,6 +209,55 @@ def hostile_exports_get_an_error():
             expect_refused(1, part, "--from", made.close())
 
 
+def values_that_are_no_numbers_are_refused_and_named():
+    kernels, calls, ranges = "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_RUNTIME", "NVTX_EVENTS"
+    bad = {"NULL": "NULL", "'abc'": "a text", "x'0102'": "a blob", "1.5": "a fraction"}
+    cases = [(table, column, value) for value in bad
+             for table, column in ((kernels, "start"), (kernels, "end"), (kernels, "correlationId"), (calls, "start"),
+                                   (calls, "correlationId"), (ranges, "start"))]
+    cases += [(table, column, "'abc'") for table, column in ((kernels, "graphNodeId"), (kernels, "gridX"),
+                                                             (kernels, "deviceId"), (kernels, "globalPid"),
+                                                             (calls, "globalTid"), (calls, "end"), (ranges, "end"),
+                                                             ("CUPTI_ACTIVITY_KIND_MEMCPY", "bytes"))]
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "a.sqlite")
+        for table, column, value in cases:
+            shutil.copy(trace("nsys.sqlite"), path)
+            with sqlite3.connect(path) as database:
+                database.execute(f'UPDATE {table} SET "{column}" = {value} WHERE rowid = 2')
+            database.close()
+            expect_refused(1, f"'{path}', table {table}: row 2 has {bad[value]} as its {column}", "--from", path)
+
+
+def values_that_an_export_may_lack_are_not_asked_for():
+    kernels, ranges = "CUPTI_ACTIVITY_KIND_KERNEL", "NVTX_EVENTS"
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "a.sqlite")
+        for table, column in ((kernels, "graphNodeId"), (kernels, "globalPid"), (kernels, "gridX"),
+                              (kernels, "demangledName"), (ranges, "endGlobalTid"), (ranges, "textId"),
+                              (ranges, "eventType"), ("CUPTI_ACTIVITY_KIND_RUNTIME", "end")):
+            shutil.copy(trace("nsys.sqlite"), path)
+            with sqlite3.connect(path) as database:
+                database.execute(f'UPDATE {table} SET "{column}" = NULL WHERE rowid = 2')
+            database.close()
+            assert sum(count for count, _ in phases_of(path).values()) == 27, (table, column)
+
+
+def strings_with_the_same_id_do_not_multiply_kernels():
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "a.sqlite")
+        shutil.copy(trace("nsys.sqlite"), path)
+        with sqlite3.connect(path) as database:
+            for sql in ("CREATE TABLE twice AS SELECT id, value FROM StringIds",
+                        "INSERT INTO twice SELECT id, value || '!' FROM StringIds", "DROP TABLE StringIds",
+                        "ALTER TABLE twice RENAME TO StringIds"):
+                database.execute(sql)
+        database.close()
+        assert phases_of(path) == phases_of(trace("nsys.sqlite"))
+        rows = rows_of("--from", path, "--by", "kernel")
+        assert rows[0]["Name"] and "!" not in rows[0]["Name"], rows
+
+
 def view_in_place_of_a_table_is_not_looked_into():
     with tempfile.TemporaryDirectory() as folder:
         made = Export(folder)
@@ -217,6 +266,31 @@ def view_in_place_of_a_table_is_not_looked_into():
         path = made.close()
         result = profile("--from", path, timeout=60)
         assert result.returncode == 1 and "no table of kernels" in result.stderr, result
+
+
+def view_among_the_tables_is_refused_and_not_dropped():
+    with tempfile.TemporaryDirectory() as folder:
+        for table in ("CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_RUNTIME", "NVTX_EVENTS", "StringIds"):
+            path = os.path.join(folder, table)
+            shutil.copy(trace("nsys.sqlite"), path)
+            with sqlite3.connect(path) as database:
+                database.execute(f"ALTER TABLE {table} RENAME TO rows_of_it")
+                database.execute(f"CREATE VIEW {table} AS SELECT * FROM rows_of_it")
+            database.close()
+            expect_refused(1, f"its {table} is a view", "--from", path)
+
+
+def trace_without_work_is_refused():
+    with tempfile.TemporaryDirectory() as folder:
+        made = Export(folder)
+        made.table("CUPTI_ACTIVITY_KIND_KERNEL", KERNEL)
+        made.table("CUPTI_ACTIVITY_KIND_RUNTIME", CALL, (10, 20, THREAD, 1))
+        made.table("NVTX_EVENTS", RANGE, (0, 100, 59, "forward", THREAD))
+        expect_refused(1, "have no rows", "--from", made.close())
+        path = os.path.join(folder, "a.json")
+        write_file(path, json.dumps({"traceEvents": [{"ph": "X", "cat": "user_annotation", "name": "forward", "pid": 1,
+                                                      "tid": 1, "ts": 1, "dur": 2}]}))
+        expect_refused(1, "no operations or kernels among its 1 events, only ranges", "--from", path)
 
 
 def damaged_database_is_refused_and_nothing_is_written_beside_it():
@@ -233,6 +307,14 @@ def damaged_database_is_refused_and_nothing_is_written_beside_it():
         assert os.listdir(folder) == ["a.sqlite"], os.listdir(folder)
         write_file(path + "-wal", "not yet in the file")
         expect_refused(2, "is being written", "--from", path)
+
+
+def kernels_without_flops_have_no_rate():
+    rows = {row["Name"]: row for row in rows_of("--from", trace("pytorch-cuda-ranges.json.gz"), "--by", "kernel")}
+    rate = {part: [row["GFLOP/s"] for name, row in rows.items() if part in name]
+            for part in ("sgemm_largek", "scal_kernel", "cublasLt::epilogue", "splitKreduce")}
+    assert 100 < float(rate["sgemm_largek"][0]) < 1000, rate
+    assert rate["scal_kernel"] == rate["cublasLt::epilogue"] == rate["splitKreduce"] == [""], rate
 
 
 # ---- the command ----
@@ -347,8 +429,12 @@ run_all(phases_are_the_same_in_every_format, what_scripts_made_is_what_is_commit
         ranges_may_be_open_at_the_end_or_started_and_ended_by_hand,
         events_from_before_and_behind_the_recording_are_cut_off, ranges_of_emit_nvtx_are_operations,
         marks_and_domains_are_no_ranges, export_without_ranges_strings_or_calls_is_read,
-        export_with_copies_only_is_read, hostile_exports_get_an_error, view_in_place_of_a_table_is_not_looked_into,
-        damaged_database_is_refused_and_nothing_is_written_beside_it, strange_names_of_files_are_read,
+        export_with_copies_only_is_read, hostile_exports_get_an_error,
+        values_that_are_no_numbers_are_refused_and_named, values_that_an_export_may_lack_are_not_asked_for,
+        strings_with_the_same_id_do_not_multiply_kernels, view_in_place_of_a_table_is_not_looked_into,
+        view_among_the_tables_is_refused_and_not_dropped, trace_without_work_is_refused,
+        damaged_database_is_refused_and_nothing_is_written_beside_it, kernels_without_flops_have_no_rate,
+        strange_names_of_files_are_read,
         all_tables_are_printed_in_all_formats, joins_by_process_and_the_top_kernels_are_told,
         each_grouping_has_the_same_time, classes_of_a_file_come_first, run_is_kept_and_shown_again,
         flags_that_do_not_go_together_are_usage_errors, files_that_are_no_traces_are_refused,
