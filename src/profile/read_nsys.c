@@ -190,8 +190,13 @@ static dyno_status find_thread(nsys_file *file, int64_t global, int *out) {
 /* What began before the recording has a negative time: of it only the rest is known. */
 static int64_t since_begin(int64_t ns) { return ns < 0 ? 0 : ns; }
 
-/* Begin, end, correlation, thread. A call that had not returned when the recording ended has no end. */
+/* Begin, end, correlation, thread. A call that had not returned when the recording ended has no end; one without a
+ * correlation launched nothing that could be found. */
 static dyno_status take_call(nsys_file *file, sqlite_query *row) {
+    if (sqlite_query_is_null(row, 2)) {
+        file->reading->trace->skipped++;
+        return DYNO_OK;
+    }
     host_call call = {.begin_ns = since_begin(sqlite_query_integer(row, 0)),
                       .end_ns = since_begin(sqlite_query_integer(row, 1)),
                       .correlation = sqlite_query_integer(row, 2)};
@@ -232,11 +237,11 @@ static const char *const RANGE_COLUMNS[] = {"start", "end", "globalTid", "eventT
 static const char *const RANGE_TEXTS[] = {"text", "textId", NULL};
 
 /* Places in the lists of columns, as bits. */
-enum { START = 1 << 0, END = 1 << 1, CORRELATION = 1 << 2 };
+enum { START = 1 << 0, END = 1 << 1 };
 
 static const table_reader HOST_TABLES[] = {
-    {RUNTIME_CALLS, CALL_COLUMNS, 4, 3, START | CORRELATION, NULL, take_call},
-    {DRIVER_CALLS, CALL_COLUMNS, 4, 3, START | CORRELATION, NULL, take_call},
+    {RUNTIME_CALLS, CALL_COLUMNS, 4, 3, START, NULL, take_call},
+    {DRIVER_CALLS, CALL_COLUMNS, 4, 3, START, NULL, take_call},
     {RANGES, RANGE_COLUMNS, 4, 2, START, RANGE_TEXTS, take_range},
 };
 
@@ -252,7 +257,7 @@ static int to_int(int64_t value) { return value < 0 || value > INT32_MAX ? 0 : (
 static dyno_status hand_on(nsys_file *file, sqlite_query *row, launch_record *record) {
     record->begin_ns = sqlite_query_integer(row, 0);
     record->end_ns = sqlite_query_integer(row, 1);
-    record->correlation = sqlite_query_integer(row, 2);
+    record->correlation = sqlite_query_is_null(row, 2) ? HOST_NONE : sqlite_query_integer(row, 2);
     record->device = to_int(sqlite_query_integer(row, 4));
     record->stream = to_int(sqlite_query_integer(row, 5));
     record->graph_node = (uint64_t)sqlite_query_integer(row, 6);
@@ -336,7 +341,7 @@ static const char *const COPY_COLUMNS[] = {DEVICE_COLUMNS, "bytes", "copyKind"};
 static const char *const FILL_COLUMNS[] = {DEVICE_COLUMNS, "bytes"};
 static const char *const GRAPH_COLUMNS[] = {DEVICE_COLUMNS};
 
-enum { OF_WORK = START | END | CORRELATION };
+enum { OF_WORK = START | END };
 
 static const table_reader DEVICE_TABLES[] = {
     {KERNELS, KERNEL_COLUMNS, FIRST_OWN_COLUMN + 9, 2, OF_WORK, KERNEL_TEXTS, take_kernel},

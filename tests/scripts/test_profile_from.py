@@ -213,9 +213,9 @@ def values_that_are_no_numbers_are_refused_and_named():
     kernels, calls, ranges = "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_RUNTIME", "NVTX_EVENTS"
     bad = {"NULL": "NULL", "'abc'": "a text", "x'0102'": "a blob", "1.5": "a fraction"}
     cases = [(table, column, value) for value in bad
-             for table, column in ((kernels, "start"), (kernels, "end"), (kernels, "correlationId"), (calls, "start"),
-                                   (calls, "correlationId"), (ranges, "start"))]
+             for table, column in ((kernels, "start"), (kernels, "end"), (calls, "start"), (ranges, "start"))]
     cases += [(table, column, "'abc'") for table, column in ((kernels, "graphNodeId"), (kernels, "gridX"),
+                                                             (kernels, "correlationId"), (calls, "correlationId"),
                                                              (kernels, "deviceId"), (kernels, "globalPid"),
                                                              (calls, "globalTid"), (calls, "end"), (ranges, "end"),
                                                              ("CUPTI_ACTIVITY_KIND_MEMCPY", "bytes"))]
@@ -241,6 +241,21 @@ def values_that_an_export_may_lack_are_not_asked_for():
                 database.execute(f'UPDATE {table} SET "{column}" = NULL WHERE rowid = 2')
             database.close()
             assert sum(count for count, _ in phases_of(path).values()) == 27, (table, column)
+
+
+def what_has_no_correlation_is_attributed_to_nothing():
+    before = phases_of(trace("nsys.sqlite"))["(unattributed)"][0]
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "a.sqlite")
+        for tables in (("CUPTI_ACTIVITY_KIND_KERNEL",), ("CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_RUNTIME")):
+            shutil.copy(trace("nsys.sqlite"), path)
+            with sqlite3.connect(path) as database:
+                for table in tables:
+                    database.execute(f"UPDATE {table} SET correlationId = NULL WHERE rowid = 2")
+            database.close()
+            phases = phases_of(path)
+            assert sum(count for count, _ in phases.values()) == 27, phases
+            assert phases["(unattributed)"][0] > before, phases
 
 
 def strings_with_the_same_id_do_not_multiply_kernels():
@@ -430,7 +445,7 @@ run_all(phases_are_the_same_in_every_format, what_scripts_made_is_what_is_commit
         events_from_before_and_behind_the_recording_are_cut_off, ranges_of_emit_nvtx_are_operations,
         marks_and_domains_are_no_ranges, export_without_ranges_strings_or_calls_is_read,
         export_with_copies_only_is_read, hostile_exports_get_an_error,
-        values_that_are_no_numbers_are_refused_and_named, values_that_an_export_may_lack_are_not_asked_for,
+        values_that_are_no_numbers_are_refused_and_named, values_that_an_export_may_lack_are_not_asked_for, what_has_no_correlation_is_attributed_to_nothing,
         strings_with_the_same_id_do_not_multiply_kernels, view_in_place_of_a_table_is_not_looked_into,
         view_among_the_tables_is_refused_and_not_dropped, trace_without_work_is_refused,
         damaged_database_is_refused_and_nothing_is_written_beside_it, kernels_without_flops_have_no_rate,
