@@ -121,14 +121,28 @@ static const results_row *top_row(const results_breakdown *b, double *share) {
     return top;
 }
 
+/* How much of a training step a cell is. */
+static int extent_of(const results_cell *cell) {
+    static const char *const passes[] = {"forward", "forward+backward", "step"};
+    int extent = 0;
+    for (int i = 0; i < 3; i++)
+        if (strcmp(view_text(cell, PARAM_PASS), passes[i]) == 0)
+            extent = i;
+    return extent;
+}
+
+/* Whole steps are what people train with: a forward is taken only where nothing more was traced. */
 static const results_cell *fastest_profile(const results *run) {
     const results_cell *best = NULL;
     double most = 0;
     for (int64_t i = 0; i < run->cell_count; i++) {
         const results_cell *cell = run->cells[i];
         double rate = view_metric(cell, METRIC_TOKENS) / finding_median_ms(cell);
-        if (cell->status == RESULTS_OK && cell_find_breakdown(cell, BREAKDOWN_KINDS) &&
-            rate > most) {
+        if (cell->status != RESULTS_OK || !cell_find_breakdown(cell, BREAKDOWN_KINDS) ||
+            !(rate > 0))
+            continue;
+        int more = best ? extent_of(cell) - extent_of(best) : 1;
+        if (more > 0 || (more == 0 && rate > most)) {
             most = rate;
             best = cell;
         }

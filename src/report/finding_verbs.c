@@ -149,14 +149,25 @@ void finding_append_bandwidth(const results *run, text *out) {
         append_best_of_run(run, "busbw_gb_s", " The highest bus bandwidth is ", " GB/s", out);
 }
 
+/* The number of tokens belongs to the sentence: steps of fewer are bound by communication sooner. */
 static void append_largest_ranks(const report_table *table, text *out) {
     int ranks = column_of(table, "largest_ranks"), way = column_of(table, PARAM_PARALLEL);
-    int model = column_of(table, PARAM_MODEL), written = 0;
+    int model = column_of(table, PARAM_MODEL), tokens = column_of(table, "step_tokens");
+    int written = 0;
     for (int i = 0; ranks >= 0 && way >= 0 && i < table->row_count; i++) {
         const table_cell *cells = table->rows[i].cells;
         if (cells[ranks].kind != CELL_REAL)
             continue;
-        text_append(out, written++ ? "; " : " Computing takes longer than communicating up to ");
+        if (tokens < 0)
+            continue;
+        bool is_new =
+            !written || (i > 0 && table->rows[i - 1].cells[tokens].real != cells[tokens].real);
+        text_append(out, written++ ? "; " : "");
+        if (is_new) {
+            text_append(out, written == 1 ? " In a step of " : "in one of ");
+            table_append_shown(out, &cells[tokens]);
+            text_append(out, " tokens computing takes longer than communicating up to ");
+        }
         table_append_shown(out, &cells[ranks]);
         text_append(out, cells[ranks].real < 1.5 ? " rank with " : " ranks with ");
         table_append_shown(out, &cells[way]);

@@ -407,6 +407,12 @@ static void add_candidate(const profile_rows *kinds, const candidate *c, double 
     table_add_text(t, profile_rows_text(kinds, c->row, KEY_KERNEL));
 }
 
+/* A pass that is not a whole step is called what it is. */
+static const char *name_of_pass(const results_cell *cell) {
+    const char *pass = view_text(cell, PARAM_PASS);
+    return *pass ? pass : "step";
+}
+
 void profile_append_next(const results *run, const results_cell *cell, text *out) {
     profile_rows kinds = profile_rows_find(run, cell, BREAKDOWN_KINDS);
     if (!has_floors(&kinds) || kinds.count == 0)
@@ -417,12 +423,12 @@ void profile_append_next(const results *run, const results_cell *cell, text *out
     if (top->above_ns > 0)
         text_format(out,
                     "%s in %s (%s, %.0f launches) takes %.2f ms more than bytes and FLOPs ask for: "
-                    "at its floor the step would take %.2f instead of %.2f ms",
+                    "at its floor the %s would take %.2f instead of %.2f ms",
                     profile_rows_text(&kinds, top->row, KEY_OP),
                     profile_rows_text(&kinds, top->row, KEY_SCOPE),
                     profile_rows_text(&kinds, top->row, KEY_PHASE),
                     profile_rows_number(&kinds, top->row, COLUMN_COUNT), top->above_ns / 1e6,
-                    (step_ns - top->above_ns) / 1e6, step_ns / 1e6);
+                    name_of_pass(cell), (step_ns - top->above_ns) / 1e6, step_ns / 1e6);
     free(sorted);
 }
 

@@ -146,9 +146,10 @@ static void add_growth(const results *run, int64_t index, report_document *out) 
     plot_bar *bars = document_add_bars(out, "ms", count);
     for (int64_t i = 0; i < count; i++)
         bars[i] = (plot_bar){labels[i], y[i]};
-    document_add_note(out, "%s, %s: step time over ranks, the same work for each; as ranks^%.2f",
+    document_add_note(out, "%s, %s: step time over ranks; as ranks^%.2f%s",
                       view_text(first, PARAM_MODEL), view_text(first, PARAM_PARALLEL),
-                      statistics_growth_exponent(x, y, count));
+                      statistics_growth_exponent(x, y, count),
+                      count == 2 ? ", between two numbers of them" : "");
 }
 
 static bool is_first_of_way(const results *run, int64_t index) {

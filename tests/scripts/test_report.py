@@ -403,8 +403,9 @@ def findings_state_what_the_tables_have():
             text = file.read().replace("\\", "")
         assert "Instead of 10 the sum is 4.0000 in bf16, the worst way, and 10.0001 in fp32, the best." in text, text
         assert "Under bf16 2 of 8 have 16 bits" in text
-        said = re.search(r"Computing takes longer than communicating up to (\d+) ranks? with ([\w+]+)", text)
-        assert re.search(rf"\| small \| \d+ \| {re.escape(said[2])} \| {said[1]} \|", text), said
+        said = re.search(r"In a step of (\d+) tokens computing takes longer than communicating up to (\d+) ranks? with "
+                         r"([\w+]+)", text)
+        assert re.search(rf"\| small \| {said[1]} \| {re.escape(said[3])} \| {said[2]} \|", text), said
         best = max(float(number) for number in re.findall(r"highest bus bandwidth is ([\d.]+) GB/s", text))
         assert f"| {best:.2f} |" in text
         steps = {}
