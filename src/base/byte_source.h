@@ -17,7 +17,7 @@ NODISCARD dyno_status byte_source_open(const char *path, byte_source **out);
 void byte_source_close(byte_source *source);
 
 /* Reads up to `count` bytes, which is at most INT_MAX; *got is 0 only at the end. A gzip file that is
- * damaged or cut off is DYNO_CORRUPT. */
+ * damaged, cut off or followed by other bytes is DYNO_CORRUPT. */
 NODISCARD dyno_status byte_source_read(byte_source *source, char *to, size_t count, size_t *got);
 /* Back to the first byte. */
 NODISCARD dyno_status byte_source_rewind(byte_source *source);

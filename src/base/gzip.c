@@ -14,9 +14,14 @@ static gzip_functions load(void) {
     const struct {
         const char *name;
         void *function;
-    } wanted[] = {{"gzdopen", &lib.gzdopen}, {"gzbuffer", &lib.gzbuffer}, {"gzread", &lib.gzread},
-                  {"gzwrite", &lib.gzwrite}, {"gzrewind", &lib.gzrewind}, {"gzerror", &lib.gzerror},
-                  {"gzclose", &lib.gzclose}};
+    } wanted[] = {{"gzdopen", &lib.gzdopen},
+                  {"gzwrite", &lib.gzwrite},
+                  {"gzerror", &lib.gzerror},
+                  {"gzclose", &lib.gzclose},
+                  {"inflateInit2_", &lib.inflateInit2_},
+                  {"inflate", &lib.inflate},
+                  {"inflateReset", &lib.inflateReset},
+                  {"inflateEnd", &lib.inflateEnd}};
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
         void *found = dlsym(handle, wanted[i].name);
         if (!found)

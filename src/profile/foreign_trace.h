@@ -47,6 +47,9 @@ NODISCARD dyno_status foreign_trace_read(const char *path, const foreign_visitor
 
 /* ---- for the readers ---- */
 
+/* What a kernel whose name is "" or not known is called. */
+#define FOREIGN_KERNEL_WITHOUT_NAME "(kernel without a name)"
+
 /* A kernel that may be the product that an operation's FLOPs are of. */
 typedef struct foreign_product {
     int64_t correlation, id; /* of the call; of the op, 0: unknown */

@@ -3,6 +3,7 @@
  * The order matters: a fused attention kernel has "cutlass" in its name as a product has, and a
  * convolution has "gemm". Names are those of PyTorch, its inductor, cuBLAS, cuDNN, CUTLASS, NCCL and
  * Nsight Systems. */
+#define _GNU_SOURCE
 #include "profile/kernel_classes.h"
 
 #include <ctype.h>
@@ -209,46 +210,47 @@ static const class_rule BUILT_IN[] = {
 enum { BUILT_IN_COUNT = sizeof BUILT_IN / sizeof *BUILT_IN };
 
 /* Names come again and again, and trying all rules takes long. */
-enum { MOST_REMEMBERED = 1 << 16, NO_CLASS = -2 };
+enum { MOST_REMEMBERED = 1 << 16, MOST_REMEMBERED_BYTES = 32 << 20, NO_CLASS = -2 };
 
 struct kernel_classes {
-    class_rule *rules; /* the user's, then the built-in ones */
+    class_rule *rules; /* the user's, then the built-in ones; patterns in small letters */
     int count, capacity;
     name_table remembered; /* the rule of a name, or NO_CLASS */
+    size_t remembered_bytes;
+    text lowered; /* the name that is looked for */
     arena *strings;
 };
 
 /* ---- matching ---- */
 
-static bool is_alike(char a, char b) {
-    return tolower((unsigned char)a) == tolower((unsigned char)b);
+static void lower(char *name) {
+    for (; *name; name++)
+        *name = (char)tolower((unsigned char)*name);
 }
 
-/* Whether the pattern is somewhere in the name: as if it began and ended with '*'. On a mismatch only
- * the last '*' is tried further on, which is enough and takes the product of the lengths at most. */
+/* Whether the pattern is somewhere in the name: as if it began and ended with '*'. Each part between
+ * stars is looked for behind the one before; the first place is as good as any. */
 static bool matches(const char *pattern, const char *name) {
-    const char *after_star = pattern, *retry = name;
     for (;;) {
-        if (*pattern == '*') {
-            after_star = ++pattern;
-            retry = name;
-        } else if (*pattern == '\0') {
-            return true;
-        } else if (*name == '\0') {
-            return false;
-        } else if (is_alike(*pattern, *name)) {
-            pattern++;
-            name++;
-        } else {
-            pattern = after_star;
-            name = ++retry;
+        size_t bytes = strcspn(pattern, "*");
+        if (bytes) {
+            name = memmem(name, strlen(name), pattern, bytes);
+            if (!name)
+                return false;
+            name += bytes;
         }
+        if (!pattern[bytes])
+            return true;
+        pattern += bytes + 1;
     }
 }
 
-static int find_rule(const kernel_classes *classes, const char *name) {
+static int find_rule(kernel_classes *classes, const char *name) {
+    classes->lowered.length = 0;
+    text_append(&classes->lowered, name);
+    lower(classes->lowered.data);
     for (int i = 0; i < classes->count; i++)
-        if (matches(classes->rules[i].pattern, name))
+        if (matches(classes->rules[i].pattern, classes->lowered.data))
             return i;
     return NO_CLASS;
 }
@@ -256,9 +258,13 @@ static int find_rule(const kernel_classes *classes, const char *name) {
 static const char *find(kernel_classes *classes, const char *name) {
     int rule = name_table_find(&classes->remembered, name);
     if (rule == -1) {
+        size_t bytes = strlen(name);
         rule = find_rule(classes, name);
-        if (classes->remembered.count < MOST_REMEMBERED)
+        if (classes->remembered.count < MOST_REMEMBERED &&
+            bytes <= MOST_REMEMBERED_BYTES - classes->remembered_bytes) {
+            classes->remembered_bytes += bytes;
             name_table_set(&classes->remembered, arena_copy_string(classes->strings, name), rule);
+        }
     }
     return rule == NO_CLASS ? NULL : classes->rules[rule].class_name;
 }
@@ -283,9 +289,11 @@ static char *trim(char *line) {
     return line;
 }
 
-static void add_rule(kernel_classes *classes, class_rule rule) {
+static void add_rule(kernel_classes *classes, const char *pattern, const char *class_name) {
+    char *lowered = arena_copy_string(classes->strings, pattern);
+    lower(lowered);
     MEMORY_GROW(classes->rules, classes->count, classes->capacity);
-    classes->rules[classes->count++] = rule;
+    classes->rules[classes->count++] = (class_rule){lowered, class_name};
 }
 
 static dyno_status add_line(kernel_classes *classes, char *line, const char *path, int number) {
@@ -311,10 +319,7 @@ static dyno_status add_line(kernel_classes *classes, char *line, const char *pat
     if (strlen(class_name) > MOST_CLASS_BYTES)
         return dyno_fail(DYNO_INVALID, "'%s': line %d: the class has %zu bytes, the limit is %d",
                          path, number, strlen(class_name), MOST_CLASS_BYTES);
-    MEMORY_GROW(classes->rules, classes->count, classes->capacity);
-    classes->rules[classes->count++] =
-        (class_rule){arena_copy_string(classes->strings, pattern),
-                     arena_copy_string(classes->strings, class_name)};
+    add_rule(classes, pattern, arena_copy_string(classes->strings, class_name));
     return DYNO_OK;
 }
 
@@ -342,7 +347,7 @@ dyno_status kernel_classes_create(const char *path, kernel_classes **out) {
     classes->strings = arena_create();
     dyno_status status = path ? add_file(classes, path) : DYNO_OK;
     for (int i = 0; i < BUILT_IN_COUNT; i++)
-        add_rule(classes, BUILT_IN[i]);
+        add_rule(classes, BUILT_IN[i].pattern, BUILT_IN[i].class_name);
     if (status != DYNO_OK) {
         kernel_classes_destroy(classes);
         classes = NULL;
@@ -355,6 +360,7 @@ void kernel_classes_destroy(kernel_classes *classes) {
     if (!classes)
         return;
     name_table_release(&classes->remembered);
+    text_release(&classes->lowered);
     arena_destroy(classes->strings);
     free(classes->rules);
     free(classes);

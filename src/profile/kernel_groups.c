@@ -16,6 +16,11 @@
 /* Beyond it a time is no time, and sums could overflow. */
 #define MOST_NS ((int64_t)1 << 61)
 
+/* What groups may take: names are the file's, and a program may give every launch another one. A group
+ * has two tables of counts, of 256 bytes each at first, and its places in the arrays. What is made of the
+ * groups for a report takes about as much again. */
+enum { MOST_GROUP_BYTES = 256 << 20, GROUP_TABLE_BYTES = 2 * 256 + 32 };
+
 /* The groups of one grouping: `slots` holds 1 + their index, 0 where it is free. */
 typedef struct group_table {
     kernel_group **groups;
@@ -52,6 +57,7 @@ struct kernel_groups {
     device_time *times; /* as last asked for */
     value_counts host_steps, steps;
     int64_t record_count;
+    int64_t group_count, group_bytes; /* of all groupings */
     arena *strings;
 };
 
@@ -206,23 +212,40 @@ static void grow_slots(group_table *table, int key_count) {
         *find_slot(table, table->groups[i]->keys, key_count, table->groups[i]->hash) = i + 1;
 }
 
-/* The index of the group with these keys. */
-static int find_or_add(kernel_groups *g, group_table *table, const char *const *keys,
-                       int key_count) {
+static dyno_status check_room(kernel_groups *g, const char *const *keys, int key_count) {
+    g->group_bytes += (int64_t)sizeof(kernel_group) + GROUP_TABLE_BYTES;
+    for (int i = 0; i < key_count; i++)
+        g->group_bytes += (int64_t)strlen(keys[i]) + 1;
+    if (g->group_bytes <= MOST_GROUP_BYTES)
+        return DYNO_OK;
+    return dyno_fail(DYNO_OUT_OF_MEMORY,
+                     "the launches have so many different names, scopes and extents that they are "
+                     "more than %" PRId64
+                     " groups, and the limit is %d MiB of them; record fewer steps, and leave out "
+                     "of the names what differs in every launch, as numbers of requests",
+                     g->group_count, MOST_GROUP_BYTES >> 20);
+}
+
+/* *index is that of the group with these keys. */
+static dyno_status find_or_add(kernel_groups *g, group_table *table, const char *const *keys,
+                               int key_count, int *index) {
     if (2 * ((size_t)table->count + 1) > table->slot_count)
         grow_slots(table, key_count);
     uint64_t hash = hash_keys(keys, key_count);
     int *slot = find_slot(table, keys, key_count, hash);
     if (!*slot) {
+        RETURN_IF_FAILED(check_room(g, keys, key_count));
         MEMORY_GROW(table->groups, table->count, table->capacity);
         kernel_group *made = memory_allocate(1, sizeof *made);
         for (int i = 0; i < key_count; i++)
             made->keys[i] = arena_copy_string(g->strings, keys[i]);
         made->hash = hash;
         table->groups[table->count++] = made;
+        g->group_count++;
         *slot = table->count;
     }
-    return *slot - 1;
+    *index = *slot - 1;
+    return DYNO_OK;
 }
 
 /* Adds `part`, from 0 to 1, of what a launch took and cost. */
@@ -251,8 +274,8 @@ static void count_record(kernel_group *to, const launch_record *r) {
 
 /* A launch of two phases is one record of its own phase; where groups are told apart by phase, its
  * time and cost are divided. */
-static void add_to_grouping(kernel_groups *g, int index, const launch_record *r,
-                            const key_texts *made) {
+static dyno_status add_to_grouping(kernel_groups *g, int index, const launch_record *r,
+                                   const key_texts *made) {
     const grouping *by = &g->groupings[index];
     const char *keys[GROUPING_MOST_KEYS];
     int phase_at = -1;
@@ -262,24 +285,27 @@ static void add_to_grouping(kernel_groups *g, int index, const launch_record *r,
     }
     double backward = phase_at >= 0 ? r->backward_part : 0;
     group_table *table = &g->tables[index];
-    int own = find_or_add(g, table, keys, by->key_count);
+    int own, other;
+    RETURN_IF_FAILED(find_or_add(g, table, keys, by->key_count, &own));
     count_record(table->groups[own], r);
     add_part(table->groups[own], r, 1 - backward);
     if (backward > 0) {
         keys[phase_at] = "backward";
-        int other = find_or_add(g, table, keys, by->key_count);
+        RETURN_IF_FAILED(find_or_add(g, table, keys, by->key_count, &other));
         add_part(table->groups[other], r, backward);
     }
+    return DYNO_OK;
 }
 
 /* ---- devices ---- */
 
 /* `phase` is NULL for all. */
-static device_sums *find_sums(kernel_groups *g, int device, const char *phase) {
+static dyno_status find_sums(kernel_groups *g, int device, const char *phase, device_sums **out) {
     char name[16];
     snprintf(name, sizeof name, "%d", device);
     const char *keys[] = {name, phase ? phase : ""};
-    int before = g->devices.count, index = find_or_add(g, &g->devices, keys, 2);
+    int before = g->devices.count, index;
+    RETURN_IF_FAILED(find_or_add(g, &g->devices, keys, 2, &index));
     if (g->devices.count > before) {
         if (index == g->sum_capacity) {
             g->sum_capacity = g->devices.capacity;
@@ -289,7 +315,8 @@ static device_sums *find_sums(kernel_groups *g, int device, const char *phase) {
             .last_call = -1,
             .time = {.device = device, .phase = phase ? g->devices.groups[index]->keys[1] : NULL}};
     }
-    return &g->sums[index];
+    *out = &g->sums[index];
+    return DYNO_OK;
 }
 
 static busy_step *find_busy(device_sums *sums, int step) {
@@ -307,8 +334,9 @@ static busy_step *find_busy(device_sums *sums, int step) {
     return sums->recent = found;
 }
 
-static void add_to_device(kernel_groups *g, const launch_record *r, const char *phase) {
-    device_sums *sums = find_sums(g, r->device, phase);
+static dyno_status add_to_device(kernel_groups *g, const launch_record *r, const char *phase) {
+    device_sums *sums;
+    RETURN_IF_FAILED(find_sums(g, r->device, phase, &sums));
     interval_set_add(&find_busy(sums, r->step)->busy, r->begin_ns, r->end_ns);
     double ns = (double)(r->end_ns - r->begin_ns);
     sums->time.launches++;
@@ -324,6 +352,7 @@ static void add_to_device(kernel_groups *g, const launch_record *r, const char *
     bool is_known = r->phase && *r->phase;
     sums->time.unattributed += !is_known;
     sums->time.unattributed_ns += is_known ? 0 : ns;
+    return DYNO_OK;
 }
 
 static bool is_time(int64_t ns) { return ns >= 0 && ns <= MOST_NS; }
@@ -339,9 +368,9 @@ dyno_status kernel_groups_add(kernel_groups *g, const launch_record *given) {
                          r.host_end_ns);
     key_texts made = make_texts(&r);
     for (int i = 0; i < g->grouping_count; i++)
-        add_to_grouping(g, i, &r, &made);
-    add_to_device(g, &r, NULL);
-    add_to_device(g, &r, or_unattributed(r.phase));
+        RETURN_IF_FAILED(add_to_grouping(g, i, &r, &made));
+    RETURN_IF_FAILED(add_to_device(g, &r, NULL));
+    RETURN_IF_FAILED(add_to_device(g, &r, or_unattributed(r.phase)));
     value_counts_add(&g->steps, r.step);
     g->record_count++;
     return DYNO_OK;

@@ -65,7 +65,8 @@ kernel_groups *kernel_groups_create(const grouping *groupings, int count);
 void kernel_groups_destroy(kernel_groups *groups);
 
 /* Texts of the record are copied where they are new. DYNO_CORRUPT, and nothing is added, for a record
- * that ends before it begins or whose times no clock could have. */
+ * that ends before it begins or whose times no clock could have. DYNO_OUT_OF_MEMORY, and the groups
+ * are of no further use, where records differ so much that groups would take more than 256 MiB. */
 NODISCARD dyno_status kernel_groups_add(kernel_groups *groups, const launch_record *record);
 /* When the host began a step and when it saw its end, by the host's clock. The same errors. */
 NODISCARD dyno_status kernel_groups_add_step(kernel_groups *groups, int64_t begin_ns,

@@ -279,7 +279,7 @@ static dyno_status take_kernel(nsys_file *file, sqlite_query *row) {
         NAME
     };
     const char *name = sqlite_query_text(row, NAME);
-    launch_record record = {.recorded = name && *name ? name : "(kernel without a name)",
+    launch_record record = {.recorded = name && *name ? name : FOREIGN_KERNEL_WITHOUT_NAME,
                             .registers = to_int(sqlite_query_integer(row, REGISTERS))};
     for (int i = 0; i < 3; i++) {
         record.grid[i] = to_int(sqlite_query_integer(row, GRID + i));

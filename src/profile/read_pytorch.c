@@ -514,7 +514,7 @@ static dyno_status take_device_event(pytorch_file *file) {
     if (e->phase != 'X' || !is_of_device(e))
         return DYNO_OK;
     RETURN_IF_FAILED(check_event(file));
-    launch_record record = {.recorded = e->name.data,
+    launch_record record = {.recorded = e->name.length ? e->name.data : FOREIGN_KERNEL_WITHOUT_NAME,
                             .registers = to_int(e->registers),
                             .shared_bytes = e->shared_bytes < 0 ? 0 : e->shared_bytes,
                             .device = to_int(e->device),

@@ -250,6 +250,8 @@ static void add_attention(const results *run, const results_cell *cell, bool is_
 
 /* ---- how it was attributed ---- */
 
+static bool is_one(double count) { return count > 0.5 && count < 1.5; }
+
 static void add_joins(const results *run, const results_cell *cell, report_document *out) {
     static const struct {
         const char *metric, *what;
@@ -279,12 +281,13 @@ static void add_joins(const results *run, const results_cell *cell, report_docum
            steps = view_metric(cell, METRIC_MARKED_STEPS);
     if (graphs > 0)
         table_add_note(t,
-                       "%.0f of them are of CUDA graphs: each belongs to the call that launched "
-                       "its graph",
-                       graphs);
+                       "%.0f of them %s of CUDA graphs: each belongs to the call that launched its "
+                       "graph",
+                       graphs, is_one(graphs) ? "is" : "are");
     if (steps > 0)
-        table_add_note(t, "%.0f steps are marked; %.0f launches are in none of them", steps,
-                       outside > 0 ? outside : 0);
+        table_add_note(t, "%.0f %s marked; %.0f %s in none of them", steps,
+                       is_one(steps) ? "step is" : "steps are", outside > 0 ? outside : 0,
+                       is_one(outside) ? "launch is" : "launches are");
     document_add_table(out, t);
 }
 

@@ -250,7 +250,39 @@ static void damaged_compressed_file_is_refused(void **state) {
     text got = {0};
     assert_int_equal(read_document((const char *)damaged, sizeof damaged, &got), DYNO_CORRUPT);
     assert_non_null(strstr(dyno_error_message(), "damaged gzip"));
+    assert_null(strstr(dyno_error_message(), "fd:")); /* zlib's own name of the file */
     text_release(&got);
+}
+
+/* `cat a.gz b.gz` is the file of both; anything else behind it is not what was written. */
+static void members_behind_one_another_are_one_stream_and_other_bytes_are_refused(void **state) {
+    (void)state;
+    enum { TIMES = 3 };
+    char bytes[TIMES * sizeof PACKED + 4], got[64];
+    for (int i = 0; i < TIMES; i++)
+        memcpy(bytes + (size_t)i * sizeof PACKED, PACKED, sizeof PACKED);
+    memcpy(bytes + TIMES * sizeof PACKED, "junk", 4);
+    for (size_t junk = 0; junk <= 4; junk++) {
+        scratch place = scratch_create();
+        scratch_write(&place, "a", bytes, TIMES * sizeof PACKED + junk);
+        byte_source *source;
+        expect_ok(byte_source_open(scratch_join(&place, "a").text, &source));
+        size_t count = 0, more = 0;
+        dyno_status status;
+        while ((status = byte_source_read(source, got + count, 5, &more)) == DYNO_OK && more)
+            count += more;
+        assert_int_equal(status, junk ? DYNO_CORRUPT : DYNO_OK);
+        if (junk)
+            assert_non_null(strstr(dyno_error_message(), "bytes behind its end"));
+        else
+            assert_int_equal(count, TIMES * 12);
+        byte_source_close(source);
+        scratch_remove(&place);
+    }
+    text read = {0};
+    assert_int_equal(read_document(bytes + 2 * sizeof PACKED, sizeof PACKED + 4, &read),
+                     DYNO_CORRUPT);
+    text_release(&read);
 }
 
 static void source_can_be_read_twice(void **state) {
@@ -290,6 +322,7 @@ int main(void) {
         cmocka_unit_test(numbers_keep_every_digit),
         cmocka_unit_test(compressed_file_is_unpacked_whatever_its_name),
         cmocka_unit_test(damaged_compressed_file_is_refused),
+        cmocka_unit_test(members_behind_one_another_are_one_stream_and_other_bytes_are_refused),
         cmocka_unit_test(source_can_be_read_twice),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -312,6 +312,18 @@ static void times_keep_their_nanoseconds(void **state) {
     foreign_groups_release(&g);
 }
 
+/* As one from Nsight Systems; "(unattributed)" would be about its phase. */
+static void kernel_without_a_name_is_called_so(void **state) {
+    (void)state;
+    foreign_groups g = foreign_groups_of_text(
+        TRACE(KERNEL("", 5, 3,
+                     9) "{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":12,\"ts\":9,\"dur\":4},"),
+        DYNO_OK);
+    expect_group(&g, BY_KERNEL, "(kernel without a name)", 2, 7000);
+    expect_group(&g, BY_KERNEL, KERNEL_GROUPS_UNATTRIBUTED, 0, 0);
+    foreign_groups_release(&g);
+}
+
 static void traces_of_old_versions_and_bare_arrays_are_read(void **state) {
     (void)state;
     foreign_groups g = foreign_groups_of_text(
@@ -423,6 +435,7 @@ int main(void) {
         cmocka_unit_test(only_kernels_copies_and_memsets_are_work),
         cmocka_unit_test(own_time_of_an_operation_is_without_those_it_calls),
         cmocka_unit_test(times_keep_their_nanoseconds),
+        cmocka_unit_test(kernel_without_a_name_is_called_so),
         cmocka_unit_test(traces_of_old_versions_and_bare_arrays_are_read),
         cmocka_unit_test(flops_of_an_operation_are_those_of_its_longest_product),
         cmocka_unit_test(hostile_files_get_an_error),

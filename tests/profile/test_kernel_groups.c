@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -368,6 +369,26 @@ static void times_that_no_clock_has_are_refused(void **state) {
     kernel_groups_destroy(g);
 }
 
+/* A program that gives every launch a name of its own. */
+static void names_without_end_are_refused_before_they_fill_the_memory(void **state) {
+    (void)state;
+    enum { NAME_BYTES = 4000, MOST = (256 << 20) / NAME_BYTES };
+    static char name[NAME_BYTES + 1];
+    kernel_groups *g = new_groups();
+    dyno_status status = DYNO_OK;
+    memset(name, 'x', NAME_BYTES);
+    int added = 0;
+    for (; added < MOST && status == DYNO_OK; added++) {
+        snprintf(name + NAME_BYTES - 16, 17, "%016d", added);
+        launch_record r = record_of(name, "forward", 10 * added, 10 * added + 5);
+        status = kernel_groups_add(g, &r);
+    }
+    assert_int_equal(status, DYNO_OUT_OF_MEMORY);
+    assert_true(added > 20000); /* as no program that means its names has */
+    assert_non_null(strstr(dyno_error_message(), "the limit is 256 MiB"));
+    kernel_groups_destroy(g);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(statistics_of_a_group_are_exact),
@@ -388,6 +409,7 @@ int main(void) {
         cmocka_unit_test(groups_come_longest_first_and_equal_ones_by_name),
         cmocka_unit_test(a_graph_is_one_call_of_the_host_for_all_of_its_kernels),
         cmocka_unit_test(times_that_no_clock_has_are_refused),
+        cmocka_unit_test(names_without_end_are_refused_before_they_fill_the_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

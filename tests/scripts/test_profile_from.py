@@ -362,6 +362,18 @@ def joins_by_process_and_the_top_kernels_are_told():
     assert "the softmax takes 0.020 ms and the two products 0.100 ms" in shown, shown
 
 
+def one_launch_and_one_step_are_told_in_the_singular():
+    shown = profile("--from", trace("nsys.sqlite")).stdout
+    assert "2 steps are marked; 1 launch is in none of them" in shown, shown
+    with tempfile.TemporaryDirectory() as folder:
+        made = Export(folder)
+        made.table("CUPTI_ACTIVITY_KIND_KERNEL", KERNEL, (500, 600, 1, THREAD, 1), (700, 800, 2, THREAD, 1))
+        made.table("CUPTI_ACTIVITY_KIND_RUNTIME", CALL, (310, 320, THREAD, 1), (330, 340, THREAD, 2))
+        made.table("NVTX_EVENTS", RANGE, (0, 100, 59, "step 1", THREAD), (300, 350, 59, "forward", THREAD))
+        shown = profile("--from", made.close()).stdout
+    assert "1 step is marked; 2 launches are in none of them" in shown, shown
+
+
 def each_grouping_has_the_same_time():
     for name in ("kineto-gpu.json", "nsys.sqlite"):
         for by in ("kernel", "class", "op", "scope", "launch"):
@@ -452,6 +464,6 @@ run_all(phases_are_the_same_in_every_format, what_scripts_made_is_what_is_commit
         damaged_database_is_refused_and_nothing_is_written_beside_it, kernels_without_flops_have_no_rate,
         strange_names_of_files_are_read,
         all_tables_are_printed_in_all_formats, joins_by_process_and_the_top_kernels_are_told,
-        each_grouping_has_the_same_time, classes_of_a_file_come_first, run_is_kept_and_shown_again,
+        one_launch_and_one_step_are_told_in_the_singular, each_grouping_has_the_same_time, classes_of_a_file_come_first, run_is_kept_and_shown_again,
         flags_that_do_not_go_together_are_usage_errors, files_that_are_no_traces_are_refused,
         memory_does_not_grow_with_what_is_not_kept)
