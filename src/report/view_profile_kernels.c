@@ -250,7 +250,10 @@ static void note_units(const groups_view *v, report_table *t) {
                        "ones; the others are of single launches",
                        steps);
     if (v->has_cost && !v->has_floor)
-        table_add_note(t, "no floors: no peak was measured (--peaks none)");
+        table_add_note(t, "no floors: %s",
+                       profile_is_foreign(v->cell)
+                           ? "the peaks of the machine that recorded the trace are not known"
+                           : "no peak was measured (--peaks none)");
     if (v->has_floor)
         table_add_note(t,
                        "floor: bytes over %.1f GB/s or FLOP over %.1f GFLOP/s, measured here, "

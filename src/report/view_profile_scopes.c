@@ -219,6 +219,30 @@ static int longest_first(const void *a, const void *b) {
     return strcmp(x->path, y->path);
 }
 
+/* Launches of the scope and of none below it, so that a line is the sum of the lines below. */
+static void add_itself(const tree_view *v, const scope_node *node) {
+    scope_node own = {.parent = (int)(node - v->tree->nodes),
+                      .level = node->level + 1,
+                      .total_ns = node->total_ns,
+                      .count = node->count};
+    memcpy(own.ns, node->ns, sizeof own.ns);
+    for (int i = 0; i < node->child_count; i++) {
+        const scope_node *child = &v->tree->nodes[node->children[i]];
+        own.total_ns -= child->total_ns;
+        own.count -= child->count;
+        for (int j = 0; j < PHASE_COLUMNS; j++)
+            own.ns[j] =
+                fmax(own.ns[j] - child->ns[j], 0); /* rounding may leave less than nothing */
+    }
+    if (node->level == 0 || node->child_count == 0 || own.count < 0.5)
+        return;
+    text path = {0};
+    text_format(&path, "%s.(itself)", node->path);
+    own.path = text_string(&path);
+    add_line(v, &own);
+    text_release(&path);
+}
+
 static void add_children(const tree_view *v, const scope_node *node) {
     const scope_node **sorted = memory_allocate((size_t)node->child_count, sizeof *sorted);
     for (int i = 0; i < node->child_count; i++)
@@ -229,6 +253,7 @@ static void add_children(const tree_view *v, const scope_node *node) {
         if (v->depth == 0 || sorted[i]->level < v->depth)
             add_children(v, sorted[i]);
     }
+    add_itself(v, node);
     free(sorted);
 }
 

@@ -226,6 +226,25 @@ static void without_measured_rates_there_are_no_floors(void **state) {
     results_destroy(run);
 }
 
+static void launches_of_a_scope_itself_have_a_line(void **state) {
+    (void)state;
+    static const known_launch LAUNCHES[] = {
+        {"gemm", "matmul", "matmul", "head.up", "forward", 30, 3e6, 1e3},
+        {"copy_f32", "copy", "copy", "head", "forward", 12, 0, 1e3}};
+    results *run = new_run();
+    results_cell *cell = new_cell(run, "forward", "cpu", 50);
+    int count;
+    const grouping *by = profile_groupings(true, &count);
+    kernel_groups *groups = kernel_groups_create(by, count);
+    add_launches(groups, 0, 0, LAUNCHES, COUNT(LAUNCHES));
+    profile_record_groups(groups, 1, cell);
+    kernel_groups_destroy(groups);
+    expect_says(run, "\nhead             0.042    0.042  100.0         2\n"
+                     "  up             0.030    0.030   71.4         1\n"
+                     "  (itself)       0.012    0.012   28.6         1\n");
+    results_destroy(run);
+}
+
 static void layers_are_folded_into_one_line_with_their_spread(void **state) {
     (void)state;
     results *run = new_run();
@@ -364,6 +383,7 @@ int main(void) {
         cmocka_unit_test(inside_attention_the_ratio_of_times_stands_beside_that_of_flops),
         cmocka_unit_test(what_to_speed_up_next_is_what_is_most_above_its_floor),
         cmocka_unit_test(without_measured_rates_there_are_no_floors),
+        cmocka_unit_test(launches_of_a_scope_itself_have_a_line),
         cmocka_unit_test(layers_are_folded_into_one_line_with_their_spread),
         cmocka_unit_test(a_device_that_waits_for_the_host_is_host_bound),
         cmocka_unit_test(what_tracing_costs_is_said),
