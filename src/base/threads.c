@@ -133,6 +133,13 @@ static int64_t now_ns(void) {
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
+void threads_wait(int turn) {
+    enum { SHORT_TURNS = 1000 };
+    relax();
+    if (turn >= SHORT_TURNS)
+        sched_yield();
+}
+
 /* Whether the word became another one than `value` within that time. */
 static bool spin_while(const _Atomic uint32_t *word, uint32_t value, int64_t nanoseconds) {
     enum { LOOKS = 32 }; /* between two looks at the clock */

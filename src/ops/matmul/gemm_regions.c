@@ -11,9 +11,14 @@
  * time while the next is prefetched. This needs rows of A' that are dense along K: a transposed A' would be
  * read one cache line in each row.
  *
+ * Cores of a shared machine are never equally fast for long, and two large regions would leave the faster one
+ * idle. So a thread that finds no region left steals: strips of B', from the last one on, of a region that another
+ * thread is at, whose packed rows it reads from that thread's cache.
+ *
  * How K is cut depends on the engine and on K alone, so regions may be cut to suit the caches and
- * the number of threads: no sum crosses them. */
+ * the number of threads, and whoever multiplies a strip gets the same sums: none crosses strips. */
 #include <assert.h>
+#include <stdatomic.h>
 #include <string.h>
 
 #include "base/threads.h"
@@ -26,9 +31,12 @@ enum {
     FEW_COLUMNS = 128,        /* with at most so many A' is read in place */
     MOST_SUMS = 256 << 10,    /* of a tile, where C cannot hold them */
     MOST_BLOCK = 32 * 32,
+    MOST_SHARED = 64, /* regions that others steal from; more of them are balanced well enough */
     USUAL_L2_BYTES = 1 << 20,
     NO_LIMIT = INT32_MAX
 };
+
+typedef struct shared_regions shared_regions;
 
 typedef struct regions {
     const gemm_problem *p;
@@ -38,18 +46,24 @@ typedef struct regions {
     int64_t down, across;                /* regions */
     int64_t width;                       /* lines of a strip of A' */
     bool sums_in_c;
-    bool reads_a; /* in place */
-    bool streams; /* non-temporal stores, for a result that no cache holds */
+    bool reads_a;           /* in place */
+    bool streams;           /* non-temporal stores, for a result that no cache holds */
+    shared_regions *shared; /* NULL: nothing is stolen */
 } regions;
 
 typedef struct region {
-    int64_t batch, row, column, rows, columns; /* in lines */
+    int64_t index, batch;
+    int64_t row, column, rows, columns; /* in lines */
     gemm_offsets at;
 } region;
 
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 static int64_t count_of(int64_t x, int64_t step) { return (x + step - 1) / step; }
+
+static int64_t count_regions(const regions *g) {
+    return larger(g->p->batches, 1) * g->down * g->across;
+}
 
 /* ---- one region ---- */
 
@@ -147,9 +161,9 @@ static gemm_block block_at(const regions *g, const region *r, const panel *now, 
                         .streams = g->streams && (uintptr_t)sum % GEMM_CACHE_LINE == 0};
 }
 
-/* A strip of B' times all of the region's rows. */
+/* A strip of B' times all of the region's rows, while the one at next_column is prefetched. */
 static void multiply_strip(const regions *g, const region *r, const panel *now, int64_t column,
-                           place sums) {
+                           int64_t next_column, place sums) {
     const gemm_engine *e = g->engine;
     gemm_block block = block_at(g, r, now, sums, 0, column);
     gemm_lines from = lines_of(g, r, false, r->column + column, now->k);
@@ -161,7 +175,7 @@ static void multiply_strip(const regions *g, const region *r, const panel *now, 
     } else {
         e->pack_b(&from, block.columns, now->depth, e->columns, e->columns, now->b);
     }
-    gemm_prefetch next = prefetch_strip(g, r, false, now, r->column + column + e->columns,
+    gemm_prefetch next = prefetch_strip(g, r, false, now, r->column + next_column,
                                         r->column + r->columns, count_of(r->rows, g->width));
     block.next = &next;
     if (takes_sums(g, block.columns, now->is_last)) {
@@ -216,6 +230,88 @@ static void multiply_row_of_blocks(const regions *g, const region *r, const pane
     }
 }
 
+/* ---- stealing ---- */
+
+/* A region that a thread, its owner, is at. What is not atomic changes only while is_open is false and no thief
+ * is counted. */
+typedef struct shared_region {
+    region r;
+    panel now;
+    place sums;
+    int64_t strips;
+    _Atomic uint64_t taken; /* strips of the panel: from the first on, and from the last on << 32 */
+    atomic_bool is_open;
+    _Alignas(ALIGNMENT) atomic_int thieves; /* that have begun to look */
+} shared_region;
+
+struct shared_regions {
+    atomic_int begun, done;
+    shared_region regions[MOST_SHARED];
+};
+
+/* The next strip from the front, or from the end; -1: none is left. */
+static int64_t take_strip(shared_region *s, bool from_end) {
+    uint64_t taken = atomic_load_explicit(&s->taken, memory_order_relaxed);
+    for (;;) {
+        int64_t front = (int64_t)(taken & UINT32_MAX), end = (int64_t)(taken >> 32);
+        if (front + end >= s->strips)
+            return -1;
+        uint64_t more = taken + (from_end ? (uint64_t)1 << 32 : 1);
+        if (atomic_compare_exchange_weak_explicit(&s->taken, &taken, more, memory_order_relaxed,
+                                                  memory_order_relaxed))
+            return from_end ? s->strips - 1 - end : front;
+    }
+}
+
+/* The owner: all strips but those that others steal. When it returns, nobody reads the panel any more. */
+static void run_shared_panel(const regions *g, const region *r, const panel *now, place sums,
+                             shared_region *s) {
+    int64_t columns = g->engine->columns, strip;
+    s->r = *r;
+    s->now = *now;
+    s->sums = sums;
+    s->strips = count_of(r->columns, columns);
+    atomic_store_explicit(&s->taken, 0, memory_order_relaxed);
+    atomic_store(&s->is_open, true);
+    while ((strip = take_strip(s, false)) >= 0)
+        multiply_strip(g, r, now, strip * columns, (strip + 1) * columns, sums);
+    atomic_store(&s->is_open, false);
+    for (int turn = 0; atomic_load(&s->thieves) > 0; turn++)
+        threads_wait(turn);
+}
+
+/* Whether there was a strip to steal. */
+static bool steal_strips(const regions *g, shared_region *s, float *room) {
+    int64_t columns = g->engine->columns, strip, stolen = 0;
+    atomic_fetch_add(&s->thieves, 1);
+    if (atomic_load(&s->is_open)) {
+        panel now = s->now;
+        now.b = room;
+        for (; (strip = take_strip(s, true)) >= 0; stolen++)
+            multiply_strip(g, &s->r, &now, strip * columns, larger(strip - 1, 0) * columns,
+                           s->sums);
+        if (g->streams && g->engine->end)
+            g->engine->end();
+    }
+    atomic_fetch_sub(&s->thieves, 1);
+    return stolen > 0;
+}
+
+/* Until every region is done. An owner that packs is waited for, but not one that seems to have lost its core: it
+ * might want this one. */
+static void steal(const regions *g) {
+    enum { MOST_TURNS = 20000 }; /* a third of a millisecond; packing takes a tenth */
+    _Alignas(ALIGNMENT) float room[MOST_B_BYTES / sizeof(float)];
+    int64_t count = count_regions(g);
+    for (int turn = 0; turn < MOST_TURNS && atomic_load(&g->shared->done) < count; turn++) {
+        for (int64_t i = 0; i < count; i++)
+            if (atomic_load_explicit(&g->shared->regions[i].is_open, memory_order_relaxed) &&
+                steal_strips(g, &g->shared->regions[i], room))
+                turn = 0;
+        threads_wait(0);
+    }
+}
+
 static void run_panel(const regions *g, const region *r, const panel *now, place sums) {
     const gemm_engine *e = g->engine;
     if (g->reads_a) {
@@ -226,8 +322,12 @@ static void run_panel(const regions *g, const region *r, const panel *now, place
     } else {
         gemm_lines rows = lines_of(g, r, true, r->row, now->k);
         e->pack_a(&rows, r->rows, now->depth, g->width, e->row_pitch, now->a);
+        if (g->shared) {
+            run_shared_panel(g, r, now, sums, &g->shared->regions[r->index]);
+            return;
+        }
         for (int64_t column = 0; column < r->columns; column += e->columns)
-            multiply_strip(g, r, now, column, sums);
+            multiply_strip(g, r, now, column, column + e->columns, sums);
     }
 }
 
@@ -281,20 +381,49 @@ static void run_region(const regions *g, const region *r) {
         e->end();
 }
 
+static region region_at(const regions *g, int64_t index) {
+    const gemm_problem *p = g->p;
+    int64_t i = index % (g->down * g->across);
+    region r = {.index = index,
+                .batch = index / (g->down * g->across),
+                .row = i / g->across * g->region_rows,
+                .column = i % g->across * g->region_columns};
+    r.rows = smaller(g->region_rows, p->m - r.row);
+    r.columns = smaller(g->region_columns, p->n - r.column);
+    if (p->locate)
+        r.at = p->locate(p->locate_context, r.batch);
+    return r;
+}
+
 static void run_regions(void *context, int64_t begin, int64_t end) {
     const regions *g = context;
-    const gemm_problem *p = g->p;
     for (int64_t task = begin; task < end; task++) {
-        int64_t i = task % (g->down * g->across);
-        region r = {.batch = task / (g->down * g->across),
-                    .row = i / g->across * g->region_rows,
-                    .column = i % g->across * g->region_columns};
-        r.rows = smaller(g->region_rows, p->m - r.row);
-        r.columns = smaller(g->region_columns, p->n - r.column);
-        if (p->locate)
-            r.at = p->locate(p->locate_context, r.batch);
+        region r = region_at(g, task);
         run_region(g, &r);
     }
+}
+
+static void run_shared_regions(void *context, int64_t begin, int64_t end) {
+    const regions *g = context;
+    for (int64_t index = begin; index < end; index++) {
+        atomic_fetch_add(&g->shared->begun, 1);
+        run_regions(context, index, index + 1);
+        atomic_fetch_add(&g->shared->done, 1);
+        if (atomic_load(&g->shared->begun) == count_regions(g))
+            steal(g);
+    }
+}
+
+__attribute__((noinline)) static void run_with_stealing(regions *g) {
+    shared_regions shared;
+    atomic_init(&shared.begun, 0);
+    atomic_init(&shared.done, 0);
+    for (int64_t i = 0; i < count_regions(g); i++) {
+        atomic_init(&shared.regions[i].is_open, false);
+        atomic_init(&shared.regions[i].thieves, 0);
+    }
+    g->shared = &shared;
+    threads_for_each(count_regions(g), run_shared_regions, g);
 }
 
 /* ---- how the result is cut ---- */
@@ -374,5 +503,8 @@ void gemm_run_regions(const gemm_engine *e, const gemm_problem *p) {
     g.streams = uses_streaming_stores(&g, chip->l3_bytes);
     bool has_tile = !g.sums_in_c && p->k > g.panel_depth;
     choose_regions(&g, larger(most_strips, 1) * e->rows, has_tile ? MOST_SUMS : NO_LIMIT);
-    threads_for_each(larger(p->batches, 1) * g.down * g.across, run_regions, &g);
+    if (threads_count() > 1 && count_regions(&g) <= MOST_SHARED && !g.reads_a)
+        run_with_stealing(&g);
+    else
+        threads_for_each(count_regions(&g), run_regions, &g);
 }
