@@ -114,8 +114,11 @@ void transfers_take_times(transfers *t, int64_t *exposed_ns, int64_t *busy_ns) {
     if (!t || !t->c)
         return;
     int64_t busy = communicator_busy_ns(t->c);
-    *exposed_ns = t->exposed_ns;
-    *busy_ns = busy - t->busy_before_ns;
+    /* NCCL's collectives run on streams: the host's time is what launching them takes. */
+    if (communicator_kind_of(t->c) != COMMUNICATOR_NCCL) {
+        *exposed_ns = t->exposed_ns;
+        *busy_ns = busy - t->busy_before_ns;
+    }
     /* A wait ends when the waiting thread runs again, which is later than the collective's end. What that takes
      * is part of communicating, and no more time can be exposed than communicating takes. */
     if (*busy_ns < *exposed_ns)

@@ -29,7 +29,7 @@ void transfers_note(transfers *t, int launch, int64_t ns);
 NODISCARD dyno_status transfers_wait_for_all(transfers *t);
 
 /* Since the last call: how long the host waited for collectives, and how long they took altogether,
- * overlapped with launches or not. */
+ * overlapped with launches or not. 0 and 0 with NCCL, whose times the host does not see. */
 void transfers_take_times(transfers *t, int64_t *exposed_ns, int64_t *busy_ns);
 
 #endif
