@@ -455,7 +455,8 @@ dyno_status executor_inspect(executor *e, executor_look *look, void *context) {
         if (step_order_ends_repetition(&e->order, i))
             step_memory_release_all(&e->memory, launch);
     }
-    step_memory_end_step(&e->memory);
+    if (goes_on && status == DYNO_OK)
+        step_memory_end_step(&e->memory);
     step_memory_release_all(&e->memory, e->p->launch_count);
     return status;
 }
