@@ -253,7 +253,9 @@ dyno_status cuda_observe_begin(program *r) {
         return dyno_fail(DYNO_UNSUPPORTED, "another program is being observed already");
     RETURN_IF_FAILED(cupti_load(&session.cupti));
     (void)cuda_device_use(&r->device->base);
+    pthread_mutex_lock(&session.lock); /* a buffer of the observation before may still come */
     forget_all();
+    pthread_mutex_unlock(&session.lock);
     compare_clocks();
     RETURN_IF_FAILED(cupti_status(session.cupti->subscribe(&session.subscriber, note_node, NULL),
                                   "attaching to the GPU"));
