@@ -25,7 +25,7 @@ static results *read_run(const scratch *made, const char *name) {
 
 static bool has_peaks(const results *run) {
     static const char *const KEYS[] = {ENV_PEAK_GFLOPS, ENV_PEAK_BF16_GFLOPS, ENV_READ_GBS,
-                                       ENV_COPY_GBS};
+                                       ENV_COPY_GBS, ENV_GPU_COPY_GBS};
     bool found = false;
     for (size_t i = 0; i < sizeof KEYS / sizeof *KEYS; i++)
         found = found || results_find_environment(run, KEYS[i]);
