@@ -77,7 +77,7 @@ def check(only, tests=None, doctor=DOCTOR_LINE, off="1", cpu=None):
 CMAKE = r"""#!/bin/bash
 echo "cmake $*" >> calls
 [[ $1 == --build ]] || exit 0
-for made in dyno libdyno_cuda.so tests/test_cuda_a tests/test_b; do
+for made in dyno libdyno_cuda.so tests/test_cuda_a tests/test_b tests/libnvtx_recorder.so; do
     install -D "$(type -P true)" "$2/$made"
 done
 """
@@ -130,6 +130,13 @@ def kernels_of_the_cpu_are_tested_on_this_host():
     assert "FAILED" in lines_with(result, "cpu       test_matmul")[0], result.stdout
     result = check("cpu")
     assert result.returncode == 1 and lines_with(result, "there is none in"), result.stdout
+
+
+def traces_and_ranges_of_profiles_are_tested_on_the_gpu():
+    result = check("traces")  # the stand-in for dyno writes no trace
+    assert result.returncode == 1, result
+    assert "FAILED" in lines_with(result, "traces    test_profile_nvtx")[0], result.stdout
+    assert "FAILED" in lines_with(result, "traces    test_profile_trace")[0], result.stdout
 
 
 def a_crash_counts_as_a_failure():
@@ -198,7 +205,8 @@ def what_a_pack_needs_is_installed_before_it_is_built():
     assert called[0] == "install-deps test" and len(called) == 3, called
     assert " -DDYNO_CUDA=on " in called[1] and "-DDYNO_CUDA_ARCHITECTURES=90a-real" in called[1], called
     assert called[2].startswith("cmake --build") and "cuda_tests cpu_tests" in called[2], called
-    assert {"dyno", "libdyno_cuda.so", "libcmocka.so.0", "test_cuda_a", "cpu/test_b", "PACK"} <= set(pack), pack
+    assert {"dyno", "libdyno_cuda.so", "libnvtx_recorder.so", "libcmocka.so.0", "test_cuda_a", "cpu/test_b",
+            "PACK"} <= set(pack), pack
 
 
 def a_pack_is_not_begun_where_its_needs_cannot_be_installed():
@@ -209,6 +217,7 @@ def a_pack_is_not_begun_where_its_needs_cannot_be_installed():
 
 run_all(all_that_passes_is_said_at_the_end, a_failure_is_shown_and_fails_the_whole,
         kernels_of_the_cpu_are_tested_on_this_host,
+        traces_and_ranges_of_profiles_are_tested_on_the_gpu,
         a_crash_counts_as_a_failure, a_machine_without_a_gpu_does_not_pass,
         losses_are_compared_with_those_of_the_cpu, sanitizers_are_clean_find_errors_or_do_not_end,
         an_unknown_section_is_refused, what_cannot_be_is_refused_before_anything_is_built,
