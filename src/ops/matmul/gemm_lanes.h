@@ -18,6 +18,8 @@ enum {
     COLUMNS = 2 * LANES,
     THIRDS = (ROWS + 2) / 3,
     NARROW = sizeof(uint16_t),
+    /* A strip of B' of AVX2 stays in L1; with AVX-512 it streams from L2 as fast as it is used. */
+    PANEL_DEPTH = LANES == 8 ? 384 : 512,
     PREFETCHES_RESULTS = COLUMNS * NARROW >= GEMM_CACHE_LINE, /* rows of a block are whole lines */
     FEW = 8
 };
@@ -187,11 +189,30 @@ typedef struct cursor {
     const float *start;
     float *sum;
     const char *result; /* of sums that are finished; else NULL */
+    /* Rows that the sums go to and that are not prefetched yet. */
+    const char *row;
+    int64_t row_step; /* in bytes */
+    int rows_left;
 } cursor;
 
 /* Where the operands of a block are. ARE_PACKED: both are packed. PACK_B: B' is read in place, and its strip
  * is packed by the way, for the blocks to come. READ_A: A' is read in place. */
 typedef enum operands { ARE_PACKED, PACK_B, READ_A } operands;
+
+LANES_INLINE int bytes_of_sums(const gemm_block *x, const cursor *at) {
+    return COLUMNS * (at->result ? bytes_of(x->finish->type) : (int)sizeof(float));
+}
+
+/* Where the sums go comes into L2 some rows at a time. All rows at once would be more misses than L1 can have under
+ * way, and the strips' own lines would wait behind them. */
+LANES_INLINE void prefetch_next_rows(int row_bytes, cursor *at) {
+    enum { ROWS_EACH = ROWS > 8 ? 2 : 1 };
+    for (int i = 0; i < ROWS_EACH && at->rows_left > 0; i++, at->rows_left--) {
+        for (int offset = 0; offset < row_bytes; offset += GEMM_CACHE_LINE)
+            _mm_prefetch(at->row + offset, _MM_HINT_T1);
+        at->row += at->row_step;
+    }
+}
 
 /* `depth` more k. */
 LANES_INLINE cursor multiply_depth(int rows, int vectors, operands way, dtype b_type,
@@ -202,10 +223,12 @@ LANES_INLINE cursor multiply_depth(int rows, int vectors, operands way, dtype b_
     int64_t b_step = (packs ? x->b_deep : COLUMNS) * bytes_of(b_type);
     int64_t a_step = way == READ_A ? 1 : ROW_PITCH;
     int64_t along = way == READ_A ? x->a_along : 1;
+    int row_bytes = bytes_of_sums(x, &at);
     for (; depth > 0; depth -= GEMM_PREFETCH_DEPTH) {
         int64_t steps = depth < GEMM_PREFETCH_DEPTH ? depth : GEMM_PREFETCH_DEPTH;
         if (x->next)
             gemm_prefetch_next(x->next);
+        prefetch_next_rows(row_bytes, &at);
         /* Every third row of A', so that few registers reach all of them. */
         const float *third[THIRDS];
         LANES_FOR(i, THIRDS)
@@ -239,8 +262,8 @@ LANES_INLINE cursor multiply_depth(int rows, int vectors, operands way, dtype b_
     return at;
 }
 
-/* Stores that miss the L1 hold up the loads behind them. Where the sums go is prefetched while the last k are
- * multiplied: earlier, the strips would have displaced it. */
+/* Stores that miss the L1 hold up the loads behind them. Rows that are in L2 come into L1 while the last k are
+ * multiplied: earlier, the strips would have displaced them. */
 LANES_INLINE void prefetch_sums(int rows, int vectors, const gemm_block *x, const cursor *at) {
     if (PREFETCHES_RESULTS && at->result) {
         int64_t bytes = bytes_of(x->finish->type), step = x->finish->ld * bytes;
@@ -262,6 +285,12 @@ LANES_INLINE void multiply_rows(int rows, int vectors, operands way, dtype b_typ
     LANES_FOR(i, rows)
         LANES_FOR(j, vectors)
             sum[i][j] = lanes_zero();
+    if (!x->streams) {
+        at.row = at.result ? at.result : (const char *)at.sum;
+        at.row_step = at.result ? x->finish->ld * bytes_of(x->finish->type)
+                                : x->sum_ld * (int64_t)sizeof(float);
+        at.rows_left = rows;
+    }
     at = multiply_depth(rows, vectors, way, b_type, x, x->depth - last, at, sum);
     if (!x->streams)
         prefetch_sums(rows, vectors, x, &at);
@@ -392,7 +421,7 @@ const gemm_engine ENGINE = {.rows = ROWS,
                             .streams = true,
                             .depth_step = 1,
                             .element_bytes = 4,
-                            .panel_depth = 512,
+                            .panel_depth = PANEL_DEPTH,
                             .a_weight = 12,
                             .b_weight = 3,
                             .pack_a = pack,
