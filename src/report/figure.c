@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "base/printable.h"
 #include "measure/keys.h"
 #include "measure/statistics.h"
 #include "report/view_parts.h"
@@ -157,47 +156,4 @@ figure_range figure_y_range(const figure *f) {
         range.high *= 2;
     }
     return range;
-}
-
-void html_append_text(text *out, const char *string) {
-    text clean = {0};
-    text_append_printable(&clean, string, "\n");
-    for (const char *p = text_string(&clean); *p; p++) {
-        const char *entity = *p == '&'    ? "&amp;"
-                             : *p == '<'  ? "&lt;"
-                             : *p == '>'  ? "&gt;"
-                             : *p == '"'  ? "&quot;"
-                             : *p == '\'' ? "&#39;"
-                                          : NULL;
-        if (entity)
-            text_append(out, entity);
-        else
-            text_append_bytes(out, p, 1);
-    }
-    text_release(&clean);
-}
-
-void tex_append_text(text *out, const char *string) {
-    static const struct {
-        char c;
-        const char *tex;
-    } special[] = {{'\\', "\\textbackslash{}"},  {'~', "\\textasciitilde{}"},
-                   {'^', "\\textasciicircum{}"}, {'<', "\\textless{}"},
-                   {'>', "\\textgreater{}"},     {'|', "\\textbar{}"},
-                   {'"', "\\textquotedbl{}"}};
-    text clean = {0};
-    table_append_printable(&clean, string);
-    for (const char *p = text_string(&clean); *p; p++) {
-        const char *tex = NULL;
-        for (size_t i = 0; i < sizeof special / sizeof *special; i++)
-            if (special[i].c == *p)
-                tex = special[i].tex;
-        if (tex)
-            text_append(out, tex);
-        else {
-            text_append(out, strchr("{}$&#_%", *p) ? "\\" : "");
-            text_append_bytes(out, p, 1);
-        }
-    }
-    text_release(&clean);
 }

@@ -41,8 +41,5 @@ figure_range figure_y_range(const figure *f);
 
 void figure_append_svg(const figure *f, text *out);
 void figure_append_tex(const figure *f, text *out);
-/* Texts of files in HTML and in TeX: nothing in them has a meaning there. */
-void html_append_text(text *out, const char *string);
-void tex_append_text(text *out, const char *string);
 
 #endif

@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "report/figure.h"
+#include "report/markup.h"
 
 enum { WIDTH = 720, HEIGHT = 380, LEFT = 64, RIGHT = 16, TOP = 16, BOTTOM = 44, COLOURS = 8 };
 

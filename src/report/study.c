@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "report/figure.h"
 #include "report/finding.h"
+#include "report/markup.h"
 #include "report/run_set.h"
 #include "report/study_answers.h"
 #include "report/view.h"

@@ -11,6 +11,7 @@
 #include "measure/keys.h"
 #include "report/figure.h"
 #include "report/finding.h"
+#include "report/markup.h"
 #include "report/page_records.h"
 #include "report/study.h"
 #include "report/study_answers.h"
