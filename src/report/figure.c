@@ -169,6 +169,8 @@ static void add_point(figure_builder *b, const results_cell *cell, const figure_
         x, (double)NAN, (double)NAN, (double)NAN, results_status_name(cell->status), "", "", false};
     if (!quantity->read(b->f, cell, quantity->which, &point) || !has_place(b->f, point.x))
         return;
+    if (b->f->form == FIGURE_STACKS && isnan(point.y) && strcmp(point.status, "OK") == 0)
+        return; /* a whole may lack a part */
     figure_line *line = line_of(b, cell, quantity->name);
     if (line)
         figure_line_add(line, point);

@@ -8,17 +8,18 @@
 #include "report/figure_ticks.h"
 #include "report/markup.h"
 
-enum { LEFT = 232, RIGHT = 76, TOP = 8, BOTTOM = 44, BAR = 16, GAP = 10 };
-enum { MOST_COLUMNS = 38 }; /* of a name, beside the bars */
+enum { RIGHT = 76, TOP = 8, BOTTOM = 44, BAR = 16, GAP = 10 };
+enum { MOST_COLUMNS = 38, COLUMN = 6 }; /* of a name, beside the bars; in units of the drawing */
 
 typedef struct layout {
     const figure *f;
     figure_range range;
     int rows; /* of a category */
+    int left; /* where bars begin */
 } layout;
 
 static double along(const layout *l, double value) {
-    return LEFT + value / l->range.high * (SVG_WIDTH - LEFT - RIGHT);
+    return l->left + value / l->range.high * (SVG_WIDTH - l->left - RIGHT);
 }
 
 static double top_of(const layout *l, int category, int row) {
@@ -44,7 +45,7 @@ static void append_axis(const layout *l, text *out) {
         text_append(out, "</text>");
     }
     text_format(out, "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\">",
-                (LEFT + SVG_WIDTH - RIGHT) / 2, bottom + 34);
+                (l->left + SVG_WIDTH - RIGHT) / 2, bottom + 34);
     html_append_text(out, l->f->y.label);
     text_append(out, "</text>");
 }
@@ -68,7 +69,7 @@ static void append_category(const layout *l, int category, text *out) {
         text_append_bytes(&shown, piece.text, (size_t)piece.length);
     }
     text_append(&shown, *at ? ".." : "");
-    text_format(out, "<text class=\"label\" x=\"%d\" y=\"%.1f\" text-anchor=\"end\">", LEFT - 8,
+    text_format(out, "<text class=\"label\" x=\"%d\" y=\"%.1f\" text-anchor=\"end\">", l->left - 8,
                 top_of(l, category, 0) + l->rows * BAR / 2.0 + 4);
     html_append_text(out, text_string(&shown));
     text_append(out, "<title>");
@@ -156,7 +157,7 @@ static void append_stack(const layout *l, int category, text *out) {
         }
         if (!is_ok(p) && !is_said) {
             double end = along(l, figure_stack_height(l->f, category));
-            append_status(l, line, p, end > LEFT ? end + 60 : end, y, out);
+            append_status(l, line, p, end > l->left ? end + 60 : end, y, out);
             is_said = true;
         }
         text_append(out, "</g>");
@@ -165,8 +166,18 @@ static void append_stack(const layout *l, int category, text *out) {
         append_value(l, from, along(l, from), y + BAR - 4, out);
 }
 
+/* Room for the longest name. */
+static int left_of(const figure *f) {
+    int columns = 0;
+    for (int c = 0; c < f->category_count; c++) {
+        int width = printable_width(f->categories[c]);
+        columns = width > columns ? width : columns;
+    }
+    return 16 + COLUMN * (columns < MOST_COLUMNS ? columns : MOST_COLUMNS);
+}
+
 void figure_svg_append_bars(const figure *f, text *out) {
-    layout l = {f, figure_y_range(f), f->form == FIGURE_STACKS ? 1 : f->count};
+    layout l = {f, figure_y_range(f), f->form == FIGURE_STACKS ? 1 : f->count, left_of(f)};
     figure_svg_begin(f, height_of(&l), out);
     append_axis(&l, out);
     for (int c = 0; c < f->category_count; c++) {

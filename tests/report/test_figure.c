@@ -283,10 +283,8 @@ static void memory_of_a_rank_is_stacked_by_kind_at_the_fullest_moment(void **sta
     add_ranks(run, "other", 10, 0, 0);
     expect_figures(run, "bench: memory of rank 0 by kind, at the fullest moment of the step\n"
                         "weights: [ddp-flat]=100 [zero1]=100\n"
-                        "gradients: [ddp-flat]=OK [zero1]=OK\n"
                         "state: [ddp-flat]=200 [zero1]=50\n"
-                        "activations: [ddp-flat]=10 [zero1]=10\n"
-                        "inputs: [ddp-flat]=OK [zero1]=OK\n");
+                        "activations: [ddp-flat]=10 [zero1]=10\n");
     expect_rendered(run, figure_append_svg, "200 B, measured, at the moment &quot;peak&quot;");
     expect_rendered(run, figure_append_svg, "50 B, predicted, at the moment &quot;peak&quot;");
     results_destroy(run);
@@ -343,8 +341,7 @@ static void a_peak_at_one_size_is_stacked_by_kind(void **state) {
     cell_set_metric(cell, METRIC_AT_PEAK_PREFIX "saved", "B", 300);
     cell_set_metric(cell, METRIC_AT_PEAK_PREFIX "activation", "B", 200);
     expect_figures(run, "memory: what makes the peak, from the plan\n"
-                        "weights: []=100\ngradients: []=OK\nstate: []=OK\nactivations: []=500\n"
-                        "inputs: []=OK\nlimit 1.04858e+06\n");
+                        "weights: []=100\nactivations: []=500\nlimit 1.04858e+06\n");
     results_destroy(run);
 }
 
