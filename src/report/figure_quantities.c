@@ -8,6 +8,7 @@
 #include "base/units.h"
 #include "measure/keys.h"
 #include "measure/statistics.h"
+#include "report/bench_communication.h"
 #include "report/collective_times.h"
 #include "report/memory_kinds.h"
 #include "report/view_parts.h"
@@ -196,8 +197,8 @@ double figure_memory_limit(const results *run) {
 bool figure_read_time_part(figure *f, const results_cell *cell, int which, figure_point *point) {
     if (!has_steps(cell, point))
         return true;
-    double step = median_ms(cell, SERIES_STEP), busy = median_ms(cell, SERIES_COLLECTIVES);
-    double exposed = median_ms(cell, SERIES_EXPOSED);
+    bench_communication found = bench_communication_of(cell);
+    double step = median_ms(cell, SERIES_STEP), busy = found.all_ms, exposed = found.exposed_ms;
     if (isnan(step + busy + exposed))
         return false;
     exposed = fmin(exposed, busy);

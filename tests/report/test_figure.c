@@ -233,6 +233,7 @@ static results_cell *add_ranks(results *run, const char *way, double step, doubl
     results_cell *cell = add_cell(
         run, (const char *[]){PARAM_MODEL, "small", PARAM_PASS, "step", PARAM_PARALLEL, way, NULL},
         0);
+    cell_set_integer(cell, PARAM_RANKS, 2);
     add_samples(cell, SERIES_STEP, 1, &step);
     if (collectives > 0) {
         add_samples(cell, SERIES_COLLECTIVES, 1, &collectives);
