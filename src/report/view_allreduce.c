@@ -164,8 +164,11 @@ static void add_curve_name(const results_cell *cell, const char *other, report_t
 
 static void add_growth(const results *run, const char *along, const char *other,
                        report_document *out) {
-    char title[96];
-    snprintf(title, sizeof title, "time grows as %s^k (least squares on the logarithms)", along);
+    char title[128];
+    snprintf(title, sizeof title,
+             "time grows as %s^k (least squares on the logarithms; with two points, the slope "
+             "between them)",
+             along);
     report_table *table = table_create(title);
     table_add_column(table, "curve", "curve", TABLE_LEFT);
     table_add_column(table, "points", "points", TABLE_RIGHT);
