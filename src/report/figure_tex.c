@@ -49,21 +49,33 @@ static void append_axis_options(const figure *f, text *out) {
         text_append(out, ",log basis x=2");
 }
 
+/* Beside a dot stands its label, which every one of the plot must have. */
 static void append_point(const figure *f, const figure_point *p, text *out) {
     double y = shown(&f->y, p->y);
-    if (figure_is_bars(f))
+    if (figure_is_bars(f)) {
         text_format(out, "(%.9g,%d)\n", y, (int)p->x);
-    else
-        text_format(out, "(%.9g,%.9g) += (0,%.9g) -= (0,%.9g)\n", shown(&f->x, p->x), y,
-                    shown(&f->y, p->high) - y, y - shown(&f->y, p->low));
+        return;
+    }
+    text_format(out, "(%.9g,%.9g) += (0,%.9g) -= (0,%.9g)", shown(&f->x, p->x), y,
+                shown(&f->y, p->high) - y, y - shown(&f->y, p->low));
+    if (f->form == FIGURE_DOTS) {
+        text_append(out, " [{");
+        tex_append_text(out, p->label);
+        text_append(out, "}]");
+    }
+    text_append(out, "\n");
+}
+
+static const char *command_of(const figure *f) {
+    if (figure_is_bars(f))
+        return "\\addplot";
+    return f->form == FIGURE_DOTS ? "\\addplot+[only marks,nodes near coords,point meta=explicit "
+                                    "symbolic,error bars/.cd,y dir=both,y explicit]"
+                                  : "\\addplot+[error bars/.cd,y dir=both,y explicit]";
 }
 
 static void append_line(const figure *f, const figure_line *line, text *out) {
-    text_append(out,
-                figure_is_bars(f) ? "\\addplot coordinates {\n"
-                : f->form == FIGURE_DOTS
-                    ? "\\addplot+[only marks,error bars/.cd,y dir=both,y explicit] coordinates {\n"
-                    : "\\addplot+[error bars/.cd,y dir=both,y explicit] coordinates {\n");
+    text_format(out, "%s coordinates {\n", command_of(f));
     int next = 0;
     for (int j = 0; j < line->count; j++) {
         /* Parts of a stack are added up by their order: each needs one for every category. */
@@ -83,6 +95,21 @@ static void append_line(const figure *f, const figure_line *line, text *out) {
         tex_append_text(out, line->name);
         text_append(out, "}\n");
     }
+}
+
+/* White marks over those of a line; rings around dots, which may be at the same place. */
+static void append_hollow(const figure *f, text *out) {
+    text points = {0};
+    for (int i = 0; i < f->count; i++)
+        for (int j = 0; j < f->lines[i].count; j++)
+            if (f->lines[i].points[j].is_hollow && is_drawn(&f->lines[i].points[j]))
+                append_point(f, &f->lines[i].points[j], &points);
+    if (points.length)
+        text_format(out, "\\addplot[only marks,%s,forget plot] coordinates {\n%s};\n",
+                    f->form == FIGURE_DOTS ? "mark=o,mark size=4pt"
+                                           : "mark=*,mark options={draw=black,fill=white}",
+                    text_string(&points));
+    text_release(&points);
 }
 
 static void append_limit(const figure *f, text *out) {
@@ -110,6 +137,7 @@ void figure_append_tex(const figure *f, text *out) {
     text_append(out, "]\n");
     for (int i = 0; i < f->count; i++)
         append_line(f, &f->lines[i], out);
+    append_hollow(f, out);
     append_limit(f, out);
     text_format(out, "\\end{%s}\n\\end{tikzpicture}\n\\caption{", environment_of(f));
     tex_append_text(out, f->title);

@@ -43,6 +43,7 @@ void tex_append_text(text *out, const char *string) {
         else {
             text_append(out, strchr("{}$&#_%", *p) ? "\\" : "");
             text_append_bytes(out, p, 1);
+            text_append(out, p[0] == '-' && p[1] == '-' ? "{}" : ""); /* no dash of two hyphens */
         }
     }
     text_release(&clean);
