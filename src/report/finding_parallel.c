@@ -74,14 +74,16 @@ static double bytes_at(const results_cell *cell, const char *stage, memory_kind 
     return memory_stage_bytes(memory_stages_of(cell), stage, kind, column);
 }
 
-/* "state 11.77 MiB instead of 23.54 MiB (-50.0 %)" of every kind that differs; the others are named as equal. */
+/* "11.77 MiB less state (-50.0 %)" of every kind that differs; the others are named as equal. */
 static void append_kinds(const results_cell *cell, const results_cell *plain, text *out) {
     static const memory_kind KINDS[] = {MEMORY_WEIGHTS, MEMORY_GRADIENTS, MEMORY_STATE,
                                         MEMORY_ACTIVATIONS, MEMORY_ALL};
     int column, written = 0;
     const char *stage = memory_fullest_stage(memory_stages_of(plain), &column);
     text same = {0};
-    for (int i = 0; stage && i < 5; i++) {
+    if (!stage || !(bytes_at(cell, stage, MEMORY_ALL, column) > 0))
+        return; /* the record does not have that moment */
+    for (int i = 0; i < 5; i++) {
         double before = bytes_at(plain, stage, KINDS[i], column),
                after = bytes_at(cell, stage, KINDS[i], column);
         if (!(before > 0) || isnan(after))
@@ -91,15 +93,13 @@ static void append_kinds(const results_cell *cell, const results_cell *plain, te
             text_format(&same, "%s%s", same.length ? ", " : "", memory_kind_name(KINDS[i]));
             continue;
         }
-        text_format(out, "%s%s%s ", written++ ? ", " : "", KINDS[i] == MEMORY_ALL ? "in " : "",
-                    memory_kind_name(KINDS[i]));
-        finding_append_bytes(after, out);
-        text_append(out, " instead of ");
-        finding_append_bytes(before, out);
-        text_format(out, " (%+.1f %%)", change);
+        text_append(out, written++ ? ", " : "");
+        finding_append_bytes(fabs(after - before), out);
+        text_format(out, " %s %s (%+.1f %%)", after < before ? "less" : "more",
+                    KINDS[i] == MEMORY_ALL ? "in all" : memory_kind_name(KINDS[i]), change);
     }
     if (same.length)
-        text_format(out, "%s%s as before", written ? "; " : "", text_string(&same));
+        text_format(out, "%sthe same %s", written ? ", and " : "", text_string(&same));
     text_release(&same);
 }
 
@@ -125,11 +125,15 @@ void finding_append_sharding(const results *run, text *out) {
         const results_cell *plain = is_whole ? plain_of(run, cell) : NULL;
         if (!plain)
             continue;
-        text_format(out, " On %g ranks %s holds, against %s at the fullest moment, ",
-                    bench_communication_of(cell).ranks, view_text(cell, PARAM_PARALLEL),
-                    view_text(plain, PARAM_PARALLEL));
-        append_kinds(cell, plain, out);
-        append_sent(cell, out);
-        text_append(out, ".");
+        text kinds = {0};
+        append_kinds(cell, plain, &kinds);
+        if (kinds.length) {
+            text_format(out, " On %g ranks %s needs, against %s at the fullest moment, %s",
+                        bench_communication_of(cell).ranks, view_text(cell, PARAM_PARALLEL),
+                        view_text(plain, PARAM_PARALLEL), text_string(&kinds));
+            append_sent(cell, out);
+            text_append(out, ".");
+        }
+        text_release(&kinds);
     }
 }
