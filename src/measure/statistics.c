@@ -65,16 +65,36 @@ statistics statistics_of_series(const results_series *series) {
 
 static bool has_logarithm(double x) { return x > 0 && isfinite(x); }
 
-double statistics_growth_exponent(const double *x, const double *y, int64_t count) {
+static bool is_first(const double *x, int64_t index) {
+    for (int64_t i = 0; i < index; i++)
+        if (has_logarithm(x[i]) && fabs(x[i] - x[index]) <= 1e-12 * fabs(x[i]))
+            return false;
+    return true;
+}
+
+/* The line through the logarithms passes through their means. */
+static double worst_deviation(const double *x, const double *y, int64_t count, double mean_x,
+                              double mean_y, double exponent) {
+    double worst = 0;
+    for (int64_t i = 0; i < count; i++)
+        if (has_logarithm(x[i]) && has_logarithm(y[i]))
+            worst =
+                fmax(worst, fabs(exp(log(y[i]) - mean_y - exponent * (log(x[i]) - mean_x)) - 1));
+    return worst;
+}
+
+statistics_growth statistics_growth_of(const double *x, const double *y, int64_t count) {
+    statistics_growth growth = {.exponent = NAN, .worst = NAN};
     double mean_x = 0, mean_y = 0, points = 0;
     for (int64_t i = 0; i < count; i++)
         if (has_logarithm(x[i]) && has_logarithm(y[i])) {
             mean_x += log(x[i]);
             mean_y += log(y[i]);
             points++;
+            growth.sizes += is_first(x, i);
         }
     if (points < 2)
-        return NAN;
+        return growth;
     mean_x /= points;
     mean_y /= points;
     double together = 0, alone = 0;
@@ -83,5 +103,13 @@ double statistics_growth_exponent(const double *x, const double *y, int64_t coun
             together += (log(x[i]) - mean_x) * (log(y[i]) - mean_y);
             alone += (log(x[i]) - mean_x) * (log(x[i]) - mean_x);
         }
-    return alone > 1e-12 ? together / alone : (double)NAN;
+    if (alone > 1e-12) {
+        growth.exponent = together / alone;
+        growth.worst = worst_deviation(x, y, count, mean_x, mean_y, growth.exponent);
+    }
+    return growth;
+}
+
+double statistics_growth_exponent(const double *x, const double *y, int64_t count) {
+    return statistics_growth_of(x, y, count).exponent;
 }

@@ -24,4 +24,12 @@ statistics statistics_of_series(const results_series *series);
  * different x; points that are not positive and finite are left out. */
 double statistics_growth_exponent(const double *x, const double *y, int64_t count);
 
+/* The same, and how far it can be trusted: through two sizes every such curve goes exactly. */
+typedef struct statistics_growth {
+    double exponent;
+    int64_t sizes; /* different x */
+    double worst;  /* largest |y / fit - 1| */
+} statistics_growth;
+statistics_growth statistics_growth_of(const double *x, const double *y, int64_t count);
+
 #endif

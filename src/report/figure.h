@@ -1,5 +1,7 @@
-/* figure.h - a plot of a run as data, before it becomes SVG or pgfplots: lines of points with error bars,
- * every sample behind a point, and cells that did not fit. */
+/* figure.h - a plot of a run as data, before it becomes SVG or pgfplots: lines of points or groups of bars, with
+ * every sample behind a point, and cells that did not fit.
+ *
+ * Which figures a run has is a table (figure_recipes.c). Renderers know forms and axes, not verbs. */
 #ifndef REPORT_FIGURE_H
 #define REPORT_FIGURE_H
 
@@ -9,10 +11,33 @@
 #include "base/text.h"
 #include "measure/results.h"
 
+typedef enum figure_form {
+    FIGURE_LINES,
+    FIGURE_DOTS,  /* without a line from one to the next, each with its label */
+    FIGURE_BARS,  /* of a category one beside the other */
+    FIGURE_STACKS /* of a category one after the other */
+} figure_form;
+
+/* How numbers of an axis are written. */
+typedef enum figure_unit {
+    FIGURE_NUMBERS,
+    FIGURE_BINARY_BYTES, /* "16 GiB", with ticks at powers of two */
+    FIGURE_DECIMAL_BYTES /* "10 MB" */
+} figure_unit;
+
+typedef struct figure_axis {
+    const char *label;
+    figure_unit unit;
+    bool is_logarithmic; /* else bars begin at 0 */
+} figure_axis;
+
 typedef struct figure_point {
-    double x, y, low, high; /* median, least and largest sample; NAN: the cell was not OK */
-    const char *status;     /* "OK", "OOM", ... */
-    const char *samples;    /* "10.2, 10.4, 10.9" */
+    double x;            /* of bars: the index of the category */
+    double y, low, high; /* median, least and largest sample; NAN: there is none */
+    const char *status;  /* "OK", "OOM", ... */
+    const char *said;    /* "median 10.4 ms; samples 10.2, 10.4, 10.9"; "" */
+    const char *label;   /* beside a dot; "" */
+    bool is_hollow;      /* see `hollow` of the figure */
 } figure_point;
 
 typedef struct figure_line {
@@ -22,27 +47,47 @@ typedef struct figure_line {
 } figure_line;
 
 typedef struct figure {
-    const char *title, *x_label, *y_label;
-    bool is_logarithmic; /* both axes */
+    const char *title;
+    figure_form form;
+    figure_axis x, y;
+    const char *hollow; /* what hollow points are; "": there are none */
+    const char *limit_name;
+    double limit; /* on the y axis: a dashed line; NAN: none */
     figure_line *lines;
     int count, capacity;
+    const char **categories; /* of bars */
+    int category_count, category_capacity;
+    int left_out; /* points of lines or categories beyond those that a figure may have */
     arena *memory;
 } figure;
 
-/* Times over the axis of the sweep (context, sequence); NULL where no line has two points. */
-figure *figure_create(const results *run);
+/* All figures of a run, in the order in which they are to be looked at. */
+typedef struct figure_list {
+    figure **figures;
+    int count, capacity;
+} figure_list;
+
+figure_list figure_list_create(const results *run);
+void figure_list_release(figure_list *list);
 void figure_destroy(figure *f);
+
+static inline bool figure_is_bars(const figure *f) {
+    return f->form == FIGURE_BARS || f->form == FIGURE_STACKS;
+}
 
 typedef struct figure_range {
     double low, high;
 } figure_range;
+/* Of what is drawn; never empty. */
 figure_range figure_x_range(const figure *f);
 figure_range figure_y_range(const figure *f);
+/* Of stacks: the sum of a category. */
+double figure_stack_height(const figure *f, int category);
+
+/* "65536", "10 MB", "16 GiB" */
+void figure_append_number(text *out, figure_unit unit, double value);
 
 void figure_append_svg(const figure *f, text *out);
 void figure_append_tex(const figure *f, text *out);
-/* Texts of files in HTML and in TeX: nothing in them has a meaning there. */
-void html_append_text(text *out, const char *string);
-void tex_append_text(text *out, const char *string);
 
 #endif

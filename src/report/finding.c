@@ -5,54 +5,12 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "base/units.h"
 #include "measure/keys.h"
 #include "measure/statistics.h"
+#include "report/finding_parts.h"
 #include "report/finding_verbs.h"
 #include "report/profile_rows.h"
 #include "report/view_parts.h"
-
-static bool is_verb(const results *run, const char *verb) { return strcmp(run->verb, verb) == 0; }
-
-double finding_median_ms(const results_cell *cell) {
-    const results_series *steps = view_whole_steps(cell);
-    if (cell->status != RESULTS_OK || view_steps_status(cell) != RESULTS_OK || !steps)
-        return (double)NAN;
-    return statistics_of_series(steps).median * view_ms_per_unit(steps->unit);
-}
-
-/* That follow from another parameter, or are no setting of the measurement. */
-static const char *const FREE_PARAMETERS[] = {PARAM_REPS,      PARAM_TILE,      PARAM_TILES_USED,
-                                              PARAM_ATTENTION, PARAM_GRADIENTS, NULL};
-
-bool finding_differ_only_in(const results_cell *a, const results_cell *b, const char *parameter) {
-    if (view_values_are_equal(cell_find_parameter(a, parameter), cell_find_parameter(b, parameter)))
-        return false;
-    for (int i = 0; i < a->parameters.count; i++) {
-        const char *key = a->parameters.entries[i].key;
-        if (strcmp(key, parameter) != 0 && !view_is_one_of(key, FREE_PARAMETERS) &&
-            !view_values_are_equal(&a->parameters.entries[i].value, cell_find_parameter(b, key)))
-            return false;
-    }
-    return true;
-}
-
-/* "model small, context 128, pass step": of what varies in the run. */
-static void append_cell_name(const results *run, const results_cell *cell, text *out) {
-    bool is_first = true;
-    static const char *const never[] = {PARAM_TILES_USED, PARAM_PEAK_AT,  PARAM_FITS_WITH,
-                                        PARAM_THREADS,    PARAM_RESIDUAL, NULL};
-    for (int i = 0; i < cell->parameters.count; i++) {
-        const results_entry *entry = &cell->parameters.entries[i];
-        bool is_named = strcmp(entry->key, PARAM_MODEL) == 0 || strcmp(entry->key, PARAM_PASS) == 0;
-        if (view_is_one_of(entry->key, never) || view_is_in_the_models_name(cell, entry->key) ||
-            (!is_named && !view_parameter_varies(run, entry->key)))
-            continue;
-        text_format(out, is_first ? "%s " : ", %s ", entry->key);
-        view_append_value(out, &entry->value);
-        is_first = false;
-    }
-}
 
 void finding_append_speed(const results *run, text *out) {
     const results_cell *best = NULL;
@@ -70,7 +28,7 @@ void finding_append_speed(const results *run, text *out) {
         return;
     text_format(out, "The fastest training step makes %.0f tokens/s (%.2f ms; ", most,
                 finding_median_ms(best));
-    append_cell_name(run, best, out);
+    finding_append_cell_name(run, best, NULL, out);
     text_append(out, ").");
 }
 
@@ -86,7 +44,7 @@ void finding_append_misfits(const results *run, text *out) {
         return;
     text_format(out, "%lld of %lld cells do%s not fit, the first: ", (long long)count,
                 (long long)run->cell_count, count == 1 ? "es" : "");
-    append_cell_name(run, first, out);
+    finding_append_cell_name(run, first, NULL, out);
     text note = {0};
     view_append_note(&note, first);
     if (note.length)
@@ -158,7 +116,7 @@ static bool append_above_floor(const results *run, text *out) {
         profile_append_next(run, cell, &said);
     if (said.length) {
         text_format(out, "%s (", text_string(&said));
-        append_cell_name(run, cell, out);
+        finding_append_cell_name(run, cell, NULL, out);
         text_append(out, ").");
     }
     bool has_said = said.length > 0;
@@ -192,7 +150,7 @@ void finding_append_next(const results *run, text *out) {
         return;
     text_format(out, "%s %s takes the most time, %.0f %% of a step (",
                 is_kernel ? "Kernel" : "Class", top->keys[0], share);
-    append_cell_name(run, last, out);
+    finding_append_cell_name(run, last, NULL, out);
     text_append(out, ").");
 }
 
@@ -244,91 +202,75 @@ static void append_speedup(const results *run, const char *parameter, text *out)
     text_format(out, " is %.2f times as fast as ", most);
     view_append_value(out, cell_find_parameter(slow, parameter));
     text_format(out, " (%.2f to %.2f between quartiles; ", s.first / f.third, s.third / f.first);
-    append_cell_name(run, fast, out);
+    finding_append_cell_name(run, fast, NULL, out);
     text_append(out, ").");
-}
-
-static void append_growth(const results *run, text *out) {
-    enum { MOST = 256 };
-    double x[MOST], y[MOST];
-    int64_t count = 0;
-    const results_cell *first = NULL;
-    const char *axis = is_verb(run, RUN_ATTENTION) ? PARAM_SEQ : PARAM_CONTEXT;
-    for (int64_t i = 0; i < run->cell_count && count < MOST; i++) {
-        const results_cell *cell = run->cells[i];
-        if (isnan(finding_median_ms(cell)))
-            continue;
-        bool is_alike = true;
-        for (int p = 0; first && p < cell->parameters.count && is_alike; p++) {
-            const char *key = cell->parameters.entries[p].key;
-            static const char *const free_ones[] = {PARAM_REPS, PARAM_TILE, PARAM_TILES_USED, NULL};
-            is_alike = strcmp(key, axis) == 0 || view_is_one_of(key, free_ones) ||
-                       view_values_are_equal(&cell->parameters.entries[p].value,
-                                             cell_find_parameter(first, key));
-        }
-        if (!is_alike)
-            continue;
-        first = first ? first : cell;
-        x[count] = results_number(cell_find_parameter(cell, axis));
-        y[count++] = finding_median_ms(cell);
-    }
-    double exponent = count > 1 ? statistics_growth_exponent(x, y, count) : (double)NAN;
-    if (isnan(exponent))
-        return;
-    text_format(out, " Time grows as %s^%.2f over %lld sizes (fitted; ", axis, exponent,
-                (long long)count);
-    text name = {0};
-    append_cell_name(run, first, &name);
-    text_format(out, "as %s).", text_string(&name));
-    text_release(&name);
 }
 
 static void append_peak(const results *run, text *out) {
     const results_cell *most = NULL;
     double bytes = 0;
     for (int64_t i = 0; i < run->cell_count; i++) {
-        double its = view_metric(run->cells[i], METRIC_PEAK_BYTES);
-        its = isnan(its) ? view_metric(run->cells[i], METRIC_PREDICTED_BYTES) : its;
-        if (its > bytes && its < 0x1p62) {
+        double its = finding_peak_bytes(run->cells[i]);
+        if (its > bytes) {
             bytes = its;
             most = run->cells[i];
         }
     }
     if (!most)
         return;
-    text_format(out, " The largest peak is %s (", units_bytes((int64_t)bytes).text);
-    append_cell_name(run, most, out);
+    text_append(out, " The largest peak is ");
+    finding_append_bytes(bytes, out);
+    text_append(out, " (");
+    finding_append_cell_name(run, most, NULL, out);
     text_append(out, ").");
 }
 
-void finding_append(const results *run, text *out) {
-    enum { MOST_PAIRS = 2000 };
-    text said = {0};
-    if (!run->cell_count)
-        return;
-    finding_append_misfits(run, &said);
+static void append_next(const results *run, text *out) {
     text next = {0};
     finding_append_next(run, &next);
     if (next.length)
-        text_format(&said, " %s", text_string(&next));
+        text_format(out, " %s", text_string(&next));
     text_release(&next);
+}
+
+/* Of the first way to compute that the run has several of. */
+static void append_way(const results *run, text *out) {
     static const char *const ways[] = {PARAM_IMPL, PARAM_MODE, PARAM_MATH, PARAM_TILE};
-    for (int i = 0; i < 4 && run->cell_count <= MOST_PAIRS; i++)
+    for (int i = 0; i < 4 && run->cell_count <= FINDING_MOST_CELLS; i++)
         if (cell_find_parameter(run->cells[0], ways[i]) && view_parameter_varies(run, ways[i])) {
-            append_speedup(run, ways[i], &said);
-            break;
+            append_speedup(run, ways[i], out);
+            return;
         }
-    append_growth(run, &said);
-    finding_append_accumulation(run, &said);
-    finding_append_policy(run, &said);
-    finding_append_bandwidth(run, &said);
-    finding_append_ranks(run, &said);
-    if (run->cell_count <= MOST_PAIRS) {
-        finding_append_warmup(run, &said);
-        finding_append_recompute(run, &said);
-    }
-    append_peak(run, &said);
-    const char *sentence = text_string(&said);
-    text_append(out, sentence + strspn(sentence, " "));
+}
+
+void finding_append(const results *run, text *out) {
+    /* What does not fit and what to do next, then what was asked, then the peak. */
+    static void (*const SENTENCES[])(const results *run, text *out) = {
+        finding_append_misfits,
+        append_next,
+        append_way,
+        finding_append_crossover,
+        finding_append_growth,
+        finding_append_utilization,
+        finding_append_backward,
+        finding_append_casts,
+        finding_append_scores,
+        finding_append_accumulation,
+        finding_append_policy,
+        finding_append_bandwidth,
+        finding_append_ranks,
+        finding_append_warmup,
+        finding_append_recompute,
+        finding_append_overlap,
+        finding_append_sharding,
+        append_peak,
+    };
+    text said = {0};
+    if (!run->cell_count)
+        return;
+    for (size_t i = 0; i < sizeof SENTENCES / sizeof *SENTENCES; i++)
+        SENTENCES[i](run, &said);
+    const char *sentences = text_string(&said);
+    text_append(out, sentences + strspn(sentences, " "));
     text_release(&said);
 }

@@ -1,4 +1,4 @@
-/* finding.h - what the numbers of a run say, in one sentence. Every number in it is computed from the
+/* finding.h - what the numbers of a run say, in a few sentences. Every number in it is computed from the
  * cells when it is written: there is no text that could contradict the table. */
 #ifndef REPORT_FINDING_H
 #define REPORT_FINDING_H
@@ -6,7 +6,7 @@
 #include "base/text.h"
 #include "measure/results.h"
 
-/* Appends the sentence; nothing where there is nothing to say. */
+/* Appends the sentences; nothing where there is nothing to say. */
 void finding_append(const results *run, text *out);
 
 /* The fastest cell of a bench in tokens a second, the highest utilization, the largest share of a traced
@@ -15,10 +15,5 @@ void finding_append_speed(const results *run, text *out);
 void finding_append_limits(const results *run, text *out);
 void finding_append_misfits(const results *run, text *out);
 void finding_append_next(const results *run, text *out);
-
-/* In ms; NAN where nothing may be derived. */
-double finding_median_ms(const results_cell *cell);
-/* Whether the cells are the same measurement but for one parameter (and what follows from it). */
-bool finding_differ_only_in(const results_cell *a, const results_cell *b, const char *parameter);
 
 #endif

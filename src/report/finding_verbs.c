@@ -7,6 +7,7 @@
 #include "measure/keys.h"
 #include "measure/statistics.h"
 #include "report/finding.h"
+#include "report/finding_parts.h"
 #include "report/view.h"
 #include "report/view_parts.h"
 
@@ -120,6 +121,8 @@ static void append_best(const report_table *table, const char *key, const char *
     text_append(out, unit);
     for (int i = 0; i < table->column_count; i++) {
         const table_column *about = &table->columns[i];
+        if (table->rows[best].cells[i].kind == CELL_EMPTY)
+            continue;
         if (!view_is_one_of(about->key, always) &&
             !(about->is_setting && strcmp(about->key, "status") != 0 && column_varies(table, i)))
             continue;
@@ -142,6 +145,16 @@ static void append_best_of_run(const results *run, const char *key, const char *
 
 void finding_append_limits(const results *run, text *out) {
     append_best_of_run(run, "mfu_percent", "The highest MFU is ", " % of the measured peak", out);
+}
+
+void finding_append_utilization(const results *run, text *out) {
+    static const char *const timed[] = {RUN_BENCH, RUN_ATTENTION, NULL};
+    text said = {0};
+    if (view_is_one_of(run->verb, timed) && !finding_compares_ways(run))
+        finding_append_limits(run, &said);
+    if (said.length)
+        text_format(out, " %s", text_string(&said));
+    text_release(&said);
 }
 
 void finding_append_bandwidth(const results *run, text *out) {
@@ -197,7 +210,8 @@ static double scatter_of(const results_cell *cell) {
 }
 
 void finding_append_warmup(const results *run, text *out) {
-    if (strcmp(run->verb, RUN_BENCH) != 0 || !view_parameter_varies(run, PARAM_WARMUP))
+    if (strcmp(run->verb, RUN_BENCH) != 0 || !view_parameter_varies(run, PARAM_WARMUP) ||
+        run->cell_count > FINDING_MOST_CELLS)
         return;
     const results_cell *cold = NULL, *warm = NULL;
     for (int64_t i = 0; i < run->cell_count && !warm; i++) {
@@ -226,20 +240,15 @@ void finding_append_warmup(const results *run, text *out) {
     text_append(out, ".");
 }
 
-static double peak_of(const results_cell *cell) {
-    double peak = view_metric(cell, METRIC_PEAK_BYTES);
-    return isnan(peak) ? view_metric(cell, METRIC_PREDICTED_BYTES) : peak;
-}
-
 void finding_append_recompute(const results *run, text *out) {
     const results_cell *from = NULL, *to = NULL;
     double best = 1;
-    if (!view_parameter_varies(run, PARAM_RECOMPUTE))
+    if (!view_parameter_varies(run, PARAM_RECOMPUTE) || run->cell_count > FINDING_MOST_CELLS)
         return;
     for (int64_t i = 0; i < run->cell_count; i++)
         for (int64_t j = 0; j < run->cell_count; j++) {
             const results_cell *a = run->cells[i], *b = run->cells[j];
-            double ratio = peak_of(b) / peak_of(a);
+            double ratio = finding_peak_bytes(b) / finding_peak_bytes(a);
             if (strcmp(view_text(a, PARAM_RECOMPUTE), "none") == 0 && ratio < best &&
                 finding_differ_only_in(a, b, PARAM_RECOMPUTE)) {
                 best = ratio;
@@ -250,7 +259,7 @@ void finding_append_recompute(const results *run, text *out) {
     if (!to)
         return;
     text_format(out, " Recomputing %s has a peak of %s, %.1f %% below that without",
-                view_text(to, PARAM_RECOMPUTE), units_bytes((int64_t)peak_of(to)).text,
+                view_text(to, PARAM_RECOMPUTE), units_bytes((int64_t)finding_peak_bytes(to)).text,
                 100 * (1 - best));
     double slower = finding_median_ms(to) / finding_median_ms(from);
     if (!isnan(slower))

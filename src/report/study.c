@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "report/figure.h"
 #include "report/finding.h"
+#include "report/markup.h"
 #include "report/run_set.h"
 #include "report/study_answers.h"
 #include "report/view.h"
@@ -284,10 +285,10 @@ static void append_tex_section(const study_section *section, text *out) {
         if (document->blocks[i].kind == BLOCK_TABLE)
             append_tex_table(document->blocks[i].table, out);
     document_destroy(document);
-    figure *f = figure_create(section->run);
-    if (f)
-        figure_append_tex(f, out);
-    figure_destroy(f);
+    figure_list figures = figure_list_create(section->run);
+    for (int i = 0; i < figures.count; i++)
+        figure_append_tex(figures.figures[i], out);
+    figure_list_release(&figures);
     finding_append(section->run, &finding);
     tex_append_text(out, text_string(&finding));
     text_append(out, "\n\n\\begin{flushleft}\\footnotesize\\ttfamily\n");

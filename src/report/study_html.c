@@ -11,6 +11,7 @@
 #include "measure/keys.h"
 #include "report/figure.h"
 #include "report/finding.h"
+#include "report/markup.h"
 #include "report/page_records.h"
 #include "report/study.h"
 #include "report/study_answers.h"
@@ -163,16 +164,16 @@ static void append_section(const study_section *section, int index, int most_row
         text_append(out, "</p>\n");
     }
     if (section->run) {
-        figure *f = figure_create(section->run);
+        figure_list figures = figure_list_create(section->run);
         finding_append(section->run, &finding);
         if (finding.length) {
             text_append(out, "<p class=\"finding\">");
             html_append_text(out, text_string(&finding));
             text_append(out, "</p>\n");
         }
-        if (f)
-            figure_append_svg(f, out);
-        figure_destroy(f);
+        for (int i = 0; i < figures.count; i++)
+            figure_append_svg(figures.figures[i], out);
+        figure_list_release(&figures);
         append_viewers(section->run, index, out);
         append_document(section->run, most_rows, out);
         append_commands(section, out);

@@ -1,16 +1,12 @@
 /* view_allreduce.c - collectives alone: a row for each point of the grid, in the columns of nccl-tests,
- * and how time grows with bytes and with ranks.
- *
- * The time of a repetition is the slowest rank's; that of a row is the median of its repetitions. */
+ * and how time grows with bytes and with ranks. */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "base/memory.h"
-#include "base/units.h"
 #include "measure/keys.h"
 #include "measure/statistics.h"
+#include "report/collective_times.h"
 #include "report/view.h"
 #include "report/view_parts.h"
 
@@ -19,55 +15,6 @@ static const char *const IMPORTANCE[] = {
     "max_ms",  "count",      TABLE_OTHERS, "warmup_ms",  "reps", NULL};
 
 /* ---- one row ---- */
-
-static int64_t parameter(const results_cell *cell, const char *name) {
-    double number = results_number(cell_find_parameter(cell, name));
-    return number >= 0 && number < 1e18 ? (int64_t)number : 0;
-}
-
-/* What all ranks took, in ms: for each repetition the slowest. Without samples of some rank, or with
- * fewer than others have, there is none. */
-static statistics slowest_ms(const results_cell *cell, const char *prefix) {
-    int64_t ranks = parameter(cell, PARAM_RANKS), reps = -1;
-    double *slowest = NULL;
-    for (int64_t r = 0; r < ranks; r++) {
-        char name[64];
-        snprintf(name, sizeof name, "%s%lld", prefix, (long long)r);
-        const results_series *series = cell_find_series(cell, name);
-        double ms = series ? view_ms_per_unit(series->unit) : NAN;
-        if (!series || isnan(ms) || (reps >= 0 && series->count != reps)) {
-            free(slowest);
-            return statistics_of_reals(NULL, 0);
-        }
-        if (reps < 0) {
-            reps = series->count;
-            slowest = memory_allocate((size_t)reps + 1, sizeof *slowest);
-        }
-        for (int64_t i = 0; i < reps; i++)
-            slowest[i] = fmax(slowest[i], results_series_at(series, i) * ms);
-    }
-    statistics found = statistics_of_reals(slowest, reps > 0 ? reps : 0);
-    free(slowest);
-    return found;
-}
-
-static bool is_ok(const results_cell *cell) {
-    return cell->status == RESULTS_OK && slowest_ms(cell, SERIES_RANK_PREFIX).count > 0;
-}
-
-static double time_ms(const results_cell *cell) {
-    return is_ok(cell) ? slowest_ms(cell, SERIES_RANK_PREFIX).median : NAN;
-}
-
-/* As nccl-tests has it. */
-static double bus_factor(const char *op, double ranks) {
-    double part = (ranks - 1) / ranks;
-    return strcmp(op, "all-reduce") == 0 ? 2 * part : strcmp(op, "broadcast") == 0 ? 1 : part;
-}
-
-static double algorithm_gb_s(const results_cell *cell) {
-    return (double)parameter(cell, PARAM_BYTES) / (time_ms(cell) * 1e6);
-}
 
 /* Whether two cells differ in the parameter `except` only, and in how often they were repeated. */
 static bool agree(const results_cell *a, const results_cell *b, const char *const *except) {
@@ -87,7 +34,7 @@ static double speedup(const results *run, const results_cell *cell) {
     static const char *const except[] = {PARAM_TRANSPORT, PARAM_OPERANDS, NULL};
     for (int64_t i = 0; i < run->cell_count; i++)
         if (agree(cell, run->cells[i], except))
-            return time_ms(run->cells[i]) / time_ms(cell);
+            return collective_time_ms(run->cells[i]) / collective_time_ms(cell);
     return NAN;
 }
 
@@ -100,11 +47,11 @@ static void add_note(report_table *table, const results_cell *cell) {
 
 static void add_row(const results *run, const view_list *parameters, bool has_speedup,
                     const results_cell *cell, report_table *table) {
-    results_status status =
-        cell->status == RESULTS_OK && !is_ok(cell) ? RESULTS_INCOMPLETE : cell->status;
-    statistics timed =
-        status == RESULTS_OK ? slowest_ms(cell, SERIES_RANK_PREFIX) : statistics_of_reals(NULL, 0);
-    double algorithm = status == RESULTS_OK ? algorithm_gb_s(cell) : NAN;
+    results_status status = cell->status == RESULTS_OK && !collective_is_timed(cell)
+                                ? RESULTS_INCOMPLETE
+                                : cell->status;
+    statistics timed = status == RESULTS_OK ? collective_times_ms(cell, SERIES_RANK_PREFIX)
+                                            : statistics_of_reals(NULL, 0);
     table_add_row(table);
     for (int i = 0; i < parameters->count; i++)
         view_add_value(table, cell_find_parameter(cell, parameters->names[i]));
@@ -113,17 +60,16 @@ static void add_row(const results *run, const view_list *parameters, bool has_sp
     view_add_three_digits(table, timed.median);
     view_add_three_digits(table, timed.min);
     view_add_three_digits(table, timed.max);
-    table_add_real(table, algorithm, 2);
-    table_add_real(
-        table,
-        algorithm * bus_factor(view_text(cell, PARAM_OP), (double)parameter(cell, PARAM_RANKS)), 2);
+    table_add_real(table, collective_algorithm_gb_s(cell, timed.median), 2);
+    table_add_real(table, collective_bus_gb_s(cell, timed.median), 2);
     if (has_speedup)
         table_add_real(table, speedup(run, cell), 2);
     view_add_value(table, cell_find_metric(cell, METRIC_WRONG)
                               ? &cell_find_metric(cell, METRIC_WRONG)->value
                               : NULL);
-    view_add_three_digits(
-        table, status == RESULTS_OK ? slowest_ms(cell, SERIES_WARMUP_RANK_PREFIX).median : NAN);
+    view_add_three_digits(table, status == RESULTS_OK
+                                     ? collective_times_ms(cell, SERIES_WARMUP_RANK_PREFIX).median
+                                     : NAN);
     view_add_value(table, cell_find_parameter(cell, PARAM_REPS));
     add_note(table, cell);
 }
@@ -190,9 +136,9 @@ static growth_curve curve_of(const results *run, const results_cell *cell, const
     const char *const except[] = {along, PARAM_HOSTS, NULL};
     growth_curve curve = {.count = 0};
     for (int64_t i = 0; i < run->cell_count && curve.count < MOST_POINTS; i++)
-        if (agree(cell, run->cells[i], except) && is_ok(run->cells[i])) {
-            curve.x[curve.count] = (double)parameter(run->cells[i], along);
-            curve.y[curve.count++] = time_ms(run->cells[i]);
+        if (agree(cell, run->cells[i], except) && collective_is_timed(run->cells[i])) {
+            curve.x[curve.count] = (double)collective_parameter(run->cells[i], along);
+            curve.y[curve.count++] = collective_time_ms(run->cells[i]);
         }
     return curve;
 }
@@ -211,15 +157,18 @@ static void add_curve_name(const results_cell *cell, const char *other, report_t
     text_format(&name, "%s, operands %s, %s %s, ", view_text(cell, PARAM_TRANSPORT),
                 view_text(cell, PARAM_OPERANDS), view_text(cell, PARAM_OP),
                 view_text(cell, PARAM_TYPE));
-    text_format(&name, "%lld %s", (long long)parameter(cell, other), other);
+    text_format(&name, "%lld %s", (long long)collective_parameter(cell, other), other);
     table_add_text(table, text_string(&name));
     text_release(&name);
 }
 
 static void add_growth(const results *run, const char *along, const char *other,
                        report_document *out) {
-    char title[96];
-    snprintf(title, sizeof title, "time grows as %s^k (least squares on the logarithms)", along);
+    char title[128];
+    snprintf(title, sizeof title,
+             "time grows as %s^k (least squares on the logarithms; with two points, the slope "
+             "between them)",
+             along);
     report_table *table = table_create(title);
     table_add_column(table, "curve", "curve", TABLE_LEFT);
     table_add_column(table, "points", "points", TABLE_RIGHT);

@@ -5,6 +5,7 @@
 #include "measure/keys.h"
 #include "measure/statistics.h"
 #include "report/bench_baselines.h"
+#include "report/bench_communication.h"
 #include "report/view.h"
 #include "report/view_parts.h"
 
@@ -267,40 +268,13 @@ static void add_phase_rows(const bench_view *view, int64_t index) {
     }
 }
 
-static double rank_count(const results_cell *cell) {
-    const results_value *ranks = cell_find_parameter(cell, PARAM_RANKS);
-    return ranks ? results_number(ranks) : 1;
-}
-
-static double median_of(const results_cell *cell, const char *series_name) {
-    const results_series *series = cell_find_series(cell, series_name);
-    return series ? statistics_of_series(series).median * view_ms_per_unit(series->unit)
-                  : (double)NAN;
-}
-
-/* What a ring sends from each rank, with gradients and weights of so many bytes: an all-reduce of all
- * gradients, or a reduce-scatter of them and an all-gather of the weights, which fsdp does twice. */
-static double formula_bytes(const results_cell *cell, double n) {
-    static const char *const low[] = {"bf16", "fp16", NULL};
-    bool is_fsdp = strcmp(view_text(cell, PARAM_PARALLEL), "fsdp") == 0;
-    bool is_zero1 = strcmp(view_text(cell, PARAM_PARALLEL), "zero1") == 0;
-    bool is_compiled = strcmp(view_text(cell, PARAM_MODE), "compiled") == 0;
-    double sent = view_is_one_of(view_text(cell, PARAM_REDUCE), low) ? 2 : 4;
-    double read = is_compiled && view_is_one_of(view_text(cell, PARAM_MATH), low) ? 2 : 4;
-    double gathered = is_fsdp ? 2 * read : is_zero1 ? 4 : sent;
-    return (n - 1) / n * (sent + gathered) * view_metric(cell, METRIC_PARAMETERS);
-}
-
 static void fill_communication(const results_cell *cell, double *numbers) {
-    double n = rank_count(cell), busy = median_of(cell, SERIES_COLLECTIVES);
-    if (n <= 1)
-        return;
-    numbers[COMMUNICATION_MS] = busy;
-    numbers[EXPOSED_MS] = median_of(cell, SERIES_EXPOSED);
-    if (busy > 0)
-        numbers[OVERLAP_PERCENT] = 100 * fmax(0, 1 - numbers[EXPOSED_MS] / busy);
-    numbers[SENT_MB] = view_metric(cell, METRIC_BYTES_SENT) / 1e6;
-    numbers[SENT_FORMULA_MB] = formula_bytes(cell, n) / 1e6;
+    bench_communication found = bench_communication_of(cell);
+    numbers[COMMUNICATION_MS] = found.all_ms;
+    numbers[EXPOSED_MS] = found.exposed_ms;
+    numbers[OVERLAP_PERCENT] = found.overlap_percent;
+    numbers[SENT_MB] = found.sent_bytes / 1e6;
+    numbers[SENT_FORMULA_MB] = found.formula_bytes / 1e6;
 }
 
 /* What the plan knows, of cells that did not run as well. */
@@ -405,7 +379,7 @@ report_table *view_create_bench_table(const results *run, bool is_full) {
             view.has_device || cell_find_metric(run->cells[i], METRIC_DEVICE_USED_BYTES);
         view.has_records =
             view.has_records || cell_find_metric(run->cells[i], METRIC_DEVICE_BUSY_NS);
-        view.has_ranks = view.has_ranks || rank_count(run->cells[i]) > 1;
+        view.has_ranks = view.has_ranks || bench_communication_of(run->cells[i]).ranks > 1;
         view.has_casts = view.has_casts || cell_find_metric(run->cells[i], METRIC_CAST_NS);
     }
     view.baselines = bench_baselines_of(run);

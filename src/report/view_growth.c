@@ -70,10 +70,21 @@ static bool is_first_of_curve(const attention_table_rows *all, int64_t row) {
     return true;
 }
 
+/* Whether some curve has three lengths: through two there is nothing to fit. */
+static bool has_fit(const attention_table_rows *all) {
+    for (int64_t i = 0; i < all->count; i++)
+        for (int which = 0; which < ATTENTION_TIME_COUNT; which++)
+            if (attention_growth_of(all, &all->rows[i], which).lengths > 2)
+                return true;
+    return false;
+}
+
 report_table *view_create_growth_table(const results *run) {
     attention_table_rows all = attention_table_rows_of(run);
-    report_table *table = table_create("time grows as seq^k: k over all lengths (least squares on "
-                                       "the logarithms), and between the two longest");
+    report_table *table =
+        table_create(has_fit(&all) ? "time grows as seq^k: k over all lengths (least squares on "
+                                     "the logarithms), and between the two longest"
+                                   : "time grows as seq^k: k is the slope between two lengths");
     table_add_column(table, "curve", "curve", TABLE_LEFT);
     for (int which = 0; which < ATTENTION_TIME_COUNT; which++)
         if (attention_table_rows_have_time(&all, which))

@@ -351,6 +351,33 @@ static void an_exponent_needs_two_lengths(void **state) {
     assert_true(isnan(statistics_growth_exponent(same, x, 4)));
 }
 
+/* Through two sizes every curve goes; through more, one says how far off the worst is. */
+static void a_fit_says_how_many_sizes_it_has_and_how_well_it_fits(void **state) {
+    (void)state;
+    const double x[] = {1, 2, 4, 2, -1}, y[] = {1, 2, 4, 2, 9};
+    statistics_growth two = statistics_growth_of(x, y, 2), all = statistics_growth_of(x, y, 5);
+    assert_int_equal(two.sizes, 2);
+    assert_int_equal(all.sizes, 3);
+    expect_near(all.exponent, 1);
+    assert_true(all.worst < 1e-9);
+    const double bent[] = {1, 4, 4}; /* the fit is 2^(1/3) x: 1.26, 2.52, 5.04 */
+    statistics_growth off = statistics_growth_of(x, bent, 3);
+    expect_near(off.exponent, 1);
+    assert_true(off.worst > 0.587 && off.worst < 0.588);
+    assert_true(isnan(statistics_growth_of(x, y, 1).worst));
+}
+
+static void two_lengths_are_called_a_slope(void **state) {
+    (void)state;
+    results *run = results_create("attention", 0, NULL);
+    add_cell(run, "eager", 10, "forward", 1, 0);
+    add_cell(run, "eager", 20, "forward", 4, 0);
+    expect_shown(run, "time grows as seq^k: k is the slope between two lengths\n");
+    add_cell(run, "eager", 40, "forward", 16, 0);
+    expect_shown(run, "k over all lengths (least squares on the logarithms)");
+    results_destroy(run);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_point_is_one_row_with_every_time_measured),
@@ -369,6 +396,8 @@ int main(void) {
         cmocka_unit_test(what_both_passes_say_is_said_once),
         cmocka_unit_test(a_run_without_cells_is_an_empty_table),
         cmocka_unit_test(an_exponent_needs_two_lengths),
+        cmocka_unit_test(a_fit_says_how_many_sizes_it_has_and_how_well_it_fits),
+        cmocka_unit_test(two_lengths_are_called_a_slope),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -125,6 +125,50 @@ def a_page_has_tables_plots_findings_and_the_samples():
                 assert part in begin, (kind, part)
 
 
+PLOTS = {
+    "warm": (["bench", *TINY, "--context", "8", "--pass", "step", "--steps", "3", "--warmup", "0,2"],
+             ["bench: every step in its order"]),
+    "math": (["bench", *TINY, "--context", "8", "--pass", "forward,step", "--steps", "3", "--precision", "fp32,bf16"],
+             ["bench: time, forward", "bench: time, step"]),
+    "recompute": (["bench", *TINY, "--context", "8", "--pass", "step", "--steps", "3", "--recompute", "none,every:1"],
+                  ["bench: time against peak memory"]),
+    "ranks": (["bench", *TINY, "--context", "8", "--pass", "step", "--steps", "3", "--ranks", "2", "--parallel",
+               "ddp-flat,zero1"],
+              ["bench: what a step consists of", "bench: memory of rank 0 by kind, at the fullest moment of the step"]),
+    "fits": (["memory", "--model", "small", "--context", "128,256", "--part", "grid"],
+             ["memory: peak memory over the context"]),
+    "collectives": (["allreduce", "--ranks", "2", "--bytes", "10kB,100kB", "--reps", "3"],
+                    ["allreduce: bus bandwidth over the bytes", "allreduce: time over the bytes"]),
+    "scale": (["scale", "--model", "small", "--target", "h200", "--ranks", "2,8", "--inside", "450GB/s", "--across",
+               "50GB/s"],
+              ["scale: step time over the ranks", "scale: the most ranks before communication dominates"]),
+}
+
+
+def every_experiment_has_its_plots():
+    with tempfile.TemporaryDirectory() as folder:
+        for name, (words, _) in PLOTS.items():
+            dyno(*words, "--out", f"{folder}/{name}")
+        page = page_of(folder)
+        check_closed(page)
+        sections = re.findall(r"<section id=.s\d.*?</section>", page, re.DOTALL)
+        for name, (_, titles) in PLOTS.items():
+            section = next(part for part in sections if f": {name}</h2>" in part)
+            assert re.findall("<figcaption>(.*?)</figcaption>", section) == titles, name
+            for drawing in re.findall("<svg.*?</svg>", section, re.DOTALL):
+                assert 'role="img" aria-label="' in drawing and re.search(r"<title>.*?: .*?</title>", drawing), name
+                assert not re.search(r'"-?(nan|inf)', drawing), name
+        if CHROMIUM:
+            _, console = browse(page)
+            assert "CONSOLE" not in console, console
+        dyno("report", folder, "-o", f"{folder}/x.tex")
+        with open(f"{folder}/x.tex", encoding="utf-8") as file:
+            tex = file.read()
+        begun, ended = re.findall(r"\\begin\{(\w+)\}", tex), re.findall(r"\\end\{(\w+)\}", tex)
+        assert sorted(begun) == sorted(ended)
+        assert {"axis", "semilogyaxis", "loglogaxis"} <= set(begun), set(begun)
+
+
 def what_to_speed_up_next_is_the_first_row_of_its_table():
     shown = dyno("show", f"{measured().name}/profile", "--format", "csv")
     table = next(part for part in shown.split("\n\n") if part.startswith("model") and "above floor ms" in part.splitlines()[0]
@@ -470,7 +514,7 @@ def a_million_launches_are_drawn():
           f"{result['median']:.1f} ms, the longest {result['longest']:.1f} ms")
 
 
-run_all(a_page_has_tables_plots_findings_and_the_samples, what_to_speed_up_next_is_the_first_row_of_its_table,
+run_all(a_page_has_tables_plots_findings_and_the_samples, every_experiment_has_its_plots, what_to_speed_up_next_is_the_first_row_of_its_table,
         the_launches_of_a_page_are_those_of_the_record, a_page_stays_small, findings_state_what_the_tables_have, hostile_records_are_text,
         wrong_types_are_refused_or_shown_as_text, wrong_files_get_a_clear_error, latex_is_balanced,
         a_browser_sorts_filters_and_draws_without_an_error, a_million_launches_are_drawn)

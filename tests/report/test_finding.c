@@ -1,0 +1,383 @@
+/* test_finding.c - what the numbers of a run say, as sentences: cells in, words out. */
+#include "support/expect.h"
+
+#include <string.h>
+
+#include "measure/keys.h"
+#include "measure/results.h"
+#include "report/finding.h"
+
+/* ---- a run to speak of ---- */
+
+/* `settings` are pairs of parameter and text, ending with NULL; 0 ms: no samples. */
+static results_cell *add_cell(results *run, const char *const *settings, double ms) {
+    results_cell *cell = results_add_cell(run);
+    for (; *settings; settings += 2)
+        cell_set_text(cell, settings[0], settings[1]);
+    cell_set_status(cell, RESULTS_OK, NULL);
+    if (ms > 0)
+        cell_add_sample_real(cell, SERIES_STEP, "ms", ms);
+    return cell;
+}
+
+static results_cell *add_attention(results *run, const char *impl, const char *head_dim, int seq,
+                                   double ms) {
+    results_cell *cell =
+        add_cell(run, (const char *[]){PARAM_IMPL, impl, PARAM_HEAD_DIM, head_dim, NULL}, ms);
+    cell_set_integer(cell, PARAM_SEQ, seq);
+    return cell;
+}
+
+static results_cell *add_bench(results *run, const char *pass, const char *math, double ms) {
+    return add_cell(
+        run, (const char *[]){PARAM_MODEL, "small", PARAM_PASS, pass, PARAM_MATH, math, NULL}, ms);
+}
+
+static void expect_said(const results *run, const char *wanted) {
+    text out = {0};
+    finding_append(run, &out);
+    if (!strstr(text_string(&out), wanted))
+        fail_msg("'%s' is not in\n'%s'", wanted, text_string(&out));
+    text_release(&out);
+}
+
+static void expect_not_said(const results *run, const char *word) {
+    text out = {0};
+    finding_append(run, &out);
+    if (strstr(text_string(&out), word))
+        fail_msg("'%s' is in\n'%s'", word, text_string(&out));
+    text_release(&out);
+}
+
+/* All of it. */
+static void expect_finding(const results *run, const char *wanted) {
+    text out = {0};
+    finding_append(run, &out);
+    assert_string_equal(text_string(&out), wanted);
+    text_release(&out);
+}
+
+static void a_run_that_tells_nothing_has_no_finding(void **state) {
+    (void)state;
+    static const char *const verbs[] = {RUN_BENCH, RUN_ATTENTION, RUN_MEMORY, RUN_ALLREDUCE,
+                                        RUN_SCALE, RUN_PROFILE,   "future"};
+    for (int i = 0; i < 7; i++) {
+        results *run = results_create(verbs[i], 0, NULL);
+        expect_finding(run, "");
+        results_add_cell(run); /* about which nothing is known */
+        expect_finding(run, "");
+        results_destroy(run);
+    }
+}
+
+/* ---- growth ---- */
+
+static void two_sizes_have_a_slope_and_no_fit(void **state) {
+    (void)state;
+    results *run = results_create(RUN_ATTENTION, 0, NULL);
+    add_attention(run, "naive", "64", 256, 1);
+    expect_finding(run, ""); /* one length does not grow */
+    add_attention(run, "naive", "64", 512, 4);
+    expect_finding(run, "Time grows as seq^2.00 from 256 to 512, the slope between two sizes.");
+    results_destroy(run);
+}
+
+/* 3 ms however short, then the square. */
+static void three_sizes_are_fitted_and_say_how_well(void **state) {
+    (void)state;
+    static const int lengths[] = {80, 10, 40, 20}, ms[] = {48, 3, 12, 3};
+    results *run = results_create(RUN_ATTENTION, 0, NULL);
+    for (int i = 0; i < 4; i++)
+        add_attention(run, "naive", "64", lengths[i], ms[i]);
+    expect_finding(run, "Time grows as seq^1.40, fitted to 4 sizes (the worst is 52 % off), and as "
+                        "seq^2.00 from 40 to 80.");
+    results_destroy(run);
+}
+
+static void memory_grows_too_and_each_implementation_in_its_own_way(void **state) {
+    (void)state;
+    results *run = results_create(RUN_ATTENTION, 0, NULL);
+    for (int i = 0; i < 2; i++)
+        for (int seq = 256; seq <= 512; seq *= 2) {
+            results_cell *cell = add_attention(run, i ? "flash" : "naive", "64", seq, 0);
+            cell_set_metric(cell, METRIC_PREDICTED_BYTES, "B", i ? seq : seq * seq);
+            cell_set_status(cell, RESULTS_OOM, ""); /* its plan is known */
+        }
+    expect_said(run, "Peak memory grows as seq^2.00 from 256 to 512, the slope between two sizes "
+                     "(impl naive). Peak memory grows as seq^1.00 from 256 to 512, the slope "
+                     "between two sizes (impl flash).");
+    expect_not_said(run, "Time");
+    results_destroy(run);
+}
+
+static void a_cell_that_did_not_finish_is_in_no_curve(void **state) {
+    (void)state;
+    results *run = results_create(RUN_ATTENTION, 0, NULL);
+    add_attention(run, "naive", "64", 256, 1);
+    cell_set_status(add_attention(run, "naive", "64", 512, 4), RESULTS_INCOMPLETE, NULL);
+    expect_finding(run, "");
+    results_destroy(run);
+}
+
+/* ---- flash against naive ---- */
+
+static void flash_wins_from_a_length_on_that_depends_on_the_head(void **state) {
+    (void)state;
+    /* Of each head: ms of naive and flash at 128, 256, 512. */
+    static const double ms[2][3][2] = {{{1, 2}, {2, 3}, {9, 4}}, {{1, 0.5}, {4, 1}, {16, 2}}};
+    results *run = results_create(RUN_ATTENTION, 0, NULL);
+    for (int head = 0; head < 2; head++)
+        for (int i = 0; i < 3; i++)
+            for (int flash = 0; flash < 2; flash++)
+                add_attention(run, flash ? "flash" : "naive", head ? "64" : "16", 128 << i,
+                              ms[head][i][flash]);
+    expect_said(run, "Flash attention is faster than naive from 512 on (head_dim 16); at every "
+                     "length from 128 to 512 (head_dim 64).");
+    results_destroy(run);
+}
+
+static void where_naive_does_not_fit_flash_wins(void **state) {
+    (void)state;
+    results *run = results_create(RUN_ATTENTION, 0, NULL);
+    add_attention(run, "naive", "64", 128, 1);
+    add_attention(run, "flash", "64", 128, 2);
+    cell_set_status(add_attention(run, "naive", "64", 256, 0), RESULTS_OOM, "");
+    add_attention(run, "flash", "64", 256, 5);
+    expect_said(run, "Flash attention is faster than naive from 256 on.");
+    results_destroy(run);
+}
+
+/* A win in between does not count: it must hold from there on. */
+static void flash_that_loses_at_the_end_never_wins(void **state) {
+    (void)state;
+    static const double flash[] = {2, 1, 9};
+    results *run = results_create(RUN_ATTENTION, 0, NULL);
+    for (int i = 0; i < 3; i++) {
+        add_attention(run, "naive", "64", 128 << i, 2 << i);
+        add_attention(run, "flash", "64", 128 << i, flash[i]);
+    }
+    expect_said(run, "Flash attention is faster than naive at no length up to 512.");
+    results_destroy(run);
+}
+
+static void one_length_or_one_implementation_has_no_crossover(void **state) {
+    (void)state;
+    results *run = results_create(RUN_ATTENTION, 0, NULL);
+    add_attention(run, "flash", "64", 128, 2);
+    add_attention(run, "flash", "64", 256, 2);
+    expect_not_said(run, "faster than naive");
+    add_attention(run, "naive", "64", 128, 3);
+    expect_not_said(run, "faster than naive");
+    cell_set_status(add_attention(run, "naive", "64", 256, 3), RESULTS_INCOMPLETE, NULL);
+    expect_not_said(run, "faster than naive");
+    results_destroy(run);
+}
+
+/* ---- steps ---- */
+
+static void add_phases(results_cell *cell, double forward, double backward) {
+    cell_add_sample_real(cell, SERIES_FORWARD, "ms", forward);
+    cell_add_sample_real(cell, SERIES_BACKWARD, "ms", backward);
+}
+
+static void the_backward_is_compared_with_the_forward(void **state) {
+    (void)state;
+    results *run = results_create(RUN_BENCH, 0, NULL);
+    add_bench(run, "forward", "fp32", 1);
+    expect_not_said(run, "backward");
+    add_phases(add_bench(run, "forward+backward", "fp32", 3), 1, 2);
+    expect_said(run, "The backward alone takes 2.00 times as long as the forward (model small, "
+                     "pass forward+backward).");
+    results_cell *step = add_bench(run, "step", "fp32", 4);
+    add_phases(step, 1, 2.5);
+    expect_said(run, "The backward alone takes 2.00 (model small, pass forward+backward) to 2.50 "
+                     "times as long as the forward (model small, pass step).");
+    cell_set_status(step, RESULTS_FAILED, "");
+    expect_not_said(run, "2.50");
+    results_destroy(run);
+}
+
+static void utilization_is_that_of_the_best_row_of_the_table(void **state) {
+    (void)state;
+    results *run = results_create(RUN_BENCH, 0, NULL);
+    results_cell *cell = add_bench(run, "step", "fp32", 1000);
+    cell_set_metric_real(cell, METRIC_MODEL_FLOPS, "FLOP", 25e9);
+    expect_not_said(run, "MFU"); /* no peak was measured */
+    results_set_environment_real(run, ENV_PEAK_GFLOPS, 100);
+    expect_said(run, "The highest MFU is 25.0 % of the measured peak (model small, pass step).");
+    add_bench(run, "step", "bf16", 500); /* which is faster is another question */
+    expect_not_said(run, "MFU");
+    results_destroy(run);
+}
+
+static void add_traced(results_cell *cell, double step_ms, double casts_ms) {
+    cell_set_metric_real(cell, METRIC_TRACED_STEP_NS, "ns", step_ms * 1e6);
+    cell_set_metric_real(cell, METRIC_CAST_NS, "ns", casts_ms * 1e6);
+}
+
+static void add_time(results_cell *cell, const char *breakdown, const char *key, double ms) {
+    const char *name = "key";
+    const results_column columns[] = {{COLUMN_COUNT, ""}, {COLUMN_TIME, "ns"}};
+    results_breakdown *b = cell_add_breakdown(cell, breakdown, &name, 1, columns, 2);
+    breakdown_add_row(b, &key, (results_value[]){results_integer(1), results_real(ms * 1e6)});
+    key = "layers.*.mlp.up";
+    breakdown_add_row(b, &key, (results_value[]){results_integer(1), results_real(1e6)});
+}
+
+static void casts_and_scores_are_of_the_longest_step_in_each_precision(void **state) {
+    (void)state;
+    results *run = results_create(RUN_BENCH, 0, NULL);
+    for (int i = 0; i < 4; i++) {
+        results_cell *cell = add_bench(run, i < 2 ? "forward" : "step", i % 2 ? "bf16" : "fp32", 5);
+        cell_set_text(cell, PARAM_GRADIENTS, i % 2 ? "bf16" : "fp32"); /* follows from math */
+        add_traced(cell, i < 2 ? 4 : 8 - i % 2 * 4, i % 2);
+        add_time(cell, BREAKDOWN_BY_SCOPE, "layers.*.attn.scores", i % 2 ? 0.5 : 2);
+    }
+    expect_said(run, "Casts take 0.000 of 8.000 ms (0.0 %) in fp32, 1.000 of 4.000 ms (25.0 %) in "
+                     "bf16 (of a traced step; model small, pass step).");
+    expect_said(run,
+                " The scores of attention alone take 2.000 of 8.000 ms (25.0 %) in fp32, 0.500 "
+                "of 4.000 ms (12.5 %) in bf16 (of a traced step; model small, pass step).");
+    results_destroy(run);
+}
+
+static void a_fused_kernel_does_not_tell_its_scores_apart(void **state) {
+    (void)state;
+    results *run = results_create(RUN_BENCH, 0, NULL);
+    results_cell *cell = add_bench(run, "step", "bf16", 5);
+    expect_not_said(run, "ttention"); /* it was not traced */
+    expect_not_said(run, "Casts");
+    add_traced(cell, 4, 0);
+    add_time(cell, BREAKDOWN_BY_CLASS, "attention", 1);
+    expect_said(run, "Attention, whose scores one kernel computes with all the rest, takes 1.000 "
+                     "of 4.000 ms (25.0 %) in bf16 (of a traced step; model small, pass step).");
+    cell_set_status(cell, RESULTS_INCOMPLETE, NULL);
+    expect_not_said(run, "Attention, whose");
+    expect_not_said(run, "Casts");
+    results_destroy(run);
+}
+
+/* ---- several ranks ---- */
+
+static results_cell *add_ranks(results *run, const char *way, int ranks, double all,
+                               double exposed) {
+    results_cell *cell = add_cell(
+        run, (const char *[]){PARAM_MODEL, "small", PARAM_PASS, "step", PARAM_PARALLEL, way, NULL},
+        10);
+    cell_set_integer(cell, PARAM_RANKS, ranks);
+    if (all > 0) {
+        cell_add_sample_real(cell, SERIES_COLLECTIVES, "ms", all);
+        cell_add_sample_real(cell, SERIES_EXPOSED, "ms", exposed);
+    }
+    return cell;
+}
+
+static void the_hidden_part_of_communication_is_said_of_every_way(void **state) {
+    (void)state;
+    results *run = results_create(RUN_BENCH, 0, NULL);
+    add_ranks(run, "ddp-naive", 2, 4, 4);
+    expect_said(run, "Of the communication 0 % is hidden behind computing with ddp-naive (exposed: "
+                     "4.00 of 4.00 ms).");
+    add_ranks(run, "ddp-overlap", 2, 4, 1);
+    add_ranks(run, "ddp-flat", 2, 0, 0); /* has no times of collectives */
+    cell_set_status(add_ranks(run, "fsdp", 2, 4, 0), RESULTS_OOM, "");
+    expect_said(run, "Of the communication 75 % is hidden behind computing with ddp-overlap "
+                     "(exposed: 1.00 of 4.00 ms), the most; 0 % with ddp-naive.");
+    results_destroy(run);
+}
+
+static void one_rank_communicates_nothing(void **state) {
+    (void)state;
+    results *run = results_create(RUN_BENCH, 0, NULL);
+    add_ranks(run, "none", 1, 4, 1);
+    expect_not_said(run, "communication");
+    results_destroy(run);
+}
+
+static void add_memory(results_cell *cell, int64_t weights, int64_t states) {
+    static const char *const keys[] = {KEY_STAGE, KEY_KIND};
+    const results_column columns[] = {{COLUMN_PREDICTED, "B"}, {COLUMN_MEASURED, "B"}};
+    results_breakdown *b = cell_add_breakdown(cell, BREAKDOWN_MEMORY_STAGES, keys, 2, columns, 2);
+    breakdown_add_row(b, (const char *[]){"peak", "parameter"},
+                      (results_value[]){results_integer(weights), results_integer(weights)});
+    breakdown_add_row(b, (const char *[]){"peak", "optimizer-state"},
+                      (results_value[]){results_integer(states), results_integer(states)});
+    cell_set_metric(cell, METRIC_PARAMETERS, "", 1000000);
+    cell_set_metric_real(cell, METRIC_BYTES_SENT, "B", 3e6);
+}
+
+static void sharding_says_what_it_saves_of_each_kind_and_what_it_sends(void **state) {
+    (void)state;
+    results *run = results_create(RUN_BENCH, 0, NULL);
+    add_memory(add_ranks(run, "ddp-bucket:25", 2, 0, 0), 400, 800);
+    expect_not_said(run, "needs"); /* there is nothing to hold against it */
+    add_memory(add_ranks(run, "zero1", 2, 0, 0), 400, 400);
+    /* zero1: (n-1)/n (4 + 4) bytes of a million parameters are 4 MB. */
+    expect_said(run,
+                "On 2 ranks zero1 needs, against ddp-bucket:25 at the fullest moment, 400 B less "
+                "state (-50.0 %), 400 B less in all (-33.3 %), and the same weights; a rank sends "
+                "3.00 MB a step, 75.0 % of the formula's 4.00 MB.");
+    results_destroy(run);
+}
+
+static void sharding_is_compared_with_the_same_ranks_that_ran(void **state) {
+    (void)state;
+    results *run = results_create(RUN_BENCH, 0, NULL);
+    add_memory(add_ranks(run, "ddp-flat", 2, 0, 0), 400, 800);
+    results_cell *fsdp = add_ranks(run, "fsdp", 4, 0, 0);
+    add_memory(fsdp, 100, 200);
+    expect_not_said(run, "needs"); /* of 4 ranks nothing plain was measured */
+    cell_set_integer(fsdp, PARAM_RANKS, 2);
+    expect_said(run, "On 2 ranks fsdp needs");
+    cell_set_status(fsdp, RESULTS_FAILED, "");
+    expect_not_said(run, "needs");
+    results_destroy(run);
+}
+
+static void hostile_numbers_say_nothing_wrong(void **state) {
+    (void)state;
+    static const double numbers[] = {-1, 0, 1e308, 5e-324};
+    static const char *const verbs[] = {RUN_BENCH, RUN_ATTENTION, RUN_MEMORY};
+    for (int v = 0; v < 3; v++) {
+        results *run = results_create(verbs[v], 0, NULL);
+        for (int i = 0; i < 4; i++) {
+            results_cell *cell = add_ranks(run, i % 2 ? "zero1" : "ddp", 2, 1, numbers[i]);
+            cell_set_real(cell, PARAM_SEQ, numbers[i]);
+            cell_set_real(cell, PARAM_CONTEXT, numbers[i]);
+            cell_set_text(cell, PARAM_IMPL, i % 2 ? "naive" : "flash");
+            cell_set_metric_real(cell, METRIC_PEAK_BYTES, "B", numbers[i]);
+            cell_set_metric_real(cell, METRIC_PARAMETERS, "", numbers[i]);
+            add_memory(cell, INT64_MAX, -1);
+            add_traced(cell, numbers[i], numbers[3 - i]);
+        }
+        text out = {0};
+        finding_append(run, &out);
+        assert_null(strstr(text_string(&out), "nan"));
+        text_release(&out);
+        results_destroy(run);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_run_that_tells_nothing_has_no_finding),
+        cmocka_unit_test(two_sizes_have_a_slope_and_no_fit),
+        cmocka_unit_test(three_sizes_are_fitted_and_say_how_well),
+        cmocka_unit_test(memory_grows_too_and_each_implementation_in_its_own_way),
+        cmocka_unit_test(a_cell_that_did_not_finish_is_in_no_curve),
+        cmocka_unit_test(flash_wins_from_a_length_on_that_depends_on_the_head),
+        cmocka_unit_test(where_naive_does_not_fit_flash_wins),
+        cmocka_unit_test(flash_that_loses_at_the_end_never_wins),
+        cmocka_unit_test(one_length_or_one_implementation_has_no_crossover),
+        cmocka_unit_test(the_backward_is_compared_with_the_forward),
+        cmocka_unit_test(utilization_is_that_of_the_best_row_of_the_table),
+        cmocka_unit_test(casts_and_scores_are_of_the_longest_step_in_each_precision),
+        cmocka_unit_test(a_fused_kernel_does_not_tell_its_scores_apart),
+        cmocka_unit_test(the_hidden_part_of_communication_is_said_of_every_way),
+        cmocka_unit_test(one_rank_communicates_nothing),
+        cmocka_unit_test(sharding_says_what_it_saves_of_each_kind_and_what_it_sends),
+        cmocka_unit_test(sharding_is_compared_with_the_same_ranks_that_ran),
+        cmocka_unit_test(hostile_numbers_say_nothing_wrong),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
