@@ -14,7 +14,8 @@
 #include "report/figure_quantities.h"
 #include "report/view_parts.h"
 
-enum { MOST_LINES = 24, MOST_CATEGORIES = 48 };
+/* Figures of a run; one that needs more has more settings than anybody looks at in plots. */
+enum { MOST_LINES = 24, MOST_CATEGORIES = 48, MOST_FIGURES = 32 };
 
 typedef struct figure_builder {
     figure *f;
@@ -284,7 +285,7 @@ static void add_figures(figure_list *list, const figure_recipe *recipe, const re
 static void split(figure_list *list, const figure_recipe *recipe, const results *run, int facet,
                   const char *title) {
     const char *key = recipe->facets[facet];
-    for (int64_t i = 0; i < run->cell_count; i++) {
+    for (int64_t i = 0; i < run->cell_count && !list->is_cut; i++) {
         if (!is_first_with(run, i, key))
             continue;
         text its_title = {0}, setting = {0};
@@ -306,6 +307,8 @@ static void add_figures(figure_list *list, const figure_recipe *recipe, const re
     if (facet < FIGURE_FACETS && recipe->facets[facet] &&
         (f->count > recipe->most_lines || f->left_out)) {
         split(list, recipe, run, facet, title);
+    } else if (list->count == MOST_FIGURES) {
+        list->is_cut = true;
     } else if (is_worth_drawing(f)) {
         MEMORY_GROW(list->figures, list->count, list->capacity);
         list->figures[list->count++] = f;

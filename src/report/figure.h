@@ -65,7 +65,9 @@ typedef struct figure {
 typedef struct figure_list {
     figure **figures;
     int count, capacity;
+    bool is_cut; /* there would be more */
 } figure_list;
+#define FIGURES_ARE_CUT "This run has more plots than are drawn here; its table has all of it."
 
 figure_list figure_list_create(const results *run);
 void figure_list_release(figure_list *list);

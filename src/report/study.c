@@ -288,6 +288,8 @@ static void append_tex_section(const study_section *section, text *out) {
     figure_list figures = figure_list_create(section->run);
     for (int i = 0; i < figures.count; i++)
         figure_append_tex(figures.figures[i], out);
+    if (figures.is_cut)
+        text_append(out, FIGURES_ARE_CUT "\n\n");
     figure_list_release(&figures);
     finding_append(section->run, &finding);
     tex_append_text(out, text_string(&finding));

@@ -173,6 +173,8 @@ static void append_section(const study_section *section, int index, int most_row
         }
         for (int i = 0; i < figures.count; i++)
             figure_append_svg(figures.figures[i], out);
+        if (figures.is_cut)
+            text_append(out, "<p>" FIGURES_ARE_CUT "</p>\n");
         figure_list_release(&figures);
         append_viewers(section->run, index, out);
         append_document(section->run, most_rows, out);

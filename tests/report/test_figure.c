@@ -448,6 +448,23 @@ static void what_is_left_out_is_said(void **state) {
     results_destroy(run);
 }
 
+/* Every model and pass a figure of its own: nobody looks at hundreds, and their number is a file's to choose. */
+static void a_run_has_only_so_many_figures(void **state) {
+    (void)state;
+    results *run = results_create(RUN_BENCH, 0, NULL);
+    for (int i = 0; i < 100; i++)
+        for (int j = 0; j < 2; j++) {
+            char pass[16];
+            snprintf(pass, sizeof pass, "pass %d", i);
+            add_bench(run, "small", pass, j ? "bf16" : "fp32", 10);
+        }
+    figure_list list = figure_list_create(run);
+    assert_int_equal(list.count, 32);
+    assert_true(list.is_cut);
+    figure_list_release(&list);
+    results_destroy(run);
+}
+
 static void hostile_texts_and_numbers_are_drawn_without_harm(void **state) {
     (void)state;
     static const char evil[] = "<script>\"'&\\end{document}$%\x1b[31m";
@@ -543,6 +560,7 @@ int main(void) {
         cmocka_unit_test(collectives_have_bandwidth_and_time_of_the_slowest_rank),
         cmocka_unit_test(scaling_has_steps_over_ranks_and_the_most_ranks),
         cmocka_unit_test(what_is_left_out_is_said),
+        cmocka_unit_test(a_run_has_only_so_many_figures),
         cmocka_unit_test(hostile_texts_and_numbers_are_drawn_without_harm),
         cmocka_unit_test(ticks_are_round_numbers),
     };
