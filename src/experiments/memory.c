@@ -249,7 +249,8 @@ static dyno_status check_snapshot(const memory_job *job) {
                          "--snapshot is of one cell, but %lld are asked for; give one --model, "
                          "--context, --pass, --mode, --precision and --recompute",
                          (long long)cells);
-    return job->grid.context->replaces_anything ? DYNO_OK : file_check_is_new(job->snapshot);
+    dyno_status status = file_check_output(job->snapshot, !job->grid.context->replaces_anything);
+    return status == DYNO_OK ? status : dyno_fail_within(status, "--snapshot");
 }
 
 static void list_parts(memory_job *job) {
@@ -284,8 +285,9 @@ static dyno_status start(memory_job *job) {
 
 static dyno_status run_job(memory_job *job) {
     plan_grid *g = &job->grid;
-    RETURN_IF_FAILED(check_snapshot(job));
     RETURN_IF_FAILED(start(job));
+    RETURN_IF_FAILED(
+        check_snapshot(job)); /* its directory may be that of --out, which is there now */
     list_parts(job);
     for (int64_t i = 0; i < g->run->planned_cells; i++) {
         plan_point at = plan_grid_at(g, i);
