@@ -59,6 +59,19 @@ typedef struct flags_example {
     const char *effect;
 } flags_example;
 
+/* A flag that would be ignored is refused instead. One that the user gave and that is among `flags`,
+ * "top|depth" or, "^from|by", all but these, is refused where `when` holds:
+ *
+ *     from          --from was given
+ *     !from         it was not
+ *     by=kernel|op  the value of --by is one of these; of a list, every item is
+ *     format=csv&!out   both
+ */
+typedef struct flags_rule {
+    const char *flags, *when;
+    const char *reason; /* and the way out: what follows "--depth " in the message */
+} flags_rule;
+
 typedef struct flags_verb {
     const char *name;
     const char *positional; /* "DIR"; NULL: none */
@@ -68,11 +81,14 @@ typedef struct flags_verb {
     int flag_count;
     const flags_example *examples;
     int example_count;
+    const flags_rule *rules;
+    int rule_count;
 } flags_verb;
 
 #define FLAGS_TABLE(table) .flags = (table), .flag_count = (int)(sizeof(table) / sizeof *(table))
 #define FLAGS_EXAMPLES(table)                                                                      \
     .examples = (table), .example_count = (int)(sizeof(table) / sizeof *(table))
+#define FLAGS_RULES(table) .rules = (table), .rule_count = (int)(sizeof(table) / sizeof *(table))
 
 typedef struct flags flags;
 

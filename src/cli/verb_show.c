@@ -28,6 +28,11 @@ static const flags_example EXAMPLES[] = {
     {"show results/small --plot", "with each step drawn: what did the first ones pay for?"},
 };
 
+static const flags_rule RULES[] = {
+    {"plot", "format=md|csv|json",
+     "draws in a terminal, with --format table only; leave out --plot, or --format"},
+};
+
 const flags_verb cli_show_table = {
     .name = "show",
     .positional = "DIR",
@@ -38,6 +43,7 @@ const flags_verb cli_show_table = {
                "from cells that did not finish nothing is.",
     FLAGS_TABLE(FLAGS),
     FLAGS_EXAMPLES(EXAMPLES),
+    FLAGS_RULES(RULES),
 };
 
 static dyno_status print(const flags *given, bool *is_complete) {

@@ -46,6 +46,11 @@ static const flags_example EXAMPLES[] = {
     {"memory --layers 2 --mode eager,compiled --measure", "predicted and measured"},
 };
 
+static const flags_rule RULES[] = {
+    {"threads", "!measure",
+     "is how many threads run a step, and nothing is run: add --measure, or leave it out"},
+};
+
 static const flags_verb VERB = {
     .name = "memory",
     .summary =
@@ -55,6 +60,7 @@ static const flags_verb VERB = {
         "any size answers at once; a step that needs more than there is says OOM.",
     FLAGS_TABLE(FLAGS),
     FLAGS_EXAMPLES(EXAMPLES),
+    FLAGS_RULES(RULES),
 };
 
 typedef struct memory_job {
