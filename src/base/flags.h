@@ -45,6 +45,10 @@ typedef struct flag_spec {
     double real_minimum, real_maximum; /* reals; both 0: no limit */
     const char *choices;               /* "table|md|csv" */
     const char *(*list_choices)(void); /* gives them, where they are not known before the run */
+    /* What a shell offers where others are good, too: "auto|cpu|cuda", or names by their index, NULL behind
+     * the last. A placeholder with FILE or DIR in it says that the value is a path. */
+    const char *suggestions;
+    const char *(*suggestion_at)(int index);
 } flag_spec;
 
 const char *flag_choices(const flag_spec *spec); /* NULL: it has none */
@@ -76,6 +80,11 @@ typedef struct flags_verb {
     const char *name;
     const char *positional; /* "DIR"; NULL: none */
     int least_positionals, most_positionals;
+    /* What a shell offers for a positional, as the suggestions of a flag, and "FILE" or "DIR" where it may be
+     * a path and its name does not say so. */
+    const char *positional_suggestions;
+    const char *(*positional_at)(int index);
+    const char *positional_path;
     const char *summary; /* a paragraph: what it does, what comes out */
     const flag_spec *flags;
     int flag_count;
@@ -113,8 +122,10 @@ void flags_append_help(const flags_verb *verb, int columns, text *out);
 
 /* The same as a manual page in roff; `version` is dyno's. */
 void flags_append_man(const flags_verb *verb, const char *version, text *out);
-/* A line for each flag, --help included: its name, '\t', its choices separated by '|' or nothing, '\t', 1 if
- * it takes a value, else 0, '\t', the first words of its help. */
+/* For a shell's completion: a line for each flag, --help included, and, where there are positionals, one with an
+ * empty name for them. Fields, separated by tabs: the name; values worth offering, separated by '|'; 1 if it
+ * takes a value, else 0; the first words of its help; "list" if values may be joined by commas, "file" or
+ * "directory" if it is a path, else nothing. */
 void flags_append_list(const flags_verb *verb, text *out);
 
 /* Sets a flag as if the user had given it, for what another flag stands for. */

@@ -68,12 +68,44 @@ void flags_append_man(const flags_verb *verb, const char *version, text *out) {
     }
 }
 
+/* "a|b|c", which is known, or made of names by their index. */
+static void append_suggestions(text *out, const char *known, const char *(*at)(int index)) {
+    text_append(out, known ? known : "");
+    for (int i = 0; at && at(i); i++)
+        text_format(out, "%s%s", i || known ? "|" : "", at(i));
+}
+
+static const char *path_kind(const char *placeholder) {
+    return !placeholder                  ? ""
+           : strstr(placeholder, "FILE") ? "file"
+           : strstr(placeholder, "DIR")  ? "directory"
+                                         : "";
+}
+
+static const char *value_kind(const flag_spec *spec) {
+    bool is_list = spec->kind == FLAG_CHOICE_LIST || spec->kind == FLAG_TEXT_LIST ||
+                   spec->kind == FLAG_INTEGER_LIST;
+    return is_list ? "list" : path_kind(spec->placeholder);
+}
+
+static void append_positional(const flags_verb *verb, text *out) {
+    if (verb->most_positionals == 0)
+        return;
+    text_append(out, "\t");
+    append_suggestions(out, verb->positional_suggestions, verb->positional_at);
+    text_format(out, "\t1\t%s\t%s\n", verb->positional,
+                path_kind(verb->positional_path ? verb->positional_path : verb->positional));
+}
+
 void flags_append_list(const flags_verb *verb, text *out) {
     for (int i = 0; i < verb->flag_count; i++) {
         const flag_spec *spec = &verb->flags[i];
         const char *choices = flag_choices(spec);
-        text_format(out, "%s\t%s\t%d\t%.*s\n", spec->name, choices ? choices : "",
-                    spec->kind != FLAG_SWITCH, (int)strcspn(spec->help, ";:,(\t"), spec->help);
+        text_format(out, "%s\t", spec->name);
+        append_suggestions(out, choices ? choices : spec->suggestions, spec->suggestion_at);
+        text_format(out, "\t%d\t%.*s\t%s\n", spec->kind != FLAG_SWITCH,
+                    (int)strcspn(spec->help, ";:,(\t"), spec->help, value_kind(spec));
     }
-    text_append(out, "help\t\t0\tprint this and stop\n");
+    append_positional(verb, out);
+    text_append(out, "help\t\t0\tprint this and stop\t\n");
 }

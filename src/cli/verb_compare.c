@@ -43,6 +43,7 @@ const flags_verb cli_compare_table = {
     .positional = "A B",
     .least_positionals = 2,
     .most_positionals = 2,
+    .positional_path = "FILE", /* a directory, or the record in it */
     .summary =
         "Says cell by cell whether B is FASTER or SLOWER than A, the SAME, or whether it is "
         "UNDECIDED, from the ratio of their steps and its interval; memory and launches are "

@@ -32,6 +32,7 @@ const flags_verb cli_report_table = {
     .positional = "DIR",
     .least_positionals = 1,
     .most_positionals = 1,
+    .positional_path = "FILE", /* a directory, or the record in it */
     .summary =
         "Makes one file of a run, of several runs below DIR, or of the study that `dyno suite` "
         "made there. The HTML page needs no network and no other file: the answers first, then "

@@ -38,6 +38,7 @@ const flags_verb cli_show_table = {
     .positional = "DIR",
     .least_positionals = 1,
     .most_positionals = 1,
+    .positional_path = "FILE", /* a directory, or the record in it */
     .summary = "Prints what a measuring verb wrote to DIR/run.json (DIR may also name the file). "
                "The record holds every sample; means, rates and percentages are derived now, and "
                "from cells that did not finish nothing is.",

@@ -83,7 +83,8 @@ static const flag_spec FLAGS[] = {
     {"tiles", "LIST", FLAG_TEXT_LIST, "auto",
      .help = "of flash: queries x keys taken at a time, as 64x128; 128x128/64x64 for forward and "
              "backward; auto: what --tune found best, else the kernel's own; all: a row for each "
-             "there is; a kernel's name may stand before one, as attention_mma:64x64, or alone"},
+             "there is; a kernel's name may stand before one, as attention_mma:64x64, or alone",
+     .suggestions = "auto|all|64x64|64x128|128x128"},
     {"tune", NULL, FLAG_SWITCH, NULL,
      .help = "times all tiles of flash attention and keeps the best for auto, everywhere"},
     {"reps", "N", FLAG_INTEGER, NULL,
