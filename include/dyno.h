@@ -444,9 +444,9 @@ typedef struct dyno_suite_part {
     int priority;   /* parts of the same are equally important */
 } dyno_suite_part;
 
-/* A suite by its name (dyno_list "suites") or a file, for a device. Where DIRECTORY/suite.json is there,
- * parts that are finished are OK; a part that this dyno has no verb for, or that wants another device, is
- * SKIP. Nothing is written yet. */
+/* A suite by its name (dyno_list "suites") or a file, for a device. A verb or a flag that there is not is
+ * DYNO_INVALID. Where DIRECTORY/suite.json is there, parts that are finished are OK; a part that wants
+ * another device is SKIP. Nothing is written yet. */
 dyno_status dyno_suite_open(const char *name, const char *device_name, const char *directory,
                             dyno_suite **out);
 void dyno_suite_close(dyno_suite *s);
