@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 import time
 
-from cases import Skip, run_all
+from cases import ROOT, Skip, run_all
 
 DYNO = os.path.join(os.environ["DYNO_BUILD"], "dyno")
 TINY = "--layers 1 --d-model 16 --d-ff 32 --heads 2 --vocab 64".split()
@@ -56,39 +56,40 @@ def type_in_zsh(line):
         with open(os.path.join(functions, "_dyno"), "w", encoding="utf-8") as file:
             file.write(dyno("completion", "zsh"))
         setup = (f"PS1='> '; fpath=({functions} $fpath); autoload -U compinit; compinit -u -D; cd {folder}; "
-                 "setopt NO_BEEP LIST_AMBIGUOUS; LISTMAX=0; zstyle ':completion:*' menu no; clear\n")
+                 "setopt NO_BEEP LIST_AMBIGUOUS; LISTMAX=0; zstyle ':completion:*' menu no\n")
         return talk(["zsh", "-f", "-i"], setup, line + "\t")
 
 
 def talk(command, setup, typed):
+    """What the shell answers to `typed`; it is typed once `setup` is done."""
     process, terminal = pty.fork()
     if process == 0:
         os.environ.update(TERM="dumb", COLUMNS="200", LINES="50", HOME="/nowhere")
         os.execvp(command[0], command)
-    seen = ""
     try:
-        for text in (setup, typed):
-            os.write(terminal, text.encode())
-            seen = read_until_quiet(terminal)
+        os.write(terminal, (setup + "print ready$((1 + 1))\n").encode())
+        read(terminal, 60, until="ready2")
+        read(terminal, 1)  # the prompt
+        os.write(terminal, typed.encode())
+        return read(terminal, 3)
     finally:
         os.close(terminal)
         os.kill(process, signal.SIGKILL)
         os.waitpid(process, 0)
-    return seen
 
 
-def read_until_quiet(terminal):
-    """Until nothing came for a second; loading zsh's functions may take some."""
-    seen = b""
-    while select.select([terminal], [], [], 5 if not seen else 1.5)[0]:
+def read(terminal, seconds, until=None):
+    """Until nothing came for so long, or `until` did."""
+    seen = ""
+    while not (until and until in seen) and select.select([terminal], [], [], seconds)[0]:
         try:
             piece = os.read(terminal, 65536)
         except OSError:  # the shell has ended
             break
         if not piece:
             break
-        seen += piece
-    return seen.decode(errors="replace")
+        seen += piece.decode(errors="replace")
+    return seen
 
 
 def bash_completes_verbs_flags_and_choices():
@@ -193,14 +194,55 @@ def every_verb_has_a_manual_page():
     for verb in verbs():
         page = dyno("man", verb)
         assert page.startswith(f".TH DYNO-{verb} 1 "), verb
-        for heading in ("NAME", "SYNOPSIS", "DESCRIPTION", "FLAGS", "EXAMPLES"):
+        for heading in ("NAME", "SYNOPSIS", "DESCRIPTION", "FLAGS", "EXAMPLES", "SEE ALSO"):
             assert f"\n.SH {heading}\n" in page, (verb, heading)
+        assert re.search(rf"\n\.SH NAME\ndyno\\-{verb} \\- [^\n]*[^ .\n]\n", page), verb  # for whatis
         if shutil.which("groff"):
             result = subprocess.run(["groff", "-man", "-Tascii", "-ww"], input=page, text=True, check=True,
                                     capture_output=True)
             plain = re.sub(r".\x08|\x1b\[[\d;]*m", "", result.stdout)  # bold, one way or the other
             assert not result.stderr and "--help" in plain, (verb, result.stderr)
     dyno("man", "bnch", code=2)
+
+
+def the_page_of_dyno_lists_verbs_by_question():
+    page = dyno("man")
+    assert page.startswith(".TH DYNO 1 ")
+    plain = page.replace("\\-", "-")
+    listed = [line.strip() for line in dyno("--help").splitlines() if line.endswith("?")]
+    assert listed == re.findall(r"^\.SS (.*)$", plain, re.M)
+    assert verbs() == re.findall(r"^\.TP\n\.BR dyno-(\w+) \(1\)$", plain, re.M)
+    for heading in ("NAME", "SYNOPSIS", "EXIT STATUS", "ENVIRONMENT", "FILES", "SEE ALSO"):
+        assert f"\n.SH {heading}\n" in page, heading
+
+
+def the_page_of_dyno_names_every_variable_of_the_environment():
+    page = dyno("man")
+    for folder, _, files in os.walk(os.path.join(ROOT, "src")):
+        for name in files:
+            with open(os.path.join(folder, name), encoding="utf-8") as source:
+                for variable in re.findall(r'getenv\("(\w+)"\)', source.read()):
+                    assert variable in page, (name, variable)
+
+
+def pages_refer_to_pages_that_are_there_and_are_well_formed():
+    with tempfile.TemporaryDirectory() as folder:
+        dyno("man", "--out", os.path.join(folder, "man1"))
+        pages = {f"dyno-{verb}.1" for verb in verbs()} | {"dyno.1"}
+        assert set(os.listdir(os.path.join(folder, "man1"))) == pages
+        for name in pages:
+            path = os.path.join(folder, "man1", name)
+            with open(path, encoding="utf-8") as file:
+                text = file.read().replace("\\-", "-")
+            for other in re.findall(r"^\.BR ([\w-]+) \((\d)\)", text, re.M):
+                assert ".".join(other) in pages, (name, other)
+            if shutil.which("mandoc"):
+                said = subprocess.run(["mandoc", "-T", "lint", "-W", "warning", path], text=True, check=False,
+                                      capture_output=True).stdout
+                # A date would make every build another one.
+                assert not [line for line in said.splitlines() if "missing date" not in line], said
+    dyno("man", "bench", "--out", "/nowhere", code=2)
+    dyno("man", "--out", "/proc/none", code=1)
 
 
 def help_groups_verbs_by_question():
@@ -230,4 +272,6 @@ run_all(bash_completes_verbs_flags_and_choices, bash_completes_every_value_that_
         bash_completes_behind_a_comma, bash_completes_behind_an_equals_sign,
         bash_completes_file_names_where_a_path_is_meant, bash_completes_what_is_given_without_a_flag,
         zsh_has_every_verb_and_flag, zsh_completes_values_lists_and_paths, other_shells_are_refused,
-        every_verb_has_a_manual_page, help_groups_verbs_by_question, watch_follows_a_run_until_it_is_complete)
+        every_verb_has_a_manual_page, the_page_of_dyno_lists_verbs_by_question,
+        the_page_of_dyno_names_every_variable_of_the_environment,
+        pages_refer_to_pages_that_are_there_and_are_well_formed, help_groups_verbs_by_question, watch_follows_a_run_until_it_is_complete)
