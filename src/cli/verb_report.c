@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -142,12 +143,23 @@ static dyno_status make_content(const flags *given, const char *path, bool repla
                        most_bytes, out);
 }
 
+/* Where no --out says it: in the directory, or beside the record that was named instead. */
+static void append_usual_path(const char *from, text *path) {
+    struct stat found;
+    const char *slash = strrchr(from, '/');
+    if (stat(from, &found) == 0 && !S_ISDIR(found.st_mode))
+        text_append_bytes(path, from, slash ? (size_t)(slash + 1 - from) : 0);
+    else
+        text_format(path, "%s/", from);
+    text_append(path, "report.html");
+}
+
 static dyno_status run(flags *given) {
     text path = {0};
     if (flags_is_set(given, "out"))
         text_append(&path, flags_text(given, "out"));
     else
-        text_format(&path, "%s/report.html", flags_positional(given, 0));
+        append_usual_path(flags_positional(given, 0), &path);
     /* The usual file is ours to replace. */
     bool replaces = flags_switch(given, "force") || !flags_is_set(given, "out");
     char *content = NULL;

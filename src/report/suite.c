@@ -286,14 +286,22 @@ const char *suite_name_at(int index) {
 }
 
 static dyno_status unknown(const char *name) {
-    text names = {0};
-    for (int i = 0; suite_name_at(i); i++)
-        text_format(&names, "%s%s", i ? ", " : "", suite_name_at(i));
-    dyno_status status = dyno_fail(DYNO_NOT_FOUND,
-                                   "there is no suite '%s'; there are %s, and files of your own: "
-                                   "dyno suite ./mine.json",
-                                   text_quote(name).text, text_string(&names));
-    text_release(&names);
+    enum { MOST = 32 };
+    const char *names[MOST];
+    text list = {0};
+    int count = 0;
+    for (; count < MOST && suite_name_at(count); count++) {
+        names[count] = suite_name_at(count);
+        text_format(&list, "%s%s", count ? ", " : "", names[count]);
+    }
+    const char *nearest = text_nearest(name, names, count);
+    dyno_status status =
+        dyno_fail(DYNO_INVALID,
+                  "there is no suite '%s'; %s%s%s are %s, and files of your own: dyno suite "
+                  "./mine.json",
+                  text_quote(name).text, nearest ? "did you mean '" : "", nearest ? nearest : "",
+                  nearest ? "'? There" : "there", text_string(&list));
+    text_release(&list);
     return status;
 }
 

@@ -87,12 +87,27 @@ static void an_output_may_be_in_the_directory_of_the_record(void **state) {
     scratch_remove(&made);
 }
 
+static void a_report_of_a_record_lies_beside_it(void **state) {
+    (void)state;
+    scratch made = scratch_create();
+    dyno_expect(0, "", "bench " TINY "--steps 1 --pass forward --peaks none --out %s/a", made.path);
+    dyno_expect(0, "/a/report.html\n", "report %s/a/run.json", made.path);
+    assert_true(file_exists(scratch_join(&made, "a/report.html").text));
+    scratch_write(&made, "empty.json", "", 0);
+    dyno_expect(1, "empty.json is not valid JSON: it is empty", "report %s/empty.json", made.path);
+    dyno_expect(1, "empty.json is not valid JSON: it is empty", "show %s/empty.json", made.path);
+    dyno_expect(2, "is not a regular file", "report /dev/null");
+    assert_int_equal(scratch_count(made.path), 2);
+    scratch_remove(&made);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_output_without_a_directory_is_refused_before_anything_runs),
         cmocka_unit_test(an_output_where_no_file_can_be_made_is_refused_before_anything_runs),
         cmocka_unit_test(what_was_made_for_a_refused_run_is_removed),
         cmocka_unit_test(an_output_may_be_in_the_directory_of_the_record),
+        cmocka_unit_test(a_report_of_a_record_lies_beside_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -205,7 +205,8 @@ static void bad_input_has_a_clear_answer(void **state) {
     (void)state;
     scratch made = scratch_create();
     const char *in = made.path;
-    dyno_expect(1, "there is no suite 'systms'", "suite systms --device cpu --out %s/x", in);
+    dyno_expect(2, "there is no suite 'systms'; did you mean 'systems'? There are quick",
+                "suite systms --device cpu --out %s/x", in);
     dyno_expect(2, "--out", "suite systems --device cpu");
     dyno_expect(2, "20min", "suite systems --device cpu --out %s/x --budget soon", in);
     dyno_expect(2, "--budget", "suite systems --device cpu --out %s/x --budget 0", in);
