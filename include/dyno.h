@@ -67,6 +67,7 @@ dyno_status dyno_set_threads(int count);
 const char *dyno_preset_name(int index);
 const char *dyno_target_name(int index);     /* chips that can be planned for without one */
 const char *dyno_experiment_name(int index); /* see dyno_experiment_run */
+const char *dyno_suite_name(int index);      /* see dyno_suite_open */
 const char *dyno_formats(void);              /* "table|md|csv|json" */
 
 /* How tables are printed. */
@@ -376,8 +377,10 @@ dyno_status dyno_experiment_help(const char *name, char **out);
 /* The same for a terminal of so many columns; 0: for a file. */
 dyno_status dyno_experiment_help_wrapped(const char *name, int columns, char **out);
 
-/* The same as a manual page (roff), and as a line for each setting, for a shell's completion: its name, its
- * choices separated by '|', 1 if it takes a value and else 0, and what it is, separated by tabs. */
+/* The same as a manual page (roff), and as a line for each setting, for a shell's completion. Its fields are
+ * separated by tabs: the name, which is empty for what is given without one; values worth offering, separated
+ * by '|'; 1 if it takes a value, else 0; what it is; "list" if values may be joined by commas, "file" or
+ * "directory" if the value is a path, else nothing. */
 dyno_status dyno_experiment_man(const char *name, char **out);
 dyno_status dyno_experiment_flags(const char *name, char **out);
 
@@ -441,9 +444,9 @@ typedef struct dyno_suite_part {
     int priority;   /* parts of the same are equally important */
 } dyno_suite_part;
 
-/* A suite by its name (dyno_list "suites") or a file, for a device. Where DIRECTORY/suite.json is there,
- * parts that are finished are OK; a part that this dyno has no verb for, or that wants another device, is
- * SKIP. Nothing is written yet. */
+/* A suite by its name (dyno_list "suites") or a file, for a device. A verb or a flag that there is not is
+ * DYNO_INVALID. Where DIRECTORY/suite.json is there, parts that are finished are OK; a part that wants
+ * another device is SKIP. Nothing is written yet. */
 dyno_status dyno_suite_open(const char *name, const char *device_name, const char *directory,
                             dyno_suite **out);
 void dyno_suite_close(dyno_suite *s);

@@ -16,6 +16,8 @@ const char *dyno_target_name(int index) {
     return index >= 0 && index < target_count() ? target_at(index)->name : NULL;
 }
 
+const char *dyno_suite_name(int index) { return suite_name_at(index); }
+
 const char *dyno_formats(void) { return TABLE_FORMAT_CHOICES; }
 
 static report_table *presets_table(void) {

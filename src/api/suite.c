@@ -42,17 +42,87 @@ static bool has_argument(const suite_part *part, const char *flag) {
 
 /* A part says on which device it runs: on another it is another part. */
 static void complete_part(suite *s, int index, const char *device_name) {
-    suite_part *part = &s->parts[index];
-    const experiment *e = experiment_find(part->verb);
-    if (!e) {
-        text reason = {0};
-        text_format(&reason, "this dyno has no verb '%s'", text_quote(part->verb).text);
-        suite_settle(s, index, SUITE_SKIP, text_string(&reason), 0);
-        text_release(&reason);
-    } else if (has_flag(e, "device") && !has_argument(part, "--target")) {
+    const suite_part *part = &s->parts[index];
+    if (has_flag(experiment_find(part->verb), "device") && !has_argument(part, "--target")) {
         suite_add_argument(s, index, "--device");
         suite_add_argument(s, index, device_name);
     }
+}
+
+static dyno_status check_verb(const suite_part *part) {
+    enum { MOST = 64 };
+    const char *names[MOST];
+    int count = 0;
+    if (experiment_find(part->verb))
+        return DYNO_OK;
+    while (count < MOST && experiment_at(count)) {
+        names[count] = experiment_at(count)->settings->name;
+        count++;
+    }
+    const char *nearest = text_nearest(part->verb, names, count);
+    return dyno_fail(DYNO_INVALID, "there is no verb '%s' that measures; %s%s%s",
+                     text_quote(part->verb).text, nearest ? "did you mean '" : "see dyno --help",
+                     nearest ? nearest : "", nearest ? "'?" : "");
+}
+
+/* Its flags as its run will parse them, with --out. */
+static dyno_status check_flags(const suite_part *part) {
+    if (has_argument(part, "--device"))
+        return dyno_fail(DYNO_INVALID, "--device is what dyno suite gives each part; leave it out");
+    int count = part->argument_count, ranks;
+    double timeout_s;
+    const char **arguments = memory_allocate((size_t)count + 2, sizeof *arguments);
+    if (count)
+        memcpy(arguments, part->arguments, (size_t)count * sizeof *arguments);
+    if (experiment_find(part->verb)->out_help) {
+        arguments[count++] = "--out";
+        arguments[count++] = part->directory;
+    }
+    dyno_status status =
+        dyno_experiment_ranks(&(dyno_experiment_options){.size = sizeof(dyno_experiment_options),
+                                                         .name = part->verb,
+                                                         .arguments = arguments,
+                                                         .argument_count = count},
+                              &ranks, &timeout_s);
+    free(arguments);
+    return status;
+}
+
+/* A verb or a flag that there is not is a mistake in the suite's file, whichever machine it is run on; it is
+ * found before the first part is run. */
+static dyno_status check_parts(const char *name, const suite *s) {
+    for (int i = 0; i < s->count; i++) {
+        const suite_part *part = &s->parts[i];
+        dyno_status status = check_verb(part);
+        if (status == DYNO_OK)
+            status = check_flags(part);
+        if (status != DYNO_OK)
+            return dyno_fail_within(status, "suite '%s', experiment '%s' (dyno %s)",
+                                    text_quote(name).text, text_quote(part->experiment).text,
+                                    text_quote(part->verb).text);
+    }
+    return DYNO_OK;
+}
+
+/* With the flags for either kind of device; *out is for `kind`. */
+static dyno_status read_checked(const char *name, const char *kind, suite **out) {
+    static const char *const KINDS[] = {"cpu", "cuda"};
+    *out = NULL;
+    for (int i = 0; i < 2; i++) {
+        suite *read;
+        RETURN_IF_FAILED(suite_read(name, KINDS[i], &read));
+        dyno_status status = check_parts(name, read);
+        if (status == DYNO_OK && strcmp(KINDS[i], kind) == 0)
+            *out = read;
+        else
+            suite_destroy(read);
+        if (status != DYNO_OK) {
+            suite_destroy(*out);
+            *out = NULL;
+            return status;
+        }
+    }
+    return DYNO_OK;
 }
 
 dyno_status dyno_suite_open(const char *name, const char *device_name, const char *directory,
@@ -63,7 +133,7 @@ dyno_status dyno_suite_open(const char *name, const char *device_name, const cha
     *out = NULL;
     RETURN_IF_NULL(name, device_name, directory);
     RETURN_IF_FAILED(dyno_device_kind(device_name, &kind));
-    RETURN_IF_FAILED(suite_read(name, kind, &inner));
+    RETURN_IF_FAILED(read_checked(name, kind, &inner));
     for (int i = 0; i < inner->count; i++)
         complete_part(inner, i, strcmp(device_name, "auto") == 0 ? kind : device_name);
     dyno_status status = suite_resume(inner, directory);

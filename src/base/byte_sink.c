@@ -23,13 +23,18 @@ static bool is_packed_name(const char *path) {
     return length > 3 && strcasecmp(path + length - 3, ".gz") == 0;
 }
 
-dyno_status byte_sink_check(const char *path, bool is_new) {
+static dyno_status check_compression(const char *path) {
     if (is_packed_name(path) && gzip_load()->why)
         return dyno_fail(DYNO_UNSUPPORTED,
                          "cannot compress '%s': %s; install it (Debian: zlib1g) or give a name "
                          "without .gz",
                          path, gzip_load()->why);
-    return is_new ? file_check_is_new(path) : DYNO_OK;
+    return DYNO_OK;
+}
+
+dyno_status byte_sink_check(const char *path, bool is_new) {
+    RETURN_IF_FAILED(check_compression(path));
+    return file_check_output(path, is_new);
 }
 
 static dyno_status open_packed(byte_sink *sink) {
@@ -46,7 +51,7 @@ static dyno_status open_packed(byte_sink *sink) {
 
 dyno_status byte_sink_create(const char *path, bool is_new, byte_sink **out) {
     *out = NULL;
-    RETURN_IF_FAILED(byte_sink_check(path, is_new));
+    RETURN_IF_FAILED(check_compression(path));
     file_writer *writer;
     RETURN_IF_FAILED(file_writer_create_as(path, is_new, &writer));
     byte_sink *sink = memory_allocate(1, sizeof *sink);

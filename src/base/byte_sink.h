@@ -21,7 +21,7 @@ NODISCARD dyno_status byte_sink_commit(byte_sink *sink);
 /* Takes the sink; NULL is allowed. */
 void byte_sink_abandon(byte_sink *sink);
 
-/* Whether byte_sink_create would refuse the name: for asking before hours of work. */
+/* Whether byte_sink_create would fail: for asking before hours of work (file_check_output). */
 NODISCARD dyno_status byte_sink_check(const char *path, bool is_new);
 
 #endif

@@ -161,6 +161,36 @@ bool file_is_same(const char *a, const char *b) {
            find_directory(b, &of_b) && is_same_inode(&of_a, &of_b);
 }
 
+char *file_find_missing(const char *path) {
+    char *part = memory_copy_string(path);
+    for (char *end = part + (part[0] != '\0');; end++) {
+        if (*end != '/' && *end != '\0')
+            continue;
+        char separator = *end;
+        *end = '\0';
+        if (!file_exists(part))
+            return part;
+        *end = separator;
+        if (separator == '\0')
+            break;
+    }
+    free(part);
+    return NULL;
+}
+
+void file_remove_directories(const char *path, char *made) {
+    char *part = memory_copy_string(path);
+    while (made && strlen(part) >= strlen(made)) {
+        rmdir(part); /* fails, rightly, when others put something in it meanwhile */
+        char *slash = strrchr(part, '/');
+        if (!slash || slash == part)
+            break;
+        *slash = '\0';
+    }
+    free(part);
+    free(made);
+}
+
 dyno_status file_make_output_directory(const char *path) {
     if (!path[0])
         return dyno_fail(DYNO_INVALID, "the output directory's name is empty");
@@ -171,7 +201,9 @@ dyno_status file_make_output_directory(const char *path) {
         char separator = *p;
         *p = '\0';
         if (mkdir(partial, 0777) != 0 && errno != EEXIST) {
-            dyno_status status = dyno_fail(DYNO_IO, "cannot make the output directory '%s': %s",
+            dyno_status status = dyno_fail(DYNO_IO,
+                                           "cannot make the output directory '%s': %s; give one "
+                                           "that can be written to",
                                            partial, strerror(errno));
             free(partial);
             return status;
@@ -187,8 +219,10 @@ dyno_status file_make_output_directory(const char *path) {
     int descriptor = mkstemp(probe);
     dyno_status status = DYNO_OK;
     if (descriptor < 0) {
-        status = dyno_fail(DYNO_IO, "cannot write in the output directory '%s': %s", path,
-                           strerror(errno));
+        status = dyno_fail(DYNO_IO,
+                           "cannot write in the output directory '%s': %s; give one that can be "
+                           "written to",
+                           path, strerror(errno));
     } else {
         close(descriptor);
         unlink(probe);

@@ -41,8 +41,10 @@ typedef struct file_writer file_writer;
 
 /* Replaces what is there. */
 NODISCARD dyno_status file_writer_create(const char *path, file_writer **out);
-/* DYNO_INVALID where a file is there that a writer would replace; devices and pipes are not. */
-NODISCARD dyno_status file_check_is_new(const char *path);
+/* Proves that file_writer_create_as would succeed, so that hours of work are not lost to a typing error:
+ * the directory is there, a file can be made in it (one is made and removed) and, with `is_new`, none
+ * is there that would be replaced. Every verb asks this of its output files before it runs anything. */
+NODISCARD dyno_status file_check_output(const char *path, bool is_new);
 /* With `is_new` a file that exists, now or when this one is committed, is DYNO_INVALID; devices and
  * pipes are written to all the same. */
 NODISCARD dyno_status file_writer_create_as(const char *path, bool is_new, file_writer **out);
@@ -70,6 +72,12 @@ NODISCARD dyno_status file_write_all(const char *path, const void *bytes, size_t
 /* Makes the directory and its parents, and proves that a file can be created in it, so that
  * hours of measuring are not lost to a typing error. */
 NODISCARD dyno_status file_make_output_directory(const char *path);
+
+/* The first directory of `path` that file_make_output_directory would have to make; NULL: all are there.
+ * The caller frees it, or gives it to file_remove_directories, which removes `path` and those above it down
+ * to `made`, where they are empty: for an output that there is none of. NULL is allowed. */
+char *file_find_missing(const char *path);
+void file_remove_directories(const char *path, char *made);
 
 /* A directory that was made for what is not yet in it: file_remove_unfinished removes it, until
  * file_remove_made_directory says that it is kept or removes it. */

@@ -132,18 +132,33 @@ static dyno_status find_kind(const char *path, bool *is_direct) {
     return DYNO_OK;
 }
 
-dyno_status file_check_is_new(const char *path) {
-    bool is_direct;
-    RETURN_IF_FAILED(find_kind(path, &is_direct));
-    return !is_direct && file_exists(path) ? refuse_existing(path) : DYNO_OK;
+/* The reason, and where a file could be made. */
+static dyno_status fail_to_create(const char *path, int error) {
+    const char *slash = strrchr(path, '/');
+    struct stat found;
+    text directory = {0};
+    text_append_bytes(&directory, slash ? path : ".", slash > path ? (size_t)(slash - path) : 1);
+    bool is_there = stat(text_string(&directory), &found) == 0 && S_ISDIR(found.st_mode);
+    dyno_status status =
+        is_there
+            ? dyno_fail(DYNO_IO,
+                        "cannot write '%s': no file can be made in '%s' (%s); give a path in a "
+                        "directory that can be written to",
+                        path, text_string(&directory), strerror(error))
+            : dyno_fail(DYNO_IO,
+                        "cannot write '%s': there is no directory '%s'; make it (mkdir -p), or "
+                        "give another path",
+                        path, text_string(&directory));
+    text_release(&directory);
+    return status;
 }
 
 dyno_status file_writer_create_as(const char *path, bool is_new, file_writer **out) {
     *out = NULL;
     bool is_direct;
     RETURN_IF_FAILED(find_kind(path, &is_direct));
-    if (is_new)
-        RETURN_IF_FAILED(file_check_is_new(path));
+    if (is_new && !is_direct && file_exists(path))
+        return refuse_existing(path);
     file_writer *writer = memory_allocate(1, sizeof *writer);
     writer->path = memory_copy_string(path);
     writer->is_new = is_new && !is_direct;
@@ -154,9 +169,24 @@ dyno_status file_writer_create_as(const char *path, bool is_new, file_writer **o
     if (!writer->file) {
         int error = errno;
         file_writer_abandon(writer);
-        return dyno_fail(DYNO_IO, "cannot write '%s': %s", path, strerror(error));
+        return is_direct ? dyno_fail(DYNO_IO, "cannot write '%s': %s", path, strerror(error))
+                         : fail_to_create(path, error);
     }
     *out = writer;
+    return DYNO_OK;
+}
+
+/* A pipe is not opened: that would wait for its reader. */
+dyno_status file_check_output(const char *path, bool is_new) {
+    bool is_direct;
+    file_writer *writer;
+    RETURN_IF_FAILED(find_kind(path, &is_direct));
+    if (is_direct)
+        return access(path, W_OK) == 0
+                   ? DYNO_OK
+                   : dyno_fail(DYNO_IO, "cannot write '%s': %s", path, strerror(errno));
+    RETURN_IF_FAILED(file_writer_create_as(path, is_new, &writer));
+    file_writer_abandon(writer);
     return DYNO_OK;
 }
 

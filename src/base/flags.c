@@ -9,6 +9,7 @@
 
 #include "base/arena.h"
 #include "base/checked.h"
+#include "base/flags_rules.h"
 #include "base/memory.h"
 #include "base/units.h"
 
@@ -387,6 +388,8 @@ dyno_status flags_parse(const flags_verb *verb, int argc, char *const *argv, fla
         status = parse_arguments(given, argc, argv);
     if (status == DYNO_OK)
         status = fill_defaults(given);
+    if (status == DYNO_OK && !given->wants_help)
+        status = flags_check_rules(verb, given);
     if (status == DYNO_OK)
         *out = given;
     else

@@ -45,6 +45,10 @@ typedef struct flag_spec {
     double real_minimum, real_maximum; /* reals; both 0: no limit */
     const char *choices;               /* "table|md|csv" */
     const char *(*list_choices)(void); /* gives them, where they are not known before the run */
+    /* What a shell offers where others are good, too: "auto|cpu|cuda", or names by their index, NULL behind
+     * the last. A placeholder with FILE or DIR in it says that the value is a path. */
+    const char *suggestions;
+    const char *(*suggestion_at)(int index);
 } flag_spec;
 
 const char *flag_choices(const flag_spec *spec); /* NULL: it has none */
@@ -59,20 +63,41 @@ typedef struct flags_example {
     const char *effect;
 } flags_example;
 
+/* A flag that would be ignored is refused instead. One that the user gave and that is among `flags`,
+ * "top|depth" or, "^from|by", all but these, is refused where `when` holds:
+ *
+ *     from          --from was given
+ *     !from         it was not
+ *     by=kernel|op  the value of --by is one of these; of a list, every item is
+ *     format=csv&!out   both
+ */
+typedef struct flags_rule {
+    const char *flags, *when;
+    const char *reason; /* and the way out: what follows "--depth " in the message */
+} flags_rule;
+
 typedef struct flags_verb {
     const char *name;
     const char *positional; /* "DIR"; NULL: none */
     int least_positionals, most_positionals;
+    /* What a shell offers for a positional, as the suggestions of a flag, and "FILE" or "DIR" where it may be
+     * a path and its name does not say so. */
+    const char *positional_suggestions;
+    const char *(*positional_at)(int index);
+    const char *positional_path;
     const char *summary; /* a paragraph: what it does, what comes out */
     const flag_spec *flags;
     int flag_count;
     const flags_example *examples;
     int example_count;
+    const flags_rule *rules;
+    int rule_count;
 } flags_verb;
 
 #define FLAGS_TABLE(table) .flags = (table), .flag_count = (int)(sizeof(table) / sizeof *(table))
 #define FLAGS_EXAMPLES(table)                                                                      \
     .examples = (table), .example_count = (int)(sizeof(table) / sizeof *(table))
+#define FLAGS_RULES(table) .rules = (table), .rule_count = (int)(sizeof(table) / sizeof *(table))
 
 typedef struct flags flags;
 
@@ -97,8 +122,10 @@ void flags_append_help(const flags_verb *verb, int columns, text *out);
 
 /* The same as a manual page in roff; `version` is dyno's. */
 void flags_append_man(const flags_verb *verb, const char *version, text *out);
-/* A line for each flag, --help included: its name, '\t', its choices separated by '|' or nothing, '\t', 1 if
- * it takes a value, else 0, '\t', the first words of its help. */
+/* For a shell's completion: a line for each flag, --help included, and, where there are positionals, one with an
+ * empty name for them. Fields, separated by tabs: the name; values worth offering, separated by '|'; 1 if it
+ * takes a value, else 0; the first words of its help; "list" if values may be joined by commas, "file" or
+ * "directory" if it is a path, else nothing. */
 void flags_append_list(const flags_verb *verb, text *out);
 
 /* Sets a flag as if the user had given it, for what another flag stands for. */

@@ -15,6 +15,9 @@ void json_use_memory(void) { json_set_alloc_funcs(allocate, free); }
 
 dyno_status json_parse(const char *bytes, size_t size, const char *what, json_t **out) {
     json_error_t error;
+    *out = NULL;
+    if (size == 0)
+        return dyno_fail(DYNO_CORRUPT, "%s is not valid JSON: it is empty", what);
     *out = json_loadb(bytes, size, JSON_REJECT_DUPLICATES, &error);
     if (!*out)
         return dyno_fail(DYNO_CORRUPT, "%s is not valid JSON: line %d, column %d: %s", what,

@@ -18,6 +18,7 @@ typedef struct cli_verb {
 
 enum { CLI_VERB_COUNT = 18 };
 extern const cli_verb CLI_VERBS[CLI_VERB_COUNT]; /* verbs.c */
+const char *cli_verb_name(int index);            /* NULL behind the last */
 
 extern const flags_verb cli_list_table, cli_init_table, cli_step_table, cli_show_table,
     cli_compare_table, cli_suite_table, cli_report_table, cli_completion_table, cli_man_table;

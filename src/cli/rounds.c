@@ -38,8 +38,10 @@ static dyno_status make_directories(const rounds_options *options, rounds *out) 
                              "another --out",
                              out->paths[side]);
     }
-    for (int side = 0; side < 2; side++)
+    for (int side = 0; side < 2; side++) {
+        out->made[side] = file_find_missing(out->paths[side]);
         RETURN_IF_FAILED(file_make_output_directory(out->paths[side]));
+    }
     return DYNO_OK;
 }
 
@@ -127,7 +129,13 @@ dyno_status rounds_run(const rounds_options *options, rounds *out) {
     return status;
 }
 
+/* Directories without a round would refuse the same command when it is given again. */
 void rounds_release(rounds *made) {
+    for (int side = 1; side >= 0; side--)
+        if (made->finished == 0 && made->made[side])
+            file_remove_directories(made->paths[side], made->made[side]);
+        else
+            free(made->made[side]);
     if (made->is_temporary)
         child_remove_tree(made->root);
     free(made->root);

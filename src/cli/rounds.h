@@ -14,6 +14,7 @@ typedef struct rounds_options {
 
 typedef struct rounds {
     char *root, *paths[2]; /* the directories of the two sides, with a directory for each round */
+    char *made[2];         /* the first directory that was made for each; NULL: all were there */
     int finished;          /* rounds of both */
     bool is_temporary;
 } rounds;

@@ -52,7 +52,8 @@ static dyno_status check_out(const step_job *job, const char *out) {
             out, text_quote(replaced).text);
     free(replaced);
     RETURN_IF_FAILED(status);
-    return flags_switch(job->given, "force") ? DYNO_OK : file_check_is_new(out);
+    status = file_check_output(out, !flags_switch(job->given, "force"));
+    return status == DYNO_OK ? status : dyno_fail_within(status, "--out");
 }
 
 /* Of two outputs the one that comes last would replace the other. */

@@ -34,11 +34,16 @@ static const flags_example EXAMPLES[] = {
      "two commands in turns: the machine is the same for both"},
 };
 
+static const flags_rule RULES[] = {
+    {"rounds|out", "!run", "goes with --run, which runs the two commands"},
+};
+
 const flags_verb cli_compare_table = {
     .name = "compare",
     .positional = "A B",
     .least_positionals = 2,
     .most_positionals = 2,
+    .positional_path = "FILE", /* a directory, or the record in it */
     .summary =
         "Says cell by cell whether B is FASTER or SLOWER than A, the SAME, or whether it is "
         "UNDECIDED, from the ratio of their steps and its interval; memory and launches are "
@@ -48,6 +53,7 @@ const flags_verb cli_compare_table = {
         "machine; --run measures both in turns and finds out.",
     FLAGS_TABLE(FLAGS),
     FLAGS_EXAMPLES(EXAMPLES),
+    FLAGS_RULES(RULES),
 };
 
 static dyno_status parse_share(const flags *given, const char *name, double *out) {
@@ -114,11 +120,6 @@ static dyno_status run(flags *given) {
     RETURN_IF_FAILED(take_options(given, &options));
     if (flags_switch(given, "run"))
         return run_rounds(given, &options);
-    static const char *const of_run[] = {"rounds", "out"};
-    for (int i = 0; i < 2; i++)
-        if (flags_is_set(given, of_run[i]))
-            return dyno_fail(DYNO_INVALID, "--%s goes with --run, which runs the two commands",
-                             of_run[i]);
     return show(given, flags_positional(given, 0), flags_positional(given, 1), &options);
 }
 

@@ -18,6 +18,7 @@ const flags_verb cli_list_table = {
     .name = "list",
     .positional = "WHAT",
     .most_positionals = 1,
+    .positional_suggestions = "presets|ops|kernels|targets|suites",
     .summary =
         "Shows what dyno knows, all of it or one kind. WHAT is presets (models by name), ops "
         "(the operations graphs are made of, with the scalar expression of element-wise "

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -32,6 +33,7 @@ const flags_verb cli_report_table = {
     .positional = "DIR",
     .least_positionals = 1,
     .most_positionals = 1,
+    .positional_path = "FILE", /* a directory, or the record in it */
     .summary =
         "Makes one file of a run, of several runs below DIR, or of the study that `dyno suite` "
         "made there. The HTML page needs no network and no other file: the answers first, then "
@@ -42,10 +44,10 @@ const flags_verb cli_report_table = {
     FLAGS_EXAMPLES(EXAMPLES),
 };
 
-static dyno_status write_file(const char *path, const char *content, bool replaces) {
+static dyno_status write_file(const char *path, const char *bytes, size_t size, bool replaces) {
     file_writer *writer;
     RETURN_IF_FAILED(file_writer_create_as(path, !replaces, &writer));
-    dyno_status status = file_writer_append(writer, content, strlen(content));
+    dyno_status status = file_writer_append(writer, bytes, size);
     if (status == DYNO_OK)
         return file_writer_commit(writer);
     file_writer_abandon(writer);
@@ -88,8 +90,6 @@ static dyno_status print_page(const char *page, const char *log, const char *pat
 /* Chromium reads a file and writes a file: both in a directory of their own, then the PDF is copied. */
 static dyno_status write_pdf(const char *path, const char *content, bool replaces) {
     char directory[] = "/tmp/dyno-report-XXXXXX";
-    if (!replaces)
-        RETURN_IF_FAILED(file_check_is_new(path));
     if (!mkdtemp(directory))
         return dyno_fail(DYNO_IO, "no temporary directory can be made in /tmp");
     char page[64], log[64], pdf[64], *bytes;
@@ -98,13 +98,13 @@ static dyno_status write_pdf(const char *path, const char *content, bool replace
     snprintf(page, sizeof page, "%s/page.html", directory);
     snprintf(log, sizeof log, "%s/log.txt", directory);
     snprintf(pdf, sizeof pdf, "%s/page.pdf", directory);
-    dyno_status status = write_file(page, content, true);
+    dyno_status status = write_file(page, content, strlen(content), true);
     if (status == DYNO_OK)
         status = print_page(page, log, pdf);
     if (status == DYNO_OK)
         status = file_read_all(pdf, PDF_LIMIT, &bytes, &size);
     if (status == DYNO_OK) {
-        status = file_write_all(path, bytes, size);
+        status = write_file(path, bytes, size, replaces);
         free(bytes);
     }
     child_remove_tree(directory);
@@ -121,29 +121,53 @@ static const char *format_of(const char *path) {
     return NULL;
 }
 
-static dyno_status run(flags *given) {
-    const char *from = flags_positional(given, 0);
+/* Before the page is made: that of a large study takes a while, and a PDF Chromium, too. Where there is
+ * nothing to report on, that is what is to be said. */
+static dyno_status check_output(const flags *given, const char *path, bool replaces) {
+    if (!flags_is_set(given, "out"))
+        return file_exists(flags_positional(given, 0)) ? file_check_output(path, false) : DYNO_OK;
+    dyno_status status = file_check_output(path, !replaces);
+    return status == DYNO_OK ? status : dyno_fail_within(status, "--out");
+}
+
+static dyno_status make_content(const flags *given, const char *path, bool replaces, char **out) {
+    const char *format = format_of(path);
     int64_t most_bytes;
     dyno_status parsed = units_parse_bytes(flags_text(given, "size"), &most_bytes);
     if (parsed != DYNO_OK)
         return dyno_fail_within(parsed, "--size");
+    if (!format)
+        return dyno_fail(DYNO_INVALID, "--out '%s' must end in .html, .md, .tex or .pdf", path);
+    RETURN_IF_FAILED(check_output(given, path, replaces));
+    return dyno_report(flags_positional(given, 0), strcmp(format, "pdf") == 0 ? "html" : format,
+                       most_bytes, out);
+}
+
+/* Where no --out says it: in the directory, or beside the record that was named instead. */
+static void append_usual_path(const char *from, text *path) {
+    struct stat found;
+    const char *slash = strrchr(from, '/');
+    if (stat(from, &found) == 0 && !S_ISDIR(found.st_mode))
+        text_append_bytes(path, from, slash ? (size_t)(slash + 1 - from) : 0);
+    else
+        text_format(path, "%s/", from);
+    text_append(path, "report.html");
+}
+
+static dyno_status run(flags *given) {
     text path = {0};
     if (flags_is_set(given, "out"))
         text_append(&path, flags_text(given, "out"));
     else
-        text_format(&path, "%s/report.html", from);
-    const char *format = format_of(text_string(&path));
-    bool is_pdf = format && strcmp(format, "pdf") == 0;
+        append_usual_path(flags_positional(given, 0), &path);
     /* The usual file is ours to replace. */
     bool replaces = flags_switch(given, "force") || !flags_is_set(given, "out");
     char *content = NULL;
-    dyno_status status =
-        format ? dyno_report(from, is_pdf ? "html" : format, most_bytes, &content)
-               : dyno_fail(DYNO_INVALID, "--out '%s' must end in .html, .md, .tex or .pdf",
-                           text_string(&path));
+    dyno_status status = make_content(given, text_string(&path), replaces, &content);
     if (status == DYNO_OK)
-        status = is_pdf ? write_pdf(text_string(&path), content, replaces)
-                        : write_file(text_string(&path), content, replaces);
+        status = strcmp(format_of(text_string(&path)), "pdf") == 0
+                     ? write_pdf(text_string(&path), content, replaces)
+                     : write_file(text_string(&path), content, strlen(content), replaces);
     if (status == DYNO_OK)
         printf("%s\n", text_string(&path));
     dyno_text_free(content);

@@ -28,16 +28,23 @@ static const flags_example EXAMPLES[] = {
     {"show results/small --plot", "with each step drawn: what did the first ones pay for?"},
 };
 
+static const flags_rule RULES[] = {
+    {"plot", "format=md|csv|json",
+     "draws in a terminal, with --format table only; leave out --plot, or --format"},
+};
+
 const flags_verb cli_show_table = {
     .name = "show",
     .positional = "DIR",
     .least_positionals = 1,
     .most_positionals = 1,
+    .positional_path = "FILE", /* a directory, or the record in it */
     .summary = "Prints what a measuring verb wrote to DIR/run.json (DIR may also name the file). "
                "The record holds every sample; means, rates and percentages are derived now, and "
                "from cells that did not finish nothing is.",
     FLAGS_TABLE(FLAGS),
     FLAGS_EXAMPLES(EXAMPLES),
+    FLAGS_RULES(RULES),
 };
 
 static dyno_status print(const flags *given, bool *is_complete) {

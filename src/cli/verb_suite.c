@@ -39,6 +39,7 @@ const flags_verb cli_suite_table = {
     .positional = "NAME|FILE",
     .least_positionals = 1,
     .most_positionals = 1,
+    .positional_at = dyno_suite_name,
     .summary =
         "Runs a study: the experiments of a suite (`dyno list suites`, or a file of your own), "
         "part by part, each into a directory below --out. Parts are ordered so that a budget "

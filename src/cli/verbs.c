@@ -36,5 +36,9 @@ const cli_verb CLI_VERBS[CLI_VERB_COUNT] = {
      &cli_step_table, NULL},
     {"completion", "what a shell needs to complete dyno's verbs and flags", cli_completion,
      &cli_completion_table, "How is dyno used?"},
-    {"man", "a verb's manual page", cli_man, &cli_man_table, NULL},
+    {"man", "manual pages, of dyno and of each verb", cli_man, &cli_man_table, NULL},
 };
+
+const char *cli_verb_name(int index) {
+    return index >= 0 && index < CLI_VERB_COUNT ? CLI_VERBS[index].name : NULL;
+}

@@ -58,6 +58,11 @@ static const flags_example EXAMPLES[] = {
     {"allreduce --transport nccl --ranks 8 --bytes 1GiB", "eight GPUs of this host"},
 };
 
+static const flags_rule RULES[] = {
+    {"seconds", "reps",
+     "decides how many repetitions there are, and so does --reps; give one of them"},
+};
+
 static const flags_verb VERB = {
     .name = RUN_ALLREDUCE,
     .summary =
@@ -70,6 +75,7 @@ static const flags_verb VERB = {
         "and with ranks. Ctrl-C ends with what was measured so far, marked incomplete.",
     FLAGS_TABLE(FLAGS),
     FLAGS_EXAMPLES(EXAMPLES),
+    FLAGS_RULES(RULES),
 };
 
 typedef struct allreduce_sweep {

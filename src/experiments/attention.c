@@ -83,7 +83,8 @@ static const flag_spec FLAGS[] = {
     {"tiles", "LIST", FLAG_TEXT_LIST, "auto",
      .help = "of flash: queries x keys taken at a time, as 64x128; 128x128/64x64 for forward and "
              "backward; auto: what --tune found best, else the kernel's own; all: a row for each "
-             "there is; a kernel's name may stand before one, as attention_mma:64x64, or alone"},
+             "there is; a kernel's name may stand before one, as attention_mma:64x64, or alone",
+     .suggestions = "auto|all|64x64|64x128|128x128"},
     {"tune", NULL, FLAG_SWITCH, NULL,
      .help = "times all tiles of flash attention and keeps the best for auto, everywhere"},
     {"reps", "N", FLAG_INTEGER, NULL,
@@ -115,6 +116,13 @@ static const flags_example EXAMPLES[] = {
     {"attention --seq 4096 --pass forward --reps 20 --format csv", "forwards only, every digit"},
 };
 
+static const flags_rule RULES[] = {
+    {"seconds", "reps",
+     "decides how many repetitions there are, and so does --reps; give one of them"},
+    {"tiles", "tune",
+     "does not go with --tune, which times all tiles there are; leave one of them out"},
+};
+
 static const flags_verb VERB = {
     .name = "attention",
     .summary =
@@ -126,6 +134,7 @@ static const flags_verb VERB = {
         "time grows with the length. Ctrl-C ends with what was measured so far, marked incomplete.",
     FLAGS_TABLE(FLAGS),
     FLAGS_EXAMPLES(EXAMPLES),
+    FLAGS_RULES(RULES),
 };
 
 static const preset *find_preset(const char *name) {
@@ -210,9 +219,6 @@ static dyno_status check_tiles(const flags *given) {
     for (int i = 0; i < count; i++)
         RETURN_IF_FAILED(attention_tiles_check(tiles[i]));
     bool is_tuned = flags_switch(given, "tune"), has_tiles = flags_is_set(given, "tiles");
-    if (is_tuned && has_tiles)
-        return dyno_fail(DYNO_INVALID, "--tune times all tiles there are; --tiles does not go with "
-                                       "it");
     if ((is_tuned || has_tiles) && !flags_list_has(given, "impl", "flash"))
         return dyno_fail(DYNO_INVALID, "--%s is of flash attention; add it: --impl flash",
                          is_tuned ? "tune" : "tiles");

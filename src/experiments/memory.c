@@ -19,7 +19,8 @@ static const flag_spec FLAGS[] = {
     PLAN_GRID_FLAGS,
     DEVICE_FLAG("auto"),
     {"target", "NAME", FLAG_TEXT, NULL,
-     .help = "plans for a chip that need not be here (`dyno list targets`) instead of a device"},
+     .help = "plans for a chip that need not be here (`dyno list targets`) instead of a device",
+     .suggestion_at = dyno_target_name},
     {"memory", "SIZE", FLAG_BYTES, NULL,
      .help = "what a step may use, e.g. 32GiB; default: what the chip has; more is OOM"},
     {"part", "LIST", FLAG_CHOICE_LIST, NULL,
@@ -46,6 +47,11 @@ static const flags_example EXAMPLES[] = {
     {"memory --layers 2 --mode eager,compiled --measure", "predicted and measured"},
 };
 
+static const flags_rule RULES[] = {
+    {"threads", "!measure",
+     "is how many threads run a step, and nothing is run: add --measure, or leave it out"},
+};
+
 static const flags_verb VERB = {
     .name = "memory",
     .summary =
@@ -55,6 +61,7 @@ static const flags_verb VERB = {
         "any size answers at once; a step that needs more than there is says OOM.",
     FLAGS_TABLE(FLAGS),
     FLAGS_EXAMPLES(EXAMPLES),
+    FLAGS_RULES(RULES),
 };
 
 typedef struct memory_job {
@@ -249,7 +256,8 @@ static dyno_status check_snapshot(const memory_job *job) {
                          "--snapshot is of one cell, but %lld are asked for; give one --model, "
                          "--context, --pass, --mode, --precision and --recompute",
                          (long long)cells);
-    return job->grid.context->replaces_anything ? DYNO_OK : file_check_is_new(job->snapshot);
+    dyno_status status = file_check_output(job->snapshot, !job->grid.context->replaces_anything);
+    return status == DYNO_OK ? status : dyno_fail_within(status, "--snapshot");
 }
 
 static void list_parts(memory_job *job) {
@@ -284,8 +292,9 @@ static dyno_status start(memory_job *job) {
 
 static dyno_status run_job(memory_job *job) {
     plan_grid *g = &job->grid;
-    RETURN_IF_FAILED(check_snapshot(job));
     RETURN_IF_FAILED(start(job));
+    RETURN_IF_FAILED(
+        check_snapshot(job)); /* its directory may be that of --out, which is there now */
     list_parts(job);
     for (int64_t i = 0; i < g->run->planned_cells; i++) {
         plan_point at = plan_grid_at(g, i);

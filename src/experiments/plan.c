@@ -22,7 +22,8 @@ static const flag_spec FLAGS[] = {
     PLAN_GRID_FLAGS,
     DEVICE_FLAG("auto"),
     {"target", "NAME", FLAG_TEXT, NULL,
-     .help = "plans for a chip that need not be here (`dyno list targets`) instead of a device"},
+     .help = "plans for a chip that need not be here (`dyno list targets`) instead of a device",
+     .suggestion_at = dyno_target_name},
     {"memory", "SIZE", FLAG_BYTES, NULL, .help = "says whether it fits this much, e.g. 32GiB"},
     {"detail", NULL, FLAG_SWITCH, NULL,
      .help = "FLOPs by scope and the values alive at the peak, also for more than one cell"},
@@ -51,6 +52,14 @@ static const flags_example EXAMPLES[] = {
     {"plan --layers 1 --dump-after autodiff", "the graph of a one-layer model with its gradients"},
 };
 
+#define A_LISTING "is of the tables, which a listing of graphs or kernels is printed instead of"
+
+static const flags_rule RULES[] = {
+    {"detail", "map", "is of the tables, and --map prints a map instead of them; give one of them"},
+    {"map|detail|memory|format|wide", "dump-after", A_LISTING "; leave it or --dump-after out"},
+    {"map|detail|memory|format|wide", "source", A_LISTING "; leave it or --source out"},
+};
+
 static const flags_verb VERB = {
     .name = "plan",
     .summary =
@@ -59,6 +68,7 @@ static const flags_verb VERB = {
         "whether it fits. Nothing is allocated or run, so any size answers at once.",
     FLAGS_TABLE(FLAGS),
     FLAGS_EXAMPLES(EXAMPLES),
+    FLAGS_RULES(RULES),
 };
 
 static dyno_status plan_cell(plan_grid *g, const plan_point *at, experiment_output *out) {

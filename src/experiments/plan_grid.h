@@ -28,8 +28,12 @@
          .help = "context lengths in tokens",                                                      \
          .minimum = 1,                                                                             \
          .maximum = 1 << 24},                                                                      \
-        {"pass", "LIST", FLAG_TEXT_LIST, "step",                                                   \
-         .help = "how much of a step: forward, forward+backward (or backward), step"},             \
+        {"pass",                                                                                   \
+         "LIST",                                                                                   \
+         FLAG_TEXT_LIST,                                                                           \
+         "step",                                                                                   \
+         .help = "how much of a step: forward, forward+backward (or backward), step",              \
+         .suggestions = PASS_SUGGESTIONS},                                                         \
         STEP_FLAGS
 
 typedef struct plan_grid {

@@ -27,6 +27,7 @@ static const flags_verb VERB = {
     .name = "precision",
     .positional = "accumulation|policy",
     .most_positionals = 1,
+    .positional_suggestions = "accumulation|policy",
     .summary = "Shows what mixed precision does. accumulation: a small number added up many times, "
                "with terms and total in 32 or 16 bits, every addition rounded as hardware rounds "
                "it. policy: a toy model (fc1, ReLU, LayerNorm, fc2, cross-entropy) is built, "

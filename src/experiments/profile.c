@@ -60,6 +60,22 @@ static const flags_example EXAMPLES[] = {
      "count and time of the phases that a program marks with NVTX, from Nsight Systems"},
 };
 
+static const flags_rule RULES[] = {
+    {"^from|classes|by|top|depth|out|force|format|wide", "from",
+     "is for runs of dyno's own models, and --from runs nothing: it goes with --classes, --by, "
+     "--top "
+     "and --depth"},
+    {"classes", "!from",
+     "is for kernels of other programs: it goes with --from; dyno knows the classes of its own"},
+    {"depth", "by",
+     "says how deep the tree of scopes is shown, and --by shows another table instead of it; leave "
+     "out --by, or --depth"},
+    {"top", "format=csv&!out",
+     "is for tables that are read on a screen, and --format csv has every row; leave it out, or "
+     "use "
+     "--format table, md or json"},
+};
+
 static const flags_verb VERB = {
     .name = "profile",
     .summary =
@@ -73,6 +89,7 @@ static const flags_verb VERB = {
         "nothing and tells the same of a program that Nsight Systems or PyTorch's profiler traced.",
     FLAGS_TABLE(FLAGS),
     FLAGS_EXAMPLES(EXAMPLES),
+    FLAGS_RULES(RULES),
 };
 
 /* What a grid of profiles has to remember. */
@@ -191,10 +208,11 @@ static dyno_status run(flags *given, const experiment_context *context, experime
     profile_job job = {.grid.second_steps = 2 * traced + 2};
     remember_what_to_show(given, out->run);
     if (flags_is_set(given, "from"))
-        return profile_from_run(given, &VERB, context, out);
-    if (flags_is_set(given, "classes"))
-        return dyno_fail(DYNO_INVALID, "--classes is for kernels of other programs: it goes with "
-                                       "--from; dyno knows the classes of its own");
+        return profile_from_run(given, context, out);
+    if (flags_switch(given, "timeline") && !context->directory)
+        experiment_note(context,
+                        "--timeline keeps the launches in the record, and without --out DIR "
+                        "none is written");
     dyno_status status = step_grid_prepare(&job.grid, given, context, out->run);
     if (status == DYNO_OK && !device_is_host(job.grid.sweep.device))
         job.grid.second_steps = 4 * traced;

@@ -125,23 +125,6 @@ static void record_all(const from_job *job, results_cell *cell) {
 
 /* ---- the run ---- */
 
-/* What describes a run of dyno means nothing here. */
-static dyno_status check_settings(const flags *given, const flags_verb *verb) {
-    static const char *const MEANT[] = {"from", "classes", "by", "top", "depth", NULL};
-    for (int i = 0; i < verb->flag_count; i++) {
-        const char *name = verb->flags[i].name;
-        const char *const *meant = MEANT;
-        while (*meant && strcmp(*meant, name) != 0)
-            meant++;
-        if (!*meant && flags_is_set(given, name))
-            return dyno_fail(DYNO_INVALID,
-                             "--%s is for runs of dyno's own models, and --from runs nothing: it "
-                             "goes with --classes, --by, --top and --depth",
-                             name);
-    }
-    return DYNO_OK;
-}
-
 static dyno_status read_trace(const flags *given, from_job *job) {
     foreign_visitor visitor = {job, NULL, take_record, take_range, take_progress};
     RETURN_IF_FAILED(kernel_classes_create(flags_text(given, "classes"), &visitor.classes));
@@ -152,11 +135,10 @@ static dyno_status read_trace(const flags *given, from_job *job) {
     return status;
 }
 
-dyno_status profile_from_run(const flags *given, const flags_verb *verb,
-                             const experiment_context *context, experiment_output *out) {
+dyno_status profile_from_run(const flags *given, const experiment_context *context,
+                             experiment_output *out) {
     int count;
     const char *by = flags_text(given, "by");
-    RETURN_IF_FAILED(check_settings(given, verb));
     const grouping *groupings = profile_groupings(by && strcmp(by, "launch") == 0, &count);
     from_job job = {.context = context,
                     .path = flags_text(given, "from"),

@@ -16,8 +16,8 @@
                     "class\"; they come before the built-in ones"                                  \
     }
 
-/* `given` has --from; other flags of `verb` than those that go with it are refused. */
-NODISCARD dyno_status profile_from_run(const flags *given, const flags_verb *verb,
-                                       const experiment_context *context, experiment_output *out);
+/* `given` has --from. */
+NODISCARD dyno_status profile_from_run(const flags *given, const experiment_context *context,
+                                       experiment_output *out);
 
 #endif

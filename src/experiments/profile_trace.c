@@ -31,7 +31,8 @@ dyno_status profile_trace_check(const flags *given, const experiment_context *co
                          "--context, --pass, --mode, --precision, --attention, --recompute and "
                          "--warmup",
                          (long long)cells);
-    return byte_sink_check(path, !context->replaces_anything);
+    dyno_status status = byte_sink_check(path, !context->replaces_anything);
+    return status == DYNO_OK ? status : dyno_fail_within(status, "--trace");
 }
 
 static int64_t unix_offset_ns(void) {

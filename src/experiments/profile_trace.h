@@ -15,7 +15,8 @@
     }
 
 /* Before anything runs: DYNO_INVALID where there are several cells, the name is none of a trace, or the
- * file is there and may not be replaced. DYNO_OK where no trace is asked for. */
+ * file is there and may not be replaced; DYNO_IO where no such file can be made. DYNO_OK where no trace is
+ * asked for. */
 NODISCARD dyno_status profile_trace_check(const flags *given, const experiment_context *context,
                                           int64_t cells);
 

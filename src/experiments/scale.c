@@ -33,7 +33,8 @@ static const flag_spec FLAGS[] = {
     {"parallel", "LIST", FLAG_TEXT_LIST, SCALE_WAYS_USUAL,
      .help = "ways of `dyno bench --parallel`, and on paper only, because dyno has no pass for it, "
              "tp (every block divided among all ranks) and fsdp+tp:Y (among groups of Y, by "
-             "default a node, and fsdp between the groups)"},
+             "default a node, and fsdp between the groups)",
+     .suggestions = "ddp-naive|ddp-flat|ddp-overlap|ddp-bucket:25|zero1|fsdp|tp|fsdp+tp|fsdp+tp:8"},
     REDUCE_FLAG,
     {"step-tokens", "N", FLAG_INTEGER, "4194304",
      .help = "tokens of a step for the limits: however many ranks share them", .minimum = 1,
@@ -49,10 +50,12 @@ static const flag_spec FLAGS[] = {
     {"gradients", "TYPE", FLAG_CHOICE, "low",
      .help = "of weights, compiled in low precision: low, or fp32", .choices = GRADIENTS_CHOICES},
     {"recompute", "LEVEL", FLAG_TEXT, "none",
-     .help = "what the backward runs again: none, mlp:K, every:K, full, nested"},
+     .help = "what the backward runs again: none, mlp:K, every:K, full, nested",
+     .suggestions = RECOMPUTE_SUGGESTIONS},
     {"target", "NAME", FLAG_TEXT, NULL,
      .help = "the chip of each rank (`dyno list targets`); cpu: ranks share this machine's cores. "
-             "Default: h200, or cpu with --measure"},
+             "Default: h200, or cpu with --measure",
+     .suggestions = "cpu", .suggestion_at = dyno_target_name},
     {"flops", "TFLOP/s", FLAG_REAL, NULL,
      .help = "rate of products; default: the data sheet's, of a CPU measured", .real_minimum = 1e-6,
      .real_maximum = 1e9},

@@ -7,7 +7,12 @@
 #include "compiler/pipeline.h"
 
 #define MODEL_FLAGS                                                                                \
-    {"model", "NAMES", FLAG_TEXT_LIST, "small", .help = "presets, see `dyno list presets`"},       \
+    {"model",                                                                                      \
+     "NAMES",                                                                                      \
+     FLAG_TEXT_LIST,                                                                               \
+     "small",                                                                                      \
+     .help = "presets, see `dyno list presets`",                                                   \
+     .suggestion_at = dyno_preset_name},                                                           \
         {"config", "FILE", FLAG_TEXT, NULL,                                                        \
          .help = "a Hugging Face Llama config.json instead of a preset"},                          \
         {"d-model", NULL, FLAG_INTEGER, NULL,                                                      \
@@ -55,7 +60,8 @@
             .help = "how ranks work together: ddp-naive (an all-reduce for each parameter behind " \
                     "the backward), ddp-flat (one), ddp-overlap (each beside the backward), "      \
                     "ddp-bucket:MB (in buckets beside the backward); zero1 shards the "            \
-                    "optimizer's state, fsdp weights and gradients as well"                        \
+                    "optimizer's state, fsdp weights and gradients as well",                       \
+            .suggestions = "ddp-naive|ddp-flat|ddp-overlap|ddp-bucket:25|zero1|fsdp"               \
     }
 #define TIMEOUT_FLAG                                                                               \
     {                                                                                              \
@@ -82,14 +88,19 @@
 #define DEVICE_FLAG(fallback)                                                                      \
     {                                                                                              \
         "device", "NAME", FLAG_TEXT, fallback,                                                     \
-            .help = "cpu, cuda, cuda:N, or auto: $DYNO_DEVICE, else a GPU if there is one"         \
+            .help = "cpu, cuda, cuda:N, or auto: $DYNO_DEVICE, else a GPU if there is one",        \
+            .suggestions = "auto|cpu|cuda"                                                         \
     }
 
 #define TARGET_FLAG                                                                                \
     {                                                                                              \
         "target", "NAME", FLAG_TEXT, NULL,                                                         \
-            .help = "runs on the CPU with the instruction sets of this target only: avx2, avx512"  \
+            .help = "runs on the CPU with the instruction sets of this target only: avx2, avx512", \
+            .suggestions = "avx2|avx512"                                                           \
     }
+
+#define RECOMPUTE_SUGGESTIONS "none|mlp:1|every:1|full|nested"
+#define PASS_SUGGESTIONS STEP_EXTENT_CHOICES "|backward"
 
 #define STEP_FLAGS                                                                                 \
     {"mode",                                                                                       \
@@ -120,7 +131,8 @@
     {                                                                                              \
         "recompute", "LIST", FLAG_TEXT_LIST, "none",                                               \
             .help = "what the backward runs again to save memory: none, mlp:K (gate and up of "    \
-                    "every K-th block), every:K (segments of K blocks), full, nested"              \
+                    "every K-th block), every:K (segments of K blocks), full, nested",             \
+            .suggestions = RECOMPUTE_SUGGESTIONS                                                   \
     }
 
 #define SEQUENCE_FLAG                                                                              \

@@ -23,8 +23,12 @@
          .help = "context lengths in tokens",                                                      \
          .minimum = 1,                                                                             \
          .maximum = 1 << 24},                                                                      \
-        {"pass", "LIST", FLAG_TEXT_LIST, passes,                                                   \
-         .help = "how much of a step: forward, forward+backward (or backward), step"},             \
+        {"pass",                                                                                   \
+         "LIST",                                                                                   \
+         FLAG_TEXT_LIST,                                                                           \
+         passes,                                                                                   \
+         .help = "how much of a step: forward, forward+backward (or backward), step",              \
+         .suggestions = PASS_SUGGESTIONS},                                                         \
         {"warmup",                                                                                 \
          "LIST",                                                                                   \
          FLAG_INTEGER_LIST,                                                                        \

@@ -23,7 +23,8 @@
 struct record {
     const results *run;
     char *directory, *path, *path_beside;
-    int lock; /* the directory; -1: not open */
+    char *made; /* the first directory that was made for it; NULL: all were there */
+    int lock;   /* the directory; -1: not open */
     bool replaces_anything;
     const char *way_out; /* for whoever is refused */
     /* What was there when the run began. */
@@ -59,6 +60,7 @@ void record_destroy(record *r) {
     free(r->directory);
     free(r->path);
     free(r->path_beside);
+    free(r->made);
     free(r);
 }
 
@@ -153,6 +155,7 @@ static dyno_status write_record(record *r) {
 }
 
 dyno_status record_begin(record *r) {
+    r->made = file_find_missing(r->directory);
     RETURN_IF_FAILED(file_make_output_directory(r->directory));
     RETURN_IF_FAILED(lock_directory(r));
     RETURN_IF_FAILED(check_kind(r));
@@ -183,6 +186,8 @@ void record_abandon(record *r) {
     if (r->is_written_beside)
         unlink(r->path_beside);
     r->is_written = r->is_written_beside = false;
+    file_remove_directories(r->directory, r->made);
+    r->made = NULL;
 }
 
 const char *record_path(const record *r) { return r->is_written_beside ? r->path_beside : r->path; }

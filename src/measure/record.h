@@ -39,7 +39,7 @@ bool record_is_failing(const record *r);
 
 /* At the end, with what there is. */
 NODISCARD dyno_status record_end(record *r);
-/* Instead, where there is nothing to keep: removes what was written. */
+/* Instead, where there is nothing to keep: removes what was written, and directories made for it. */
 void record_abandon(record *r);
 
 /* Where it was written last. */

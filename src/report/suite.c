@@ -4,6 +4,7 @@
  * before the second ones. A budget that ends early then leaves every table with rows. */
 #include "report/suite.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -268,18 +269,39 @@ static dyno_status fill(suite *s, const char *source, const json_t *root, const 
     return DYNO_OK;
 }
 
+/* The name is a part of the file's, kept from the first call on. */
+const char *suite_name_at(int index) {
+    enum { MOST = 32, LONGEST = 64 };
+    static char names[MOST][LONGEST];
+    static const char folder[] = "suites/", ending[] = ".json";
+    int found = 0;
+    for (const embedded_file *file = EMBEDDED_FILES; file->name && index >= 0; file++)
+        if (strncmp(file->name, folder, strlen(folder)) == 0 && found++ == index && index < MOST) {
+            snprintf(names[index], LONGEST, "%.*s",
+                     (int)(strlen(file->name) - strlen(folder) - strlen(ending)),
+                     file->name + strlen(folder));
+            return names[index];
+        }
+    return NULL;
+}
+
 static dyno_status unknown(const char *name) {
-    text names = {0};
-    for (const embedded_file *file = EMBEDDED_FILES; file->name; file++)
-        if (strncmp(file->name, "suites/", strlen("suites/")) == 0)
-            text_format(&names, "%s%.*s", names.length ? ", " : "",
-                        (int)(strlen(file->name) - strlen("suites/.json")),
-                        file->name + strlen("suites/"));
-    dyno_status status = dyno_fail(DYNO_NOT_FOUND,
-                                   "there is no suite '%s'; there are %s, and files of your own: "
-                                   "dyno suite ./mine.json",
-                                   text_quote(name).text, text_string(&names));
-    text_release(&names);
+    enum { MOST = 32 };
+    const char *names[MOST];
+    text list = {0};
+    int count = 0;
+    for (; count < MOST && suite_name_at(count); count++) {
+        names[count] = suite_name_at(count);
+        text_format(&list, "%s%s", count ? ", " : "", names[count]);
+    }
+    const char *nearest = text_nearest(name, names, count);
+    dyno_status status =
+        dyno_fail(DYNO_INVALID,
+                  "there is no suite '%s'; %s%s%s are %s, and files of your own: dyno suite "
+                  "./mine.json",
+                  text_quote(name).text, nearest ? "did you mean '" : "", nearest ? nearest : "",
+                  nearest ? "'? There" : "there", text_string(&list));
+    text_release(&list);
     return status;
 }
 

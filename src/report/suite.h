@@ -61,7 +61,8 @@ const char *suite_status_name(suite_status status);
 
 /* A row for each part. */
 report_document *suite_create_document(const suite *s);
-/* The suites that are compiled in. */
+/* The suites that are compiled in: their names, NULL behind the last, and a row for each. */
+const char *suite_name_at(int index);
 report_table *suite_create_list(void);
 
 #endif

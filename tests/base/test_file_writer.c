@@ -36,8 +36,8 @@ static void a_new_file_replaces_none(void **state) {
     assert_int_equal(file_writer_create_as(path.text, true, &writer), DYNO_INVALID);
     assert_non_null(strstr(dyno_error_message(), "--force"));
     assert_int_equal(symlink("/nowhere/at/all", link.text), 0);
-    assert_int_equal(file_check_is_new(link.text), DYNO_INVALID);
-    assert_int_equal(file_check_is_new("/dev/null"), DYNO_OK);
+    assert_int_equal(file_check_output(link.text, true), DYNO_INVALID);
+    assert_int_equal(file_check_output("/dev/null", true), DYNO_OK);
     assert_int_equal(scratch_count(made.path), 2);
     scratch_remove(&made);
 }

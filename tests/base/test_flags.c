@@ -382,6 +382,54 @@ static void help_fits_a_terminal(void **state) {
     }
 }
 
+/* ---- flags that others make meaningless ---- */
+
+static const flags_rule RULES[] = {
+    {"rate|batch", "quick", "is decided by --quick"},
+    {"memory", "!out", "goes with --out"},
+    {"number", "format=csv|json&!quick", "is not in files"},
+    {"offset", "model=small|tiny", "has no effect on small models"},
+    {"^out|pass", "pass=forward", "is not for forwards"},
+    {"offset", "flag-of-a-larger-table", "is never refused for a flag that there is not"},
+};
+
+static void expect_rule(const char *const *arguments, const char *message) {
+    flags_verb verb = VERB;
+    char *argv[MOST_ARGUMENTS] = {(char[]){"bench"}};
+    int argc = 1;
+    flags *given;
+    verb.rules = RULES;
+    verb.rule_count = (int)(sizeof RULES / sizeof *RULES);
+    for (; arguments[argc - 1]; argc++)
+        argv[argc] = (char *)(uintptr_t)arguments[argc - 1];
+    dyno_status status = flags_parse(&verb, argc, argv, &given);
+    assert_int_equal(status, message ? DYNO_INVALID : DYNO_OK);
+    if (message)
+        assert_string_equal(dyno_error_message(), message);
+    flags_destroy(given);
+}
+#define EXPECT_RULE(message, ...) expect_rule((const char *const[]){__VA_ARGS__, NULL}, message)
+
+static void flags_without_an_effect_are_refused(void **state) {
+    (void)state;
+    EXPECT_RULE(NULL, "--rate", "0.2");
+    EXPECT_RULE(NULL, "--quick"); /* a default is not ignored: nobody gave it */
+    EXPECT_RULE("--rate is decided by --quick", "--rate", "0.2", "--quick");
+    EXPECT_RULE("--batch is decided by --quick", "--quick", "--batch", "2");
+    EXPECT_RULE("--memory goes with --out", "--memory", "1KiB");
+    EXPECT_RULE(NULL, "--memory", "1KiB", "--out", "x");
+    EXPECT_RULE(NULL, "--number", "1", "--format", "md");
+    EXPECT_RULE("--number is not in files", "--number", "1", "--format", "json");
+    EXPECT_RULE(NULL, "--number", "1", "--format", "json", "--quick");
+    EXPECT_RULE("--offset has no effect on small models", "--offset", "1"); /* by default */
+    EXPECT_RULE("--offset has no effect on small models", "--offset", "1", "--model", "tiny,small");
+    EXPECT_RULE(NULL, "--offset", "1", "--model", "small,large");
+    EXPECT_RULE("--quick is not for forwards", "--pass", "forward", "--out", "x", "--quick");
+    EXPECT_RULE(NULL, "--pass", "forward", "--out", "x");
+    EXPECT_RULE(NULL, "--pass", "forward,step", "--quick");
+    EXPECT_RULE(NULL, "--quick", "--rate", "0.2", "--help");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(without_arguments_defaults_hold),
@@ -401,6 +449,7 @@ int main(void) {
         cmocka_unit_test(what_a_flag_stands_for_can_be_set),
         cmocka_unit_test(help_teaches),
         cmocka_unit_test(help_fits_a_terminal),
+        cmocka_unit_test(flags_without_an_effect_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

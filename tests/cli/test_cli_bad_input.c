@@ -36,6 +36,28 @@ static void unknown_names_suggest_the_nearest(void **state) {
                 "plan --format jsn");
 }
 
+static void flags_that_would_be_ignored_are_refused(void **state) {
+    (void)state;
+    dyno_expect(2, "--depth says how deep the tree of scopes is", "profile --by kernel --depth 2");
+    dyno_expect(2, "leave out --by, or --depth", "profile --from x.json --by scope --depth 2");
+    dyno_expect(2, "--top is for tables", "profile --by kernel --top 3 --format csv");
+    dyno_expect(2, "--classes is for kernels of other programs", "profile --classes x");
+    dyno_expect(2, "--steps is for runs of dyno's own models", "profile --from x.json --steps 3");
+    dyno_expect(2, "--peaks is for runs of dyno's", "profile --from x.json --peaks none");
+    dyno_expect(2, "--threads is how many threads run a step", "memory --threads 2 " SMALL);
+    dyno_expect(2, "--detail is of the tables", "plan --map --detail " SMALL);
+    dyno_expect(2, "--format is of the tables", "plan --source --format csv " SMALL);
+    dyno_expect(2, "--memory is of the tables", "plan --dump-after build --memory 1GiB " SMALL);
+    dyno_expect(2, "--seconds decides how many", "attention --seconds 1 --reps 3");
+    dyno_expect(2, "--seconds decides how many", "allreduce --seconds 1 --reps 3");
+    dyno_expect(2, "--tiles does not go with --tune", "attention --tune --tiles 64x64");
+    dyno_expect(2, "--rounds goes with --run", "compare a b --rounds 3");
+    dyno_expect(2, "--plot draws in a terminal", "show x --plot --format csv");
+    /* What has an effect is not refused. */
+    dyno_expect(1, "x.json", "profile --from x.json --by scope --top 3");
+    dyno_expect(1, "x.json", "profile --from x.json --depth 2");
+}
+
 static void sizes_that_make_no_model_are_named(void **state) {
     (void)state;
     static const struct {
@@ -343,6 +365,7 @@ static void what_a_message_quotes_is_escaped(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(unknown_names_suggest_the_nearest),
+        cmocka_unit_test(flags_that_would_be_ignored_are_refused),
         cmocka_unit_test(sizes_that_make_no_model_are_named),
         cmocka_unit_test(output_that_cannot_be_written_is_found_before_the_work),
         cmocka_unit_test(a_full_disk_is_a_failure),

@@ -139,6 +139,17 @@ static void bad_input_has_a_clear_answer(void **state) {
     scratch_remove(&made);
 }
 
+/* They would refuse the same command when it is given again. */
+static void directories_without_a_round_are_removed(void **state) {
+    (void)state;
+    scratch made = scratch_create();
+    for (int i = 0; i < 2; i++)
+        dyno_expect(1, "failed with exit code 1", "compare --run false false --out %s/x/y",
+                    made.path);
+    assert_int_equal(scratch_count(made.path), 0);
+    scratch_remove(&made);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(exit_codes_tell_a_ci_job_what_to_do),
@@ -147,6 +158,7 @@ int main(void) {
         cmocka_unit_test(two_commands_are_run_in_turns),
         cmocka_unit_test(temporary_rounds_are_removed),
         cmocka_unit_test(bad_input_has_a_clear_answer),
+        cmocka_unit_test(directories_without_a_round_are_removed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

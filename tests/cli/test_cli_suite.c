@@ -25,8 +25,9 @@ static const char SUITE[] =
     " \"experiments\": ["
     "{\"name\": \"steps\", \"verb\": \"bench\", \"flags\": {" TINY
     ", \"pass\": \"step\", \"context\": [4, 8]}},"
-    "{\"name\": \"wrong\", \"verb\": \"bench\", \"flags\": {\"contxt\": 4}},"
-    "{\"name\": \"unknown\", \"verb\": \"teleport\"},"
+    "{\"name\": \"impossible\", \"verb\": \"bench\", \"flags\": {" TINY
+    ", \"mode\": \"eager\", \"attention\": \"flash\"}},"
+    "{\"name\": \"other\", \"verb\": \"bench\", \"needs\": \"gpu\"},"
     "{\"name\": \"sums\", \"verb\": \"precision\", \"arguments\": [\"accumulation\"]}]}";
 
 #define BEGIN_LONG                                                                                 \
@@ -50,8 +51,8 @@ static void parts_are_run_and_every_skip_has_its_reason(void **state) {
     assert_int_equal(
         dyno_run(&output, "suite %s/mine.json --device cpu --out %s/study --format csv", in, in),
         0);
-    assert_non_null(strstr(text_string(&output), "did you mean --context?"));
-    assert_non_null(strstr(text_string(&output), "this dyno has no verb 'teleport'"));
+    assert_non_null(strstr(text_string(&output), "attention flash in mode eager"));
+    assert_non_null(strstr(text_string(&output), "needs a GPU"));
     text_release(&output);
     assert_true(file_exists(scratch_join(&made, "study/steps/part-01/run.json").text));
     assert_true(file_exists(scratch_join(&made, "study/steps/part-02/run.json").text));
@@ -63,6 +64,48 @@ static void parts_are_run_and_every_skip_has_its_reason(void **state) {
     dyno_expect(0, "     4", "show %s/study/steps", in);
     dyno_expect(2, "several verbs", "show %s/study", in);
     scratch_remove(&made);
+}
+
+/* `experiment` behind one that would be run first. */
+static void expect_mistake(const char *experiment, const char *message) {
+    scratch made = scratch_create();
+    text suite = {0};
+    text_format(
+        &suite,
+        "{\"format\": \"dyno-suite\", \"version\": 1, \"name\": \"mine\", \"experiments\": ["
+        "{\"name\": \"good\", \"verb\": \"precision\", \"priority\": 1}, %s]}",
+        experiment);
+    scratch_write(&made, "mine.json", suite.data, suite.length);
+    dyno_expect(2, message, "suite %s/mine.json --device cpu --out %s/study", made.path, made.path);
+    dyno_expect(2, message, "suite %s/mine.json --device cpu --out %s/study --dry-run", made.path,
+                made.path);
+    assert_int_equal(scratch_count(made.path), 1); /* no study: nothing was run */
+    text_release(&suite);
+    scratch_remove(&made);
+}
+
+static void a_mistake_in_the_file_is_found_before_anything_runs(void **state) {
+    (void)state;
+    expect_mistake(
+        "{\"name\": \"wrong\", \"verb\": \"bench\", \"flags\": {\"contxt\": 4}}",
+        "experiment 'wrong' (dyno bench): unknown flag '--contxt'; did you mean --context?");
+    expect_mistake(
+        "{\"name\": \"wrong\", \"verb\": \"bnch\"}",
+        "experiment 'wrong' (dyno bnch): there is no verb 'bnch' that measures; did you mean "
+        "'bench'?");
+    expect_mistake("{\"name\": \"wrong\", \"verb\": \"teleport\"}", "there is no verb 'teleport'");
+    expect_mistake("{\"name\": \"wrong\", \"verb\": \"bench\", \"gpu\": {\"stpes\": 4}}",
+                   "did you mean --steps?"); /* also where there is no GPU */
+    expect_mistake(
+        "{\"name\": \"wrong\", \"verb\": \"bench\", \"needs\": \"gpu\", \"flags\": {\"x\": "
+        "true}}",
+        "unknown flag '--x'");
+    expect_mistake("{\"name\": \"wrong\", \"verb\": \"bench\", \"flags\": {\"mode\": \"egaer\"}}",
+                   "--mode: 'egaer' is not one of eager|compiled; did you mean 'eager'?");
+    expect_mistake("{\"name\": \"wrong\", \"verb\": \"bench\", \"flags\": {\"device\": \"cpu\"}}",
+                   "--device is what dyno suite gives each part");
+    expect_mistake("{\"name\": \"wrong\", \"verb\": \"precision\", \"arguments\": [\"a\", \"b\"]}",
+                   "unexpected 'b'");
 }
 
 static void a_dry_run_writes_nothing(void **state) {
@@ -162,7 +205,8 @@ static void bad_input_has_a_clear_answer(void **state) {
     (void)state;
     scratch made = scratch_create();
     const char *in = made.path;
-    dyno_expect(1, "there is no suite 'systms'", "suite systms --device cpu --out %s/x", in);
+    dyno_expect(2, "there is no suite 'systms'; did you mean 'systems'? There are quick",
+                "suite systms --device cpu --out %s/x", in);
     dyno_expect(2, "--out", "suite systems --device cpu");
     dyno_expect(2, "20min", "suite systems --device cpu --out %s/x --budget soon", in);
     dyno_expect(2, "--budget", "suite systems --device cpu --out %s/x --budget 0", in);
@@ -174,6 +218,7 @@ static void bad_input_has_a_clear_answer(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(parts_are_run_and_every_skip_has_its_reason),
+        cmocka_unit_test(a_mistake_in_the_file_is_found_before_anything_runs),
         cmocka_unit_test(a_dry_run_writes_nothing),
         cmocka_unit_test(ctrl_c_and_a_budget_keep_what_is_finished),
         cmocka_unit_test(the_record_is_there_from_the_beginning),

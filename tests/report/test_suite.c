@@ -164,7 +164,7 @@ static void files_that_are_no_suites_say_what_is_wrong(void **state) {
             fail_msg("%s: %s", cases[i].content, dyno_error_message());
     }
     suite *s;
-    assert_int_equal(suite_read("systms", "cpu", &s), DYNO_NOT_FOUND);
+    assert_int_equal(suite_read("systms", "cpu", &s), DYNO_INVALID);
     assert_non_null(strstr(dyno_error_message(), "systems"));
     scratch_remove(&made);
 }

@@ -138,6 +138,7 @@ def shrink_attention(words):
     run_on_cpu(words)
     divide_lengths(words, "--seq", "8,16")
     put(words, "--batch", "1")
+    drop(words, "--seconds")
     put(words, "--reps", "1")
     if "--preset" in words:
         put(words, "--head-dim", "16")
@@ -149,6 +150,7 @@ def shrink_allreduce(words):
     put(words, "--bytes", re.sub(r"\d+[kMG]i?B", lambda size: f"{4 * len(size.group())}kB", given))
     put(words, "--ranks", re.sub(r"\d+", lambda number: str(min(3, int(number.group()))),
                                  value_of(words, "--ranks") or "2"))
+    drop(words, "--seconds")
     put(words, "--reps", "1")
 
 

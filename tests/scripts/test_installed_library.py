@@ -84,6 +84,15 @@ def declared():
     return set(re.findall(r"\b(dyno_\w+)\(", text))
 
 
+def manual_pages_are_installed():
+    pages = os.listdir(installed("share", "man", "man1"))
+    assert {"dyno.1", "dyno-bench.1", "dyno-man.1"} <= set(pages), pages
+    with open(installed("share", "man", "man1", "dyno.1"), encoding="utf-8") as page:
+        text = page.read()
+    for name in pages:
+        assert name == "dyno.1" or name.removesuffix(".1").replace("-", "\\-") in text, name
+
+
 def the_shared_library_exports_what_its_header_declares():
     listed = call("nm", "-D", "--defined-only", installed("lib", "libdyno.so"))
     exported = {line.split()[-1] for line in listed.splitlines()}
@@ -108,6 +117,6 @@ def the_header_is_c_and_cpp():
 
 with PREFIX:
     call("cmake", "--install", BUILD, "--prefix", PREFIX.name)
-    run_all(what_fits_is_planned, a_model_is_trained_on_tokens, two_shapes_are_timed,
+    run_all(what_fits_is_planned, a_model_is_trained_on_tokens, two_shapes_are_timed, manual_pages_are_installed,
             the_shared_library_exports_what_its_header_declares,
             the_archive_exports_what_its_header_declares, the_header_is_c_and_cpp)

@@ -16,7 +16,8 @@ from trace_rules import Trace, load
 
 DYNO = os.path.join(os.environ["DYNO_BUILD"], "dyno")
 DEVICE = os.environ.get("DYNO_DEVICE", "cpu")
-MODEL = "--layers 2 --d-model 32 --heads 2 --d-ff 64 --vocab 64 --batch 2 --context 16 --threads 1".split()
+STEP = "--layers 2 --d-model 32 --heads 2 --d-ff 64 --vocab 64 --batch 2 --context 16".split()
+MODEL = [*STEP, "--threads", "1"]
 HTA_PYTHON = os.environ.get("DYNO_HTA_PYTHON", sys.executable)
 WAYS = (["--mode", "eager"], ["--mode", "compiled"], ["--pass", "forward", "--mode", "compiled"])
 # Holistic Trace Analysis rounds to microseconds, so its kernels are longer than those.
@@ -110,7 +111,7 @@ def phases_of_a_replayed_graph_are_read_from_its_kernels():
 def memory_is_that_of_the_plan_at_every_launch():
     with tempfile.TemporaryDirectory() as folder:
         trace = Trace(run(folder, "--mode", "eager"))
-    planned = subprocess.run([DYNO, "memory", *MODEL, "--device", DEVICE, "--part", "timeline", "--format", "csv"],
+    planned = subprocess.run([DYNO, "memory", *STEP, "--device", DEVICE, "--part", "timeline", "--format", "csv"],
                              capture_output=True, text=True, check=True)
     rows = [{key[:-2]: int(row[key]) for key in row if key.endswith(" B")}
             for row in csv.DictReader(io.StringIO(planned.stdout)) if int(row["launch"]) >= 0]

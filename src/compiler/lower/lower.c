@@ -196,6 +196,14 @@ static int count_misplaced(const lowering *l, const node *n, const plan_operand 
     return count;
 }
 
+/* The launch that was added last copies one piece of the concat: what it moves is that piece. */
+static void charge_piece(lowering *l, const value *piece) {
+    plan_launch *launch = &l->p->launches[l->p->launch_count - 1];
+    double bytes = (double)dtype_bytes(piece->type);
+    launch->bytes_read = (double)value_stored_elements(piece) * bytes;
+    launch->bytes_written = (double)shape_elements(&piece->shape) * bytes;
+}
+
 /* Inputs of a concat that were produced in place, or are contiguous as parameters of a family are,
  * cost nothing; the others are copied. */
 static dyno_status lower_concat(lowering *l, const node *n) {
@@ -211,8 +219,10 @@ static dyno_status lower_concat(lowering *l, const node *n) {
     for (int i = 0; i < n->input_count; i++) {
         plan_operand place = place_of_piece(n, i, whole);
         const plan_operand *piece = &l->placed[n->inputs[i]->id];
-        if (!lies_at(piece, place.buffer, place.offset, &place.layout))
-            RETURN_IF_FAILED(launch_node(l, n, piece, 1, &place));
+        if (lies_at(piece, place.buffer, place.offset, &place.layout))
+            continue;
+        RETURN_IF_FAILED(launch_node(l, n, piece, 1, &place));
+        charge_piece(l, n->inputs[i]);
     }
     return DYNO_OK;
 }

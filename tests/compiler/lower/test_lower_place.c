@@ -115,6 +115,9 @@ static void pieces_that_must_lie_elsewhere_are_copied(void **state) {
     for (int i = 0; i < 4; i++) {
         assert_int_equal(p->launches[3 + i].outputs[0].offset, i * 24);
         assert_int_equal(p->launches[3 + i].input_count, 1);
+        /* One piece, not the whole. */
+        assert_int_equal((int)p->launches[3 + i].bytes_read, 4 * 6 * 4);
+        assert_int_equal((int)p->launches[3 + i].bytes_written, 4 * 6 * 4);
     }
     plan_destroy(p);
 }
