@@ -22,9 +22,8 @@ static const flag_spec FLAGS[] = {
     STEP_GRID_FLAGS("forward,step", "5", "timed steps, and as many traced ones, at most 32"),
     STEP_FLAGS,
     {"by", NULL, FLAG_CHOICE, NULL,
-     .help =
-         "only this table: a row for each kernel, class, op, scope, phase or launch. Not given: "
-         "kernels, and what follows from them",
+     .help = "only this table: a row for each kernel, class, op, scope (and their tree), phase or "
+             "launch. Not given: kernels, and what follows from them",
      .choices = "kernel|class|op|scope|phase|launch"},
     {"top", NULL, FLAG_INTEGER, "10", .help = "rows of a table in the terminal; 0: all",
      .minimum = 0, .maximum = 1000000},
@@ -63,17 +62,15 @@ static const flags_example EXAMPLES[] = {
 static const flags_rule RULES[] = {
     {"^from|classes|by|top|depth|out|force|format|wide", "from",
      "is for runs of dyno's own models, and --from runs nothing: it goes with --classes, --by, "
-     "--top "
-     "and --depth"},
+     "--top and --depth"},
     {"classes", "!from",
      "is for kernels of other programs: it goes with --from; dyno knows the classes of its own"},
-    {"depth", "by",
-     "says how deep the tree of scopes is shown, and --by shows another table instead of it; leave "
-     "out --by, or --depth"},
+    {"depth", "by=kernel|class|op|phase|launch",
+     "says how deep the tree of scopes is shown, and this --by shows another table instead of it; "
+     "use --by scope, or leave one of them out"},
     {"top", "format=csv&!out",
      "is for tables that are read on a screen, and --format csv has every row; leave it out, or "
-     "use "
-     "--format table, md or json"},
+     "use --format table, md or json"},
 };
 
 static const flags_verb VERB = {

@@ -195,8 +195,9 @@ static void add_cells(const results *run, const char *by, report_document *out) 
             profile_add_classes(run, cell, false, out);
             profile_add_attention(run, cell, false, out);
             profile_add_next(run, cell, false, out);
-            profile_add_scopes(run, cell, false, out);
         }
+        if (!by || strcmp(by, KEY_SCOPE) == 0)
+            profile_add_scopes(run, cell, false, out);
         add_checks(run, cell, out);
     }
 }

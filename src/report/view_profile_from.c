@@ -308,8 +308,9 @@ static void add_trace(const results *run, const results_cell *cell, const char *
         profile_add_classes(run, cell, is_full, out);
         add_products(run, cell, is_full, out);
         add_attention(run, cell, is_full, out);
-        profile_add_scopes(run, cell, is_full, out);
     }
+    if (!by || (!is_full && strcmp(by, KEY_SCOPE) == 0))
+        profile_add_scopes(run, cell, is_full, out);
     if (!is_full)
         add_joins(run, cell, out);
 }

@@ -39,7 +39,9 @@ static void unknown_names_suggest_the_nearest(void **state) {
 static void flags_that_would_be_ignored_are_refused(void **state) {
     (void)state;
     dyno_expect(2, "--depth says how deep the tree of scopes is", "profile --by kernel --depth 2");
-    dyno_expect(2, "leave out --by, or --depth", "profile --from x.json --by scope --depth 2");
+    dyno_expect(2, "use --by scope, or leave one of them out",
+                "profile --from x.json --by op --depth 2");
+    dyno_expect(1, "x.json", "profile --from x.json --by scope --depth 2");
     dyno_expect(2, "--top is for tables", "profile --by kernel --top 3 --format csv");
     dyno_expect(2, "--classes is for kernels of other programs", "profile --classes x");
     dyno_expect(2, "--steps is for runs of dyno's own models", "profile --from x.json --steps 3");

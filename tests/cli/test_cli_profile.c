@@ -97,6 +97,8 @@ static void one_table_can_be_asked_for(void **state) {
     }
     dyno_expect(0, "backward", QUICK "--pass step --by phase --format csv");
     dyno_expect(0, "more rows have", QUICK "--pass forward --by launch --top 1");
+    dyno_expect(0, "a line is the sum of the lines below it",
+                QUICK "--pass forward --by scope --depth 1");
     text_release(&output);
 }
 
