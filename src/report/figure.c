@@ -15,7 +15,7 @@
 #include "report/view_parts.h"
 
 /* Figures of a run; one that needs more has more settings than anybody looks at in plots. */
-enum { MOST_LINES = 24, MOST_CATEGORIES = 48, MOST_FIGURES = 32 };
+enum { MOST_LINES = 24, MOST_CATEGORIES = 48, MOST_FIGURES = 32, MOST_TRIES = 512 };
 
 typedef struct figure_builder {
     figure *f;
@@ -161,7 +161,17 @@ static double place_of(figure_builder *b, const results_cell *cell) {
 
 /* Whether the x axis has a place for it. */
 static bool has_place(const figure *f, double x) {
-    return isfinite(x) && (f->x.is_logarithmic ? x > 0 : x >= 0);
+    return figure_can_draw(x) || (!f->x.is_logarithmic && fabs(x) <= 0);
+}
+
+/* What cannot be drawn is left out of the point: a file may hold any number. */
+static void keep_drawable(const figure *f, figure_point *point) {
+    if (!figure_can_draw(point->y) && !(fabs(point->y) <= 0))
+        point->y = (double)NAN;
+    if (!figure_can_draw(point->high))
+        point->high = point->y;
+    if (!figure_can_draw(point->low) && (f->y.is_logarithmic || !(fabs(point->low) <= 0)))
+        point->low = point->y;
 }
 
 static void add_point(figure_builder *b, const results_cell *cell, const figure_quantity *quantity,
@@ -170,6 +180,7 @@ static void add_point(figure_builder *b, const results_cell *cell, const figure_
         x, (double)NAN, (double)NAN, (double)NAN, results_status_name(cell->status), "", "", false};
     if (!quantity->read(b->f, cell, quantity->which, &point) || !has_place(b->f, point.x))
         return;
+    keep_drawable(b->f, &point);
     if (b->f->form == FIGURE_STACKS && isnan(point.y) && strcmp(point.status, "OK") == 0)
         return; /* a whole may lack a part */
     figure_line *line = line_of(b, cell, quantity->name);
@@ -301,6 +312,9 @@ static void split(figure_list *list, const figure_recipe *recipe, const results 
 
 static void add_figures(figure_list *list, const figure_recipe *recipe, const results *run,
                         int facet, const char *title) {
+    list->is_cut = list->is_cut || ++list->tried > MOST_TRIES;
+    if (list->is_cut)
+        return;
     figure *f = make_figure(recipe, run, title);
     while (facet < FIGURE_FACETS && recipe->facets[facet] && !varies(run, recipe->facets[facet]))
         facet++;

@@ -65,6 +65,7 @@ typedef struct figure {
 typedef struct figure_list {
     figure **figures;
     int count, capacity;
+    int tried;   /* figures, also those that were not worth drawing */
     bool is_cut; /* there would be more */
 } figure_list;
 #define FIGURES_ARE_CUT "This run has more plots than are drawn here; its table has all of it."
@@ -72,6 +73,9 @@ typedef struct figure_list {
 figure_list figure_list_create(const results *run);
 void figure_list_release(figure_list *list);
 void figure_destroy(figure *f);
+
+/* Whether an axis may have to hold it: numbers beyond would overflow where ranges are widened. */
+static inline bool figure_can_draw(double value) { return value > 1e-300 && value < 1e300; }
 
 static inline bool figure_is_bars(const figure *f) {
     return f->form == FIGURE_BARS || f->form == FIGURE_STACKS;

@@ -95,7 +95,7 @@ void figure_add_steps(figure *f, const results_cell *cell, figure_line *line) {
             double ms = results_series_at(all[s], i) * view_ms_per_unit(all[s]->unit);
             figure_point point = {(double)index, ms, ms, ms, "OK", "", "", s == 0};
             point.said = arena_format(f->memory, "%.4g ms%s", ms, s == 0 ? ", warm-up" : "");
-            if (index < MOST_STEPS)
+            if (index < MOST_STEPS && figure_can_draw(ms))
                 figure_line_add(line, point);
             else
                 f->left_out++;
@@ -201,6 +201,8 @@ bool figure_read_time_part(figure *f, const results_cell *cell, int which, figur
     double step = median_ms(cell, SERIES_STEP), busy = found.all_ms, exposed = found.exposed_ms;
     if (isnan(step + busy + exposed))
         return false;
+    double all = busy;
+    busy = fmin(busy, step); /* medians of series that need not be of the same step */
     exposed = fmin(exposed, busy);
     double hidden = busy - exposed;
     double parts[] = {[FIGURE_COMPUTING] = fmax(0, step - busy),
@@ -210,7 +212,7 @@ bool figure_read_time_part(figure *f, const results_cell *cell, int which, figur
     point->said = arena_format(f->memory,
                                "%.4g ms; medians: step %.4g ms, communication %.4g ms, of which "
                                "%.4g ms are exposed",
-                               parts[which], step, busy, exposed);
+                               parts[which], step, all, exposed);
     return true;
 }
 

@@ -65,7 +65,7 @@ static double next_place(const figure *f, double x) {
 static void append_places(const figure *f, const scale *s, text *out) {
     enum { ROOM = 48 };
     double last = -INFINITY;
-    for (double x = s->x.low; x <= s->x.high * 1.0001; x = next_place(f, x))
+    for (double x = s->x.low; isfinite(x) && x <= s->x.high * 1.0001; x = next_place(f, x))
         if (across(s, x) - last > ROOM) {
             append_x_tick(f, s, x, out);
             last = across(s, x);

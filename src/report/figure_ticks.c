@@ -1,5 +1,6 @@
 #include "report/figure_ticks.h"
 
+#include <float.h>
 #include <math.h>
 
 static bool is_inside(figure_range range, double value) {
@@ -16,6 +17,9 @@ static int add(double value, figure_range range, double *ticks, int count) {
 /* 1, 2, 5, 10, ...; the powers of ten alone over many of them. */
 static int add_decades(figure_range range, double *ticks) {
     static const double MARKS[] = {1, 2, 5};
+    if (!(range.low >= DBL_MIN) ||
+        !isfinite(range.high)) /* no power of ten is below, or the last */
+        return 0;
     bool is_wide = range.high / range.low > 200;
     double decades = fmax(1, ceil(log10(range.high / range.low) / (FIGURE_MOST_TICKS - 4)));
     int count = 0;
@@ -28,6 +32,8 @@ static int add_decades(figure_range range, double *ticks) {
 
 static int add_powers_of_two(figure_range range, double *ticks) {
     enum { FEW = 8 };
+    if (!(range.low >= DBL_MIN) || !isfinite(range.high))
+        return 0;
     double from = floor(log2(range.low)), step = ceil((log2(range.high) - from) / FEW);
     int count = 0;
     for (double power = from; power <= log2(range.high) + 1e-9; power += fmax(1, step))

@@ -19,7 +19,7 @@ void finding_append_speed(const results *run, text *out) {
         const results_cell *cell = run->cells[i];
         double rate = view_metric(cell, METRIC_TOKENS) / finding_median_ms(cell) * 1e3;
         bool is_training = strcmp(view_text(cell, PARAM_PASS), "step") == 0;
-        if (is_training && rate > most) {
+        if (is_training && rate > most && isfinite(rate)) {
             most = rate;
             best = cell;
         }

@@ -20,8 +20,16 @@ static double place_of(const results *run, const results_cell *cell) {
     return results_number(cell_find_parameter(cell, axis_of(run)));
 }
 
+/* Tiles that were asked for are curves of their own. */
+static bool has_same_tile(const results_cell *a, const results_cell *b) {
+    const results_value *x = cell_find_parameter(a, PARAM_TILE),
+                        *y = cell_find_parameter(b, PARAM_TILE);
+    return (!x && !y) || view_values_are_equal(x, y);
+}
+
 static bool is_of_curve(const results *run, const results_cell *of, const results_cell *cell) {
-    return of == cell || finding_differ_only_in(of, cell, axis_of(run));
+    return of == cell ||
+           (has_same_tile(of, cell) && finding_differ_only_in(of, cell, axis_of(run)));
 }
 
 /* ---- growth ---- */
@@ -160,6 +168,7 @@ typedef struct crossover {
     const results_cell *flash; /* its first cell; NULL: the cell is of another curve */
     double from;               /* shortest length from which on flash always wins; INFINITY: none */
     double shortest, longest;  /* that were compared */
+    int wins;
 } crossover;
 
 /* 1: flash is faster, or alone fits; 0: it is not; -1: there is nothing to compare. */
@@ -175,12 +184,13 @@ static int does_win(const results *run, const results_cell *flash) {
 }
 
 static crossover crossover_of(const results *run, const results_cell *of) {
-    crossover c = {of, -INFINITY, INFINITY, -INFINITY};
+    crossover c = {of, -INFINITY, INFINITY, -INFINITY, 0};
     for (int64_t i = 0; i < run->cell_count; i++) { /* the longest at which it does not win */
         const results_cell *cell = run->cells[i];
         int wins = is_impl(cell, "flash") && is_of_curve(run, of, cell) ? does_win(run, cell) : -1;
         if (wins < 0)
             continue;
+        c.wins += wins;
         c.shortest = fmin(c.shortest, place_of(run, cell));
         c.longest = fmax(c.longest, place_of(run, cell));
         if (!wins)
@@ -206,23 +216,25 @@ static bool is_first_of_curve(const results *run, int64_t index) {
 
 static bool say_the_same(const crossover *a, const crossover *b) {
     return !(a->from < b->from) && !(a->from > b->from) && !(a->shortest < b->shortest) &&
-           !(a->shortest > b->shortest) && !(a->longest < b->longest) && !(a->longest > b->longest);
+           !(a->shortest > b->shortest) && !(a->longest < b->longest) &&
+           !(a->longest > b->longest) && !a->wins == !b->wins;
 }
 
 /* " from 512 on" */
 static void append_from(const crossover *c, text *out) {
-    if (isinf(c->from))
-        text_format(out, "at no length up to %g", c->longest);
+    if (isinf(c->from) && c->wins)
+        text_format(out, "at some lengths, but not at the longest, %.0f", c->longest);
+    else if (isinf(c->from))
+        text_format(out, "at no length up to %.0f", c->longest);
     else if (c->from <= c->shortest)
-        text_format(out, "at every length from %g to %g", c->shortest, c->longest);
+        text_format(out, "at every length from %.0f to %.0f", c->shortest, c->longest);
     else
-        text_format(out, "from %g on", c->from);
+        text_format(out, "from %.0f on", c->from);
 }
 
 /* Curves that say the same are named together; where all do, none is named. */
 static void append_crossovers(const results *run, crossover *all, int count, text *out) {
-    static const char *const except[] = {PARAM_IMPL, PARAM_SEQ,        PARAM_REPS,
-                                         PARAM_TILE, PARAM_TILES_USED, NULL};
+    static const char *const except[] = {PARAM_IMPL, PARAM_SEQ, PARAM_REPS, PARAM_TILES_USED, NULL};
     int written = 0;
     for (int i = 0; i < count; i++) {
         int named = 0, alike = 0;

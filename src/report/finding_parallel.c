@@ -37,6 +37,19 @@ static const results_cell *most_hidden(const results *run) {
     return best;
 }
 
+/* Another way of the same measurement. */
+static bool is_other_way(const results_cell *best, const results_cell *cell) {
+    return !isnan(overlap_of(cell)) && finding_differ_only_in(best, cell, PARAM_PARALLEL);
+}
+
+/* Whether no other way says the same number. */
+static bool is_alone_the_most(const results *run, const results_cell *best) {
+    for (int64_t i = 0; i < run->cell_count; i++)
+        if (is_other_way(best, run->cells[i]) && overlap_of(best) - overlap_of(run->cells[i]) < 0.5)
+            return false;
+    return true;
+}
+
 void finding_append_overlap(const results *run, text *out) {
     enum { MOST = 12 };
     const results_cell *best = is_bench(run) ? most_hidden(run) : NULL;
@@ -49,9 +62,11 @@ void finding_append_overlap(const results *run, text *out) {
     append_way(run, best, out);
     text_format(out, " (exposed: %.2f of %.2f ms)", c.exposed_ms, c.all_ms);
     for (int64_t i = 0; i < run->cell_count && written < MOST; i++) {
-        if (run->cells[i] == best || isnan(overlap_of(run->cells[i])))
+        if (!is_other_way(best, run->cells[i]))
             continue;
-        text_format(out, written++ ? ", %.0f %% with " : ", the most; %.0f %% with ",
+        if (!written && is_alone_the_most(run, best))
+            text_append(out, ", the most");
+        text_format(out, written++ ? ", %.0f %% with " : "; %.0f %% with ",
                     overlap_of(run->cells[i]));
         append_way(run, run->cells[i], out);
     }
@@ -89,6 +104,8 @@ static void append_kinds(const results_cell *cell, const results_cell *plain, te
         if (!(before > 0) || isnan(after))
             continue;
         double change = 100 * (after / before - 1);
+        if (fabs(change) < 0.05 && KINDS[i] == MEMORY_ALL)
+            continue;
         if (fabs(change) < 0.05) {
             text_format(&same, "%s%s", same.length ? ", " : "", memory_kind_name(KINDS[i]));
             continue;

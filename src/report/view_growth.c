@@ -72,6 +72,9 @@ static bool is_first_of_curve(const attention_table_rows *all, int64_t row) {
 
 /* Whether some curve has three lengths: through two there is nothing to fit. */
 static bool has_fit(const attention_table_rows *all) {
+    enum { MOST_ROWS = 1000 }; /* of more rows some curve has three, and looking takes long */
+    if (all->count > MOST_ROWS)
+        return true;
     for (int64_t i = 0; i < all->count; i++)
         for (int which = 0; which < ATTENTION_TIME_COUNT; which++)
             if (attention_growth_of(all, &all->rows[i], which).lengths > 2)

@@ -465,6 +465,32 @@ static void a_run_has_only_so_many_figures(void **state) {
     results_destroy(run);
 }
 
+/* Numbers at both ends of what a double holds: every figure is made, and rendered without inf and nan. */
+static void extreme_numbers_end_and_are_drawn_as_numbers(void **state) {
+    (void)state;
+    static const double EXTREMES[][2] = {
+        {5e-324, 5e-322}, {1.7e308, 1}, {-300, 400}, {INFINITY, 1}, {1e-310, 1e300}};
+    for (size_t i = 0; i < sizeof EXTREMES / sizeof *EXTREMES; i++) {
+        results *run = results_create(RUN_BENCH, 0, NULL);
+        for (int j = 0; j < 3; j++) {
+            results_cell *cell = add_bench(run, "small", "step", "fp32", 1);
+            add_samples(cell, SERIES_STEP, 2, EXTREMES[i]);
+            cell_set_real(cell, PARAM_CONTEXT, j == 0 ? EXTREMES[i][0] : 8 * j);
+        }
+        figure_list list = figure_list_create(run);
+        text out = {0};
+        for (int j = 0; j < list.count; j++) {
+            figure_append_svg(list.figures[j], &out);
+            figure_append_tex(list.figures[j], &out);
+        }
+        assert_null(strstr(text_string(&out), "nan"));
+        assert_null(strstr(text_string(&out), "inf\""));
+        text_release(&out);
+        figure_list_release(&list);
+        results_destroy(run);
+    }
+}
+
 static void hostile_texts_and_numbers_are_drawn_without_harm(void **state) {
     (void)state;
     static const char evil[] = "<script>\"'&\\end{document}$%\x1b[31m";
@@ -561,6 +587,7 @@ int main(void) {
         cmocka_unit_test(scaling_has_steps_over_ranks_and_the_most_ranks),
         cmocka_unit_test(what_is_left_out_is_said),
         cmocka_unit_test(a_run_has_only_so_many_figures),
+        cmocka_unit_test(extreme_numbers_end_and_are_drawn_as_numbers),
         cmocka_unit_test(hostile_texts_and_numbers_are_drawn_without_harm),
         cmocka_unit_test(ticks_are_round_numbers),
     };
