@@ -168,8 +168,12 @@ char *file_find_missing(const char *path) {
             continue;
         char separator = *end;
         *end = '\0';
-        if (!file_exists(part))
-            return part;
+        if (!file_exists(part)) {
+            bool goes_back = strstr(path + (end - part), "..") != NULL; /* to what others made */
+            if (!goes_back)
+                return part;
+            break;
+        }
         *end = separator;
         if (separator == '\0')
             break;

@@ -73,7 +73,8 @@ NODISCARD dyno_status file_write_all(const char *path, const void *bytes, size_t
  * hours of measuring are not lost to a typing error. */
 NODISCARD dyno_status file_make_output_directory(const char *path);
 
-/* The first directory of `path` that file_make_output_directory would have to make; NULL: all are there.
+/* The first directory of `path` that file_make_output_directory would have to make; NULL: all are there, or
+ * the path goes back behind it ("new/../old") and which ones would be made is not clear.
  * The caller frees it, or gives it to file_remove_directories, which removes `path` and those above it down
  * to `made`, where they are empty: for an output that there is none of. NULL is allowed. */
 char *file_find_missing(const char *path);

@@ -137,8 +137,11 @@ static dyno_status fail_to_create(const char *path, int error) {
     const char *slash = strrchr(path, '/');
     struct stat found;
     text directory = {0};
-    text_append_bytes(&directory, slash ? path : ".", slash > path ? (size_t)(slash - path) : 1);
-    bool is_there = stat(text_string(&directory), &found) == 0 && S_ISDIR(found.st_mode);
+    text_append_bytes(&directory, slash ? path : ".",
+                      slash && slash > path ? (size_t)(slash - path) : 1);
+    bool is_there = stat(text_string(&directory), &found) == 0
+                        ? S_ISDIR(found.st_mode)
+                        : errno != ENOENT && errno != ENOTDIR;
     dyno_status status =
         is_there
             ? dyno_fail(DYNO_IO,

@@ -14,6 +14,7 @@
 #include "base/file.h"
 #include "support/command.h"
 #include "support/scratch.h"
+#include <unistd.h>
 
 #define GOLDEN DYNO_TEST_DIR "/golden/tiny"
 #define TINY                                                                                       \
@@ -73,6 +74,11 @@ static void what_was_made_for_a_refused_run_is_removed(void **state) {
     dyno_expect(1, "there is no directory", MEMORY "--out %s/a/b/ --snapshot %s/none/step.pickle",
                 made.path, made.path);
     assert_int_equal(scratch_count(made.path), 0);
+    /* What was there before stays, whichever way leads to it. */
+    assert_int_equal(mkdir(scratch_join(&made, "kept").text, 0777), 0);
+    dyno_expect(1, "there is no directory",
+                PROFILE "--out %s/new/../kept --trace %s/none/step.json", made.path, made.path);
+    assert_int_equal(access(scratch_join(&made, "kept").text, F_OK), 0);
     scratch_remove(&made);
 }
 
