@@ -34,9 +34,13 @@ static bool has_flag(const experiment *e, const char *name) {
 }
 
 static bool has_argument(const suite_part *part, const char *flag) {
-    for (int i = 0; i < part->argument_count; i++)
-        if (strcmp(part->arguments[i], flag) == 0)
+    size_t length = strlen(flag);
+    for (int i = 0; i < part->argument_count; i++) {
+        const char *argument = part->arguments[i];
+        if (strncmp(argument, flag, length) == 0 &&
+            (argument[length] == '\0' || argument[length] == '='))
             return true;
+    }
     return false;
 }
 

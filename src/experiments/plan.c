@@ -56,8 +56,10 @@ static const flags_example EXAMPLES[] = {
 
 static const flags_rule RULES[] = {
     {"detail", "map", "is of the tables, and --map prints a map instead of them; give one of them"},
-    {"map|detail|memory|format|wide", "dump-after", A_LISTING "; leave it or --dump-after out"},
-    {"map|detail|memory|format|wide", "source", A_LISTING "; leave it or --source out"},
+    {"map|detail|format|wide", "dump-after", A_LISTING "; leave it or --dump-after out"},
+    {"map|detail|format|wide", "source", A_LISTING "; leave it or --source out"},
+    {"memory", "dump-after&!out", A_LISTING "; leave it or --dump-after out"},
+    {"memory", "source&!out", A_LISTING "; leave it or --source out"},
 };
 
 static const flags_verb VERB = {
