@@ -32,8 +32,8 @@ void threads_for(int64_t count, int64_t grain, threads_range *run, void *context
  * (base/stop.h), tasks that have not begun are left out: what they compute is not to be used. */
 void threads_for_each(int64_t count, threads_range *run, void *context);
 
-/* A moment's wait of a task for another one that runs: short at first, and from some turns on the core is given to
- * whoever wants it. */
+/* A task waits a moment for another task that runs. `turn` counts its waits: the first ones only pause the core, later
+ * ones give it to whoever wants it. */
 void threads_wait(int turn);
 
 #endif

@@ -203,8 +203,8 @@ LANES_INLINE int bytes_of_sums(const gemm_block *x, const cursor *at) {
     return COLUMNS * (at->result ? bytes_of(x->finish->type) : (int)sizeof(float));
 }
 
-/* Where the sums go comes into L2 some rows at a time. All rows at once would be more misses than L1 can have under
- * way, and the strips' own lines would wait behind them. */
+/* Prefetches the rows that the sums go to into L2, some at a time. All rows at once would be more misses than L1 can
+ * have under way, and the strips' own lines would wait behind them. */
 LANES_INLINE void prefetch_next_rows(int row_bytes, cursor *at) {
     enum { ROWS_EACH = ROWS > 8 ? 2 : 1 };
     for (int i = 0; i < ROWS_EACH && at->rows_left > 0; i++, at->rows_left--) {

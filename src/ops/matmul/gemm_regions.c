@@ -263,7 +263,7 @@ static int64_t take_strip(shared_region *s, bool from_end) {
     }
 }
 
-/* The owner: all strips but those that others steal. When it returns, nobody reads the panel any more. */
+/* The owner multiplies all strips but those that others steal. When this returns, nobody reads the panel any more. */
 static void run_shared_panel(const regions *g, const region *r, const panel *now, place sums,
                              shared_region *s) {
     int64_t columns = g->engine->columns, strip;
@@ -297,8 +297,8 @@ static bool steal_strips(const regions *g, shared_region *s, float *room) {
     return stolen > 0;
 }
 
-/* Until every region is done. An owner that packs is waited for, but not one that seems to have lost its core: it
- * might want this one. */
+/* Steals until every region is done. A thief waits for an owner that packs, but not for one that seems to have lost
+ * its core: that owner might want the thief's. */
 static void steal(const regions *g) {
     enum { MOST_TURNS = 20000 }; /* a third of a millisecond; packing takes a tenth */
     _Alignas(ALIGNMENT) float room[MOST_B_BYTES / sizeof(float)];
