@@ -22,7 +22,7 @@
 #include "runtime/transfers.h"
 
 /* In a replayed step an event takes as long as a small kernel. Phases that alternate more often
- * than this (updates inside the backward) are not timed separately there. */
+ * than this (updates inside the backward, gathers inside the forward) are not timed separately there. */
 enum { MOST_REPLAYED_CHANGES = 7, MOST_REPLAYED_RUNS = 16 };
 
 struct executor {
@@ -212,14 +212,18 @@ void executor_destroy(executor *e) {
 static int begin_of(int position) { return 2 * position; }
 static int end_of(int position) { return 2 * position + 1; }
 
-/* How many runs have an event at their end in a replayed step: all, or those before the first change
- * of phase where there are too many. */
+/* How many runs have an event at their end in a replayed step: all, or where there are too many those before the
+ * first change of phase; none if that phase comes back, since they would be a part of it alone. */
 static int replayed_events(const executor *e) {
-    if (e->order.phase_changes <= MOST_REPLAYED_CHANGES && e->order.run_count <= MOST_REPLAYED_RUNS)
-        return e->order.run_count;
+    const step_order *order = &e->order;
+    if (order->phase_changes <= MOST_REPLAYED_CHANGES && order->run_count <= MOST_REPLAYED_RUNS)
+        return order->run_count;
     int timed = 1;
-    while (timed < MOST_REPLAYED_RUNS && e->order.runs[timed].phase == e->order.runs[0].phase)
+    while (timed < MOST_REPLAYED_RUNS && order->runs[timed].phase == order->runs[0].phase)
         timed++;
+    for (int i = timed; i < order->run_count; i++)
+        if (order->runs[i].phase == order->runs[0].phase)
+            return 0;
     return timed;
 }
 

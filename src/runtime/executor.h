@@ -22,8 +22,8 @@ typedef struct executor executor;
 /* The total is measured by the host's clock, from the start until everything is complete; phases by
  * the device's. Phases and `together_ns` add up to the total: the host's time before and after,
  * outside_ns where it is known, is in the last. Phases that do not occur are 0. Where phases
- * alternate too often in a replayed step, only the first is timed separately, and the others share
- * together_ns. The time of a launch of two phases is divided by FLOPs. */
+ * alternate too often in a replayed step, only the first is timed separately, if it does not come back,
+ * and the others share together_ns. The time of a launch of two phases is divided by FLOPs. */
 typedef struct step_times {
     int64_t total_ns;
     int64_t phase_ns[PHASE_COUNT];

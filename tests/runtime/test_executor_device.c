@@ -179,6 +179,37 @@ static void phases_that_take_turns_are_told_apart_only_where_it_costs_nothing(vo
     }
 }
 
+/* Gathers of weights inside the forward, or many micro-batches: the first part of the forward is not its time. */
+static void a_phase_of_which_only_a_part_is_timed_has_no_time(void **state) {
+    (void)state;
+    for (int can_capture = 0; can_capture < 2; can_capture++) {
+        fake_device *f = fake_device_create(POOL_BYTES, can_capture);
+        bench b = bench_create(fake_device_base(f), STEP_FULL, STEP_COMPILED, PRECISION_FP32);
+        executor_destroy(b.e);
+        int n = b.p->launch_count;
+        for (int i = 0; i < n; i++)
+            b.p->launches[i].phase = i + 2 > n    ? PHASE_BACKWARD
+                                     : i % 2 == 1 ? PHASE_COMMUNICATION
+                                                  : PHASE_FORWARD;
+        expect_ok(executor_create(b.p, b.pool, b.shared, &b.e));
+        step_times times;
+        for (int step = 0; step < 2; step++) /* the first one of ranks is not replayed */
+            expect_ok(executor_run(b.e, NULL, &times));
+        assert_int_equal(times.phase_ns[PHASE_FORWARD] > 0, !can_capture);
+        assert_int_equal(times.together_ns, can_capture ? times.total_ns : 0);
+        assert_int_equal(f->events, 0);
+        results *run = results_create("bench", 0, NULL);
+        results_cell *cell = results_add_cell(run);
+        expect_ok(timing_run(b.e, b.p, &(timing_options){.steps = 2}, cell));
+        assert_int_equal(cell_find_series(cell, "step")->count, 2);
+        assert_int_equal(cell_find_series(cell, "forward") != NULL, !can_capture);
+        assert_int_equal(cell->series_count, can_capture ? 1 : 4);
+        results_destroy(run);
+        bench_destroy(&b);
+        device_close(fake_device_base(f));
+    }
+}
+
 /* The gradients that a loss head computes in the forward are with the backward's there, too. */
 static void a_launch_of_two_phases_is_divided_in_a_replayed_step(void **state) {
     (void)state;
@@ -506,6 +537,7 @@ int main(void) {
         cmocka_unit_test(steps_compute_the_same_on_every_device),
         cmocka_unit_test(a_step_that_is_looked_into_is_not_replayed),
         cmocka_unit_test(phases_that_take_turns_are_told_apart_only_where_it_costs_nothing),
+        cmocka_unit_test(a_phase_of_which_only_a_part_is_timed_has_no_time),
         cmocka_unit_test(a_launch_of_two_phases_is_divided_in_a_replayed_step),
         cmocka_unit_test(what_is_written_during_a_step_is_for_the_next),
         cmocka_unit_test(a_device_that_breaks_down_fails_the_step),
