@@ -23,12 +23,15 @@ void study_append_answer(const study_section *section, const study_question *que
 
 const char study_machine_question[] = "Which machine?";
 
-/* Of the first run that says it. */
+/* Of the first run on this machine that says it. What is computed on paper names no CPU, and its rates are those of
+ * the chip that was asked for. */
 static const results_value *find(const study *s, const char *key) {
     const results_value *value = NULL;
-    for (int i = 0; i < s->count && !value; i++)
-        if (s->sections[i].run)
-            value = results_find_environment(s->sections[i].run, key);
+    for (int i = 0; i < s->count && !value; i++) {
+        const results *run = s->sections[i].run;
+        if (run && results_find_environment(run, ENV_CPU))
+            value = results_find_environment(run, key);
+    }
     return value;
 }
 
