@@ -45,7 +45,8 @@ enum { TILE_BYTES = TILE_ROWS * TILE_ROW_BYTES, STEP_BYTES = 2 * TILE_BYTES };
 
 /* Sums of 16 rows: a tile of A' in each step, two of B'. */
 TARGET static void multiply_half(int64_t depth, const char *a, const char *b, const float *start,
-                                 int64_t start_ld, float *sum, int64_t sum_ld) {
+                                 int64_t start_ld, float *sum, int64_t sum_ld,
+                                 gemm_prefetch *result) {
     if (start) {
         _tile_loadd(0, start, (size_t)start_ld * sizeof *start);
         _tile_loadd(1, start + TILE_ROWS, (size_t)start_ld * sizeof *start);
@@ -54,6 +55,8 @@ TARGET static void multiply_half(int64_t depth, const char *a, const char *b, co
         _tile_zero(1);
     }
     for (int64_t k = 0; k < depth; k += PAIRS_DEPTH) {
+        if (result)
+            gemm_prefetch_next(result);
         _tile_loadd(2, a, TILE_ROW_BYTES);
         _tile_loadd(3, b, TILE_ROW_BYTES);
         _tile_dpbf16ps(0, 2, 3);
@@ -67,21 +70,24 @@ TARGET static void multiply_half(int64_t depth, const char *a, const char *b, co
 }
 
 TARGET static void multiply(const gemm_block *x) {
-    multiply_half(x->depth, x->a, x->b, x->start, x->start_ld, x->sum, x->sum_ld);
+    multiply_half(x->depth, x->a, x->b, x->start, x->start_ld, x->sum, x->sum_ld, x->result);
     multiply_half(x->depth, (const char *)x->a + TILE_BYTES, x->b,
                   x->start ? x->start + TILE_ROWS * x->start_ld : NULL, x->start_ld,
-                  x->sum + TILE_ROWS * x->sum_ld, x->sum_ld);
+                  x->sum + TILE_ROWS * x->sum_ld, x->sum_ld, x->result);
 }
 
 const gemm_engine gemm_amx = {.rows = PAIRS_LINES,
                               .row_pitch = PAIRS_LINES,
                               .shares_packing = true,
+                              .result_passes = 2,
                               .columns = PAIRS_LINES,
                               .depth_step = PAIRS_DEPTH,
                               .element_bytes = 2,
                               .panel_depth = 320,
                               .own_lines = 256,
                               .shared_lines = 768,
+                              .near_panel_depth = 320,
+                              .near_own_lines = 128,
                               .a_weight = 64,
                               .b_weight = 64,
                               .keeps_columns = true,

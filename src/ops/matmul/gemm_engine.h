@@ -97,7 +97,9 @@ typedef struct gemm_block {
     bool reads_a;
     int64_t a_along;
     gemm_prefetch *next; /* to be prefetched meanwhile; may be NULL */
-    bool streams;        /* non-temporal stores; rows of the sum begin at a cache line */
+    gemm_prefetch
+        *result;  /* the lines that the sums go to, for engines with result_passes; may be NULL */
+    bool streams; /* non-temporal stores; rows of the sum begin at a cache line */
 } gemm_block;
 
 typedef struct gemm_engine {
@@ -126,6 +128,9 @@ typedef struct gemm_engine {
     int near_panel_depth, near_own_lines;
     /* Which strip stays in L1 while others pass: that of B', or the one the task packed. */
     bool keeps_columns;
+    /* The passes over K of a block, in which the engine prefetches the lines of C that its sums go to; 0: it does not,
+     * and they are prefetched before. */
+    int result_passes;
     void (*begin)(void); /* before a thread's work; may be NULL */
     /* After it, and in gemm_regions.c after non-temporal stores; may be NULL. */
     void (*end)(void);

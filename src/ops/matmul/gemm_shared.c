@@ -17,7 +17,6 @@
 
 enum {
     ALIGNMENT = 64,
-    CACHE_LINE = 64,
     MAX_BLOCK = 32 * 32,
     MAX_OWN_BYTES = 256 * 320 * 2,
     MAX_TILE = 768 * 256,
@@ -121,14 +120,17 @@ static void pack_shared(void *context, int64_t begin, int64_t end) {
     }
 }
 
-/* Asks for a block's memory while its sums are computed: a result is rarely in a cache, and stores
- * to lines that are not wait for them. */
-static void ask_for_block(const gemm_target *to, int64_t rows, int64_t columns) {
-    const char *row = to->data;
-    int64_t bytes = columns * dtype_bytes(to->type), stride = to->ld * dtype_bytes(to->type);
-    for (int64_t i = 0; i < rows; i++, row += stride)
-        for (int64_t at = 0; at < bytes; at += CACHE_LINE)
-            __builtin_prefetch(row + at, 0, 2);
+/* The lines of C that a block's sums go to. A result is rarely in a cache, and stores to lines that are not wait for
+ * them, so they are prefetched while the sums are computed. Many prefetches at once would delay the operands' own
+ * misses, so an engine that can does a few at a time. */
+static gemm_prefetch prefetch_result(const gemm_engine *e, const gemm_target *to, int64_t rows,
+                                     int64_t columns, int64_t depth) {
+    gemm_lines lines = {.data = to->data, .type = to->type, .along = to->ld, .deep = 1};
+    int passes = e->result_passes > 0 ? e->result_passes : 1;
+    gemm_prefetch p = gemm_prefetch_begin(&lines, rows, columns, passes, depth);
+    while (e->result_passes == 0 && p.rows_left > 0)
+        gemm_prefetch_next(&p);
+    return p;
 }
 
 /* A block's sums of the last panel: straight to C where the engine finishes them in registers, or C takes
@@ -146,7 +148,8 @@ static void write_block(const blocking *b, const gemm_target *c, int64_t row, in
         e->multiply(&block);
         return;
     }
-    ask_for_block(&to, rows, columns);
+    gemm_prefetch result = prefetch_result(e, &to, rows, columns, block.depth);
+    block.result = &result;
     if (is_whole && to.type == DTYPE_F32 && to.alpha == 1 && !to.accumulates) {
         block.sum = to.data;
         block.sum_ld = to.ld;
