@@ -31,14 +31,15 @@ static inline uint32_t bits_from_float(float number) {
 
 /* exp in float, within 1.5 ulp; 0 below -104, infinity above 88.73, NaN stays NaN.
  * x = n ln 2 + r with |r| <= ln 2 / 2; e^r by a polynomial (Cephes' coefficients). 2^n is
- * applied in two halves, so that subnormal results come out right.
+ * applied in two halves, so that subnormal results come out right. `magic` adds twice the bias of an exponent to n, so
+ * that half of its bits, and the rest, end in the bits of the two factors' exponents.
  *
  * Limits of x would be the plain way to keep n within what an exponent holds. But gcc follows what
  * a limit makes constant through the rest, and a loop then chooses between results thrice. So n has
  * its upper limit as an integer, above which r and with it the polynomial grow until the result is
  * infinite; and what is below the lower limit is replaced at the end. */
 static inline float exp_f32(float x) {
-    const float magic = 0x1.8p23f; /* adding it rounds to an integer, held in the low bits */
+    const float magic = 0x1.8p23f + 254; /* adding it rounds to an integer, held in the low bits */
     int32_t most = (int32_t)bits_from_float(magic) + 150;
     int32_t rounded = (int32_t)bits_from_float(MULTIPLY_ADD(x, 0x1.715476p0f, magic));
     rounded = rounded < most ? rounded : most;
@@ -52,10 +53,9 @@ static inline float exp_f32(float x) {
     p = MULTIPLY_ADD(p, r, 1.6666665459e-1f);
     p = MULTIPLY_ADD(p, r, 5.0000001201e-1f);
     float y = MULTIPLY_ADD(p, r * r, r) + 1.0f;
-    uint32_t exponent = (uint32_t)rounded - bits_from_float(magic); /* n, two's complement */
-    uint32_t half = (uint32_t)((int32_t)exponent >> 1), rest = exponent - half;
-    y *= float_from_bits((half + 127u) << 23);
-    y *= float_from_bits((rest + 127u) << 23);
+    uint32_t half = (uint32_t)rounded >> 1, rest = (uint32_t)rounded - half;
+    y *= float_from_bits(half << 23);
+    y *= float_from_bits(rest << 23);
     return x < -104.0f ? 0.0f : y;
 }
 
