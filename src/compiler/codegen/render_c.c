@@ -84,9 +84,28 @@ static void append_read(const fused_kernel *k, const fused_member *m, int which,
     }
 }
 
+/* Whether the loop that computes the member stores it in 16 bits. */
+static bool is_narrowed(const fused_member *m) {
+    return !m->is_row && m->kind == FUSION_ELEMENTWISE && m->output >= 0 && dtype_is_low(m->type);
+}
+
+/* Whether another member of its loop reads what the member is rounded to. */
+static bool is_read_in_its_loop(const fused_kernel *k, int index) {
+    for (int i = 0; i < k->member_count; i++)
+        for (int j = 0; j < k->members[i].read_count; j++) {
+            const fused_read *read = &k->members[i].reads[j];
+            if (read->source == FUSED_MEMBER && read->index == index &&
+                k->members[i].stage == k->members[index].stage)
+                return true;
+        }
+    return false;
+}
+
 static void render_elementwise(const fused_kernel *k, int index, const char *indent, text *out) {
     static const char *const names[] = {"a", "b", "c_"};
     const fused_member *m = &k->members[index];
+    bool is_rounded = !is_narrowed(m) || is_read_in_its_loop(k, index);
+    const char *rounded_to = dtype_name(is_rounded ? m->type : DTYPE_F32);
     text_format(out, "%s%s v%d;\n%s{ /* %s */\n", indent, register_type(m->type), index, indent,
                 m->op_name);
     for (int j = 0; j < m->read_count; j++) {
@@ -102,9 +121,9 @@ static void render_elementwise(const fused_kernel *k, int index, const char *ind
     text_append(out, "; (void)s;\n");
     if (has_c)
         text_format(out, "%s    {const %s c = c_; v%d = round_%s((%s)(%s));}\n", indent, "float",
-                    index, dtype_name(m->type), register_type(m->type), m->expression);
+                    index, rounded_to, register_type(m->type), m->expression);
     else
-        text_format(out, "%s    v%d = round_%s((%s)(%s));\n", indent, index, dtype_name(m->type),
+        text_format(out, "%s    v%d = round_%s((%s)(%s));\n", indent, index, rounded_to,
                     register_type(m->type), m->expression);
     text_format(out, "%s}\n", indent);
 }
@@ -144,10 +163,59 @@ static void render_column(const fused_kernel *k, int stage, const char *indent, 
      * same stage reads. */
     for (int i = 0; i < k->member_count; i++) {
         const fused_member *m = &k->members[i];
-        if (m->stage == stage && !m->is_row && m->kind == FUSION_ELEMENTWISE && m->output >= 0)
+        if (m->stage != stage || m->is_row || m->kind != FUSION_ELEMENTWISE || m->output < 0)
+            continue;
+        if (is_narrowed(m))
+            text_format(out, "%swide%d[c - first] = v%d;\n", indent, i, i);
+        else
             text_format(out, "%sout%d[c] = keep_%s(v%d);\n", indent, m->output, dtype_name(m->type),
                         i);
     }
+}
+
+/* Numbers that are stored in 16 bits are rounded by a loop of their own, BLOCK columns at a time, from L1. In the
+ * loop that computes them, rounding makes a chain of instructions so long that a core finds no independent work
+ * behind it: swiglu's backward took 1.5 times as long. */
+enum { BLOCK = 256 };
+
+static bool narrows_any(const fused_kernel *k, int stage) {
+    bool has_any = false;
+    for (int i = 0; i < k->member_count; i++)
+        has_any = has_any || (k->members[i].stage == stage && is_narrowed(&k->members[i]));
+    return has_any;
+}
+
+/* Begins what is done with columns [first, last) of those from `begin` to `end`. */
+static void render_block_begin(const fused_kernel *k, int stage, int64_t begin, int64_t end,
+                               text *out) {
+    if (!narrows_any(k, stage)) {
+        text_format(out,
+                    "            {\n"
+                    "                const int64_t first = %lld, last = %lld;\n",
+                    (long long)begin, (long long)end);
+        return;
+    }
+    text_format(out,
+                "            for (int64_t first = %lld; first < %lld; first += %d) {\n"
+                "                const int64_t last = first + %d < %lld ? first + %d : %lld;\n",
+                (long long)begin, (long long)end, BLOCK, BLOCK, (long long)end, BLOCK,
+                (long long)end);
+    for (int i = 0; i < k->member_count; i++)
+        if (k->members[i].stage == stage && is_narrowed(&k->members[i]))
+            text_format(out, "                float wide%d[%d];\n", i, BLOCK);
+}
+
+static void render_block_end(const fused_kernel *k, int stage, text *out) {
+    for (int i = 0; i < k->member_count; i++) {
+        const fused_member *m = &k->members[i];
+        if (m->stage == stage && is_narrowed(m))
+            text_format(out,
+                        "#pragma omp simd\n"
+                        "                for (int64_t c = first; c < last; c++)\n"
+                        "                    out%d[c] = store_%s(wide%d[c - first]);\n",
+                        m->output, dtype_name(m->type), i);
+    }
+    text_append(out, "            }\n");
 }
 
 static void render_lanes(const fused_kernel *k, int stage, text *out) {
@@ -202,34 +270,32 @@ static void render_loop(const fused_kernel *k, int stage, text *out) {
         return;
     int64_t whole = reduces ? k->columns / LANES * LANES : k->columns;
     render_lanes(k, stage, out);
-    if (!reduces) {
-        text_format(out,
-                    "#pragma omp simd\n"
-                    "            for (int64_t c = 0; c < %lld; c++) {\n",
-                    (long long)whole);
-        render_column(k, stage, "                ", out);
-        text_append(out, "            }\n");
-        return;
-    }
     if (whole) {
-        text_format(out,
-                    "            for (int64_t start = 0; start < %lld; start += %d) {\n"
-                    "#pragma omp simd\n"
-                    "                for (int j = 0; j < %d; j++) {\n"
-                    "                    const int64_t c = start + j;\n",
-                    (long long)whole, LANES, LANES);
+        render_block_begin(k, stage, 0, whole, out);
+        if (reduces)
+            text_format(out,
+                        "                for (int64_t start = first; start < last; start += %d)\n"
+                        "#pragma omp simd\n"
+                        "                for (int j = 0; j < %d; j++) {\n"
+                        "                    const int64_t c = start + j;\n",
+                        LANES, LANES);
+        else
+            text_append(out, "#pragma omp simd\n"
+                             "                for (int64_t c = first; c < last; c++) {\n");
         render_column(k, stage, "                    ", out);
-        text_append(out, "                }\n            }\n");
+        text_append(out, "                }\n");
+        render_block_end(k, stage, out);
     }
     if (whole < k->columns) {
-        text_format(out,
-                    "            for (int j = 0; j < %lld; j++) {\n"
-                    "                const int64_t c = %lld + j;\n",
-                    (long long)(k->columns - whole), (long long)whole);
-        render_column(k, stage, "                ", out);
-        text_append(out, "            }\n");
+        render_block_begin(k, stage, whole, k->columns, out);
+        text_append(out, "                for (int j = 0; j < last - first; j++) {\n"
+                         "                    const int64_t c = first + j;\n");
+        render_column(k, stage, "                    ", out);
+        text_append(out, "                }\n");
+        render_block_end(k, stage, out);
     }
-    render_results(k, stage, out);
+    if (reduces)
+        render_results(k, stage, out);
 }
 
 static void render_row_numbers(const fused_kernel *k, int stage, text *out) {
