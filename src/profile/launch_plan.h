@@ -10,8 +10,9 @@
 const char *launch_plan_name(launch_log *log, const plan_launch *launch);
 
 /* Completes the records of a settled log, which may outlive the plan. Where a launch left several
- * records in each step, the one that runs longest stands for it and has its cost; the others are
- * further ones and cost nothing. */
+ * records in each step, the one that runs longest stands for it and the others are further ones. Which
+ * of them does how much of the launch's work is not known: its cost is divided among them in proportion
+ * to their time, so that each has the launch's rate, and is above its floor by its part. */
 void launch_plan_describe(launch_log *log, const plan *p);
 
 #endif
