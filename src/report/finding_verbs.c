@@ -192,6 +192,30 @@ static void append_largest_ranks(const report_table *table, text *out) {
     text_append(out, written ? "." : "");
 }
 
+/* The sentence above is of one number of tokens, divided among ranks; the table's steps have the same for each rank. */
+static void append_bound_steps(const results *run, text *out) {
+    int steps = 0, bound = 0;
+    const results_cell *any = NULL;
+    for (int64_t i = 0; i < run->cell_count; i++) {
+        const results_cell *cell = run->cells[i];
+        double computes = view_metric(cell, METRIC_COMPUTE_NS),
+               communicates = view_metric(cell, METRIC_COLLECTIVES_NS);
+        if (isnan(computes) || isnan(communicates))
+            continue;
+        any = cell;
+        steps++;
+        bound += communicates > computes;
+    }
+    if (!any)
+        return;
+    text_format(out, " Of %d step%s of the table", steps, steps > 1 ? "s" : "");
+    if (!view_parameter_varies(run, PARAM_BATCH) && !view_parameter_varies(run, PARAM_CONTEXT))
+        text_format(out, " (batch %.0f, context %.0f)", number_of(any, PARAM_BATCH),
+                    number_of(any, PARAM_CONTEXT));
+    text_format(out, ", %d communicate%s for longer than %s.", bound, bound == 1 ? "s" : "",
+                bound == 1 ? "it computes" : "they compute");
+}
+
 void finding_append_ranks(const results *run, text *out) {
     if (strcmp(run->verb, RUN_SCALE) != 0)
         return;
@@ -200,6 +224,7 @@ void finding_append_ranks(const results *run, text *out) {
         if (document->blocks[i].kind == BLOCK_TABLE)
             append_largest_ranks(document->blocks[i].table, out);
     document_destroy(document);
+    append_bound_steps(run, out);
 }
 
 /* ---- sweeps of a bench ---- */

@@ -311,6 +311,24 @@ static void the_hidden_part_of_communication_is_said_of_every_way(void **state) 
     results_destroy(run);
 }
 
+/* The most ranks are those of one number of tokens, the steps of a table have others. */
+static void steps_on_paper_say_how_many_communicate_for_longer(void **state) {
+    (void)state;
+    results *run = results_create(RUN_SCALE, 0, NULL);
+    static const double compute_ns[] = {5, 5, 9}, collectives_ns[] = {7, 4, 9};
+    for (int i = 0; i < 3; i++) {
+        results_cell *cell = results_add_cell(run);
+        cell_set_integer(cell, PARAM_RANKS, 8 << i);
+        cell_set_integer(cell, PARAM_BATCH, 4);
+        cell_set_integer(cell, PARAM_CONTEXT, 1024);
+        cell_set_metric_real(cell, METRIC_COMPUTE_NS, "ns", compute_ns[i]);
+        cell_set_metric_real(cell, METRIC_COLLECTIVES_NS, "ns", collectives_ns[i]);
+    }
+    expect_said(run, "Of 3 steps of the table (batch 4, context 1024), 1 communicates for longer "
+                     "than it computes.");
+    results_destroy(run);
+}
+
 static void one_rank_communicates_nothing(void **state) {
     (void)state;
     results *run = results_create(RUN_BENCH, 0, NULL);
@@ -400,6 +418,7 @@ int main(void) {
         cmocka_unit_test(casts_and_scores_are_of_the_longest_step_in_each_precision),
         cmocka_unit_test(a_fused_kernel_does_not_tell_its_scores_apart),
         cmocka_unit_test(the_hidden_part_of_communication_is_said_of_every_way),
+        cmocka_unit_test(steps_on_paper_say_how_many_communicate_for_longer),
         cmocka_unit_test(one_rank_communicates_nothing),
         cmocka_unit_test(sharding_says_what_it_saves_of_each_kind_and_what_it_sends),
         cmocka_unit_test(sharding_is_compared_with_the_same_ranks_that_ran),
