@@ -10,6 +10,9 @@
 #include <string.h>
 
 #include "compiler/lower/lower.h"
+#include "compiler/passes/fuse.h"
+#include "ops/op_list.h"
+#include "support/expect.h"
 #include "support/graph_pass.h"
 
 static plan *lower(const char *source) {
@@ -204,6 +207,30 @@ static void launches_carry_the_cost_of_their_ops(void **state) {
     plan_destroy(p);
 }
 
+/* Eager mode on a GPU generates each op by itself; two together are fused. */
+static void a_generated_op_has_its_class_and_a_group_of_several_is_fused(void **state) {
+    (void)state;
+    static const char source[] = "graph g\n"
+                                 "input %0 f32[4,8] \"x\"\n"
+                                 "%1 f32[4,8] activation = exp %0 @forward\n"
+                                 "%2 f32[4,8] activation = log %1 @forward\n"
+                                 "%3 f32[4,1] activation = sum %2 {axes=[1]} @forward\n"
+                                 "output %3 \"y\"\n";
+    for (int each = 0; each < 2; each++) {
+        graph *g = graph_from_text(source);
+        expect_ok(each ? fuse_each(g) : fuse_groups(g, target_usual(TARGET_CUDA)));
+        plan *p;
+        expect_ok(lower_graph(g, target_usual(TARGET_CUDA), &p));
+        graph_destroy(g);
+        assert_int_equal(p->launch_count, each ? 3 : 1);
+        assert_string_equal(p->launches[0].class_name,
+                            each ? op_class_name(op_exp.class) : "fused rows");
+        assert_string_equal(p->launches[p->launch_count - 1].class_name,
+                            each ? op_class_name(op_sum.class) : "fused rows");
+        plan_destroy(p);
+    }
+}
+
 static void expect_unsupported(const char *source, target_kind on, const char *part) {
     graph *g = graph_from_text(source);
     plan *p;
@@ -284,6 +311,7 @@ int main(void) {
         cmocka_unit_test(what_the_caller_reads_lives_to_the_end),
         cmocka_unit_test(workspace_lives_for_its_launch_alone),
         cmocka_unit_test(launches_carry_the_cost_of_their_ops),
+        cmocka_unit_test(a_generated_op_has_its_class_and_a_group_of_several_is_fused),
         cmocka_unit_test(an_op_that_no_kernel_runs_is_named_with_every_kernels_reason),
         cmocka_unit_test(updates_in_front_of_other_work_go_to_stream_1_and_keep_what_they_read),
     };
