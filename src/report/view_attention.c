@@ -323,6 +323,22 @@ static void note_mixed(const attention_view *view) {
         }
 }
 
+/* Its rate can be above that peak (docs/decisions/0018). */
+static void note_split_products(const attention_view *view) {
+    for (int64_t i = 0; i < view->all.count; i++) {
+        const results_cell *cell = attention_table_row_cell(&view->all.rows[i]);
+        if (strncmp(view_text(cell, PARAM_DEVICE), "cuda", 4) == 0 &&
+            attention_cell_has_text(cell, PARAM_IMPL, "flash") &&
+            attention_cell_has_text(cell, PARAM_MATH, "fp32")) {
+            table_add_note(view->table,
+                           "flash in fp32 multiplies on tensor cores, from sm_80 on: three tf32 "
+                           "products each, so that it can be faster than the peak of fp32, which "
+                           "is of FMAs");
+            return;
+        }
+    }
+}
+
 static void add_notes(const attention_view *view) {
     report_table *table = view->table;
     table_add_note(table, "times are medians, each measured: forward in runs of the forward alone, "
@@ -336,6 +352,7 @@ static void add_notes(const attention_view *view) {
     view_note_utilization(view->run,
                           view->has_time[ATTENTION_END_TO_END] ? "end-to-end time" : "forward time",
                           table);
+    note_split_products(view);
     if (view->has_tile_choice)
         table_add_note(table, "tile: queries x keys; best tile: fastest of those at the same "
                               "sizes, by the median");

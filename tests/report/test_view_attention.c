@@ -365,6 +365,25 @@ static void shares_of_a_peak_need_one(void **state) {
     results_destroy(run);
 }
 
+/* A rate of flash in fp32 stood above the peak of fp32, and nothing said why. */
+static void flash_in_fp32_on_a_gpu_is_said_to_multiply_on_tensor_cores(void **state) {
+    (void)state;
+    static const char *const ways[][4] = {{"flash", "fp32", "cuda:0", "said"},
+                                          {"flash", "fp32", "cpu", NULL},
+                                          {"flash", "bf16", "cuda:0", NULL},
+                                          {"naive", "fp32", "cuda:0", NULL}};
+    for (int i = 0; i < 4; i++) {
+        results *run = results_create("attention", 0, NULL);
+        cell_set_text(add_way(run, ways[i][0], "compiled", ways[i][1], 5), "device", ways[i][2]);
+        text out = {0};
+        view_render(run, (view_options){.format = TABLE_TERMINAL}, &out);
+        const char *note = strstr(text_string(&out), "three tf32 products each");
+        assert_int_equal(note != NULL, ways[i][3] != NULL);
+        text_release(&out);
+        results_destroy(run);
+    }
+}
+
 static void short_times_have_three_digits(void **state) {
     (void)state;
     static const struct {
@@ -460,6 +479,7 @@ int main(void) {
         cmocka_unit_test(a_row_of_one_impl_is_held_against_the_first_mode),
         cmocka_unit_test(what_was_not_asked_for_has_no_column_but_in_files),
         cmocka_unit_test(shares_of_a_peak_need_one),
+        cmocka_unit_test(flash_in_fp32_on_a_gpu_is_said_to_multiply_on_tensor_cores),
         cmocka_unit_test(short_times_have_three_digits),
         cmocka_unit_test(what_both_passes_say_is_said_once),
         cmocka_unit_test(a_run_without_cells_is_an_empty_table),
