@@ -169,15 +169,35 @@ static const results_cell *find_step(const results *run, const results_cell *for
     return NULL;
 }
 
+/* "small, context 512, mode eager, attention naive": what tells an inference and its step from others
+ * of the run. */
+static void append_pair(const results *run, const results_cell *forward, text *out) {
+    static const char *const ALWAYS[] = {PARAM_MODEL, PARAM_CONTEXT, NULL};
+    static const char *const NEVER[] = {PARAM_PASS, NULL};
+    view_list chosen = {0};
+    text others = {0};
+    view_choose_parameters(run, false, ALWAYS, NEVER, &chosen, &others);
+    text_release(&others);
+    for (int i = 0; i < chosen.count; i++) {
+        const results_value *value = cell_find_parameter(forward, chosen.names[i]);
+        if (!value)
+            continue;
+        text_append(out, out->length ? ", " : "");
+        if (strcmp(chosen.names[i], PARAM_MODEL) != 0)
+            text_format(out, "%s ", chosen.names[i]);
+        view_append_value(out, value);
+    }
+}
+
 static void note_shares(const results *run, const results_cell *forward, const results_cell *step,
                         report_table *t) {
     double before = class_share(run, forward, NULL, CLASS_PRODUCTS),
            after = class_share(run, step, NULL, CLASS_PRODUCTS);
-    table_add_note(t,
-                   "%s, context %g: matrix products are %.1f %% of inference and %.1f %% of a "
-                   "training step",
-                   view_text(forward, PARAM_MODEL),
-                   results_number(cell_find_parameter(forward, PARAM_CONTEXT)), before, after);
+    text about = {0};
+    append_pair(run, forward, &about);
+    table_add_note(t, "%s: matrix products are %.1f %% of inference and %.1f %% of a training step",
+                   text_string(&about), before, after);
+    text_release(&about);
 }
 
 void profile_add_products(const results *run, report_document *out) {

@@ -170,6 +170,29 @@ static void the_share_of_products_is_that_of_inference_and_of_a_training_step(vo
     results_destroy(run);
 }
 
+/* Two sentences once differed in nothing but their numbers. */
+static void a_share_of_products_is_said_of_what_varies(void **state) {
+    (void)state;
+    static const char *const MODES[] = {"eager", "compiled"};
+    results *run = new_run();
+    add_profile(run, false, "cpu", 300);
+    add_profile(run, true, "cpu", 600);
+    expect_says(run, "tiny, context 16: matrix products are 85.0 % of inference");
+    for (int i = 0; i < 2; i++) {
+        results_cell *cell = add_profile(run, i == 1, "cpu", 500);
+        cell_set_text(cell, PARAM_MODE, "compiled");
+        cell_set_text(cell, PARAM_MATH, "bf16");
+    }
+    for (int i = 0; i < 2; i++) {
+        char wanted[128];
+        snprintf(wanted, sizeof wanted,
+                 "tiny, context 16, mode %s, math %s: matrix products are 85.0 %% of inference",
+                 MODES[i], i ? "bf16" : "fp32");
+        expect_says(run, wanted);
+    }
+    results_destroy(run);
+}
+
 /* "Training" shares were once printed for runs whose backward had run out of memory. */
 static void nothing_is_derived_from_a_step_that_ran_out_of_memory(void **state) {
     (void)state;
@@ -379,6 +402,7 @@ int main(void) {
         cmocka_unit_test(the_top_kernel_of_each_phase_is_found_by_launch),
         cmocka_unit_test(what_is_not_a_product_is_told_by_class),
         cmocka_unit_test(the_share_of_products_is_that_of_inference_and_of_a_training_step),
+        cmocka_unit_test(a_share_of_products_is_said_of_what_varies),
         cmocka_unit_test(nothing_is_derived_from_a_step_that_ran_out_of_memory),
         cmocka_unit_test(inside_attention_the_ratio_of_times_stands_beside_that_of_flops),
         cmocka_unit_test(what_to_speed_up_next_is_what_is_most_above_its_floor),
