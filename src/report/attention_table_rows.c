@@ -70,6 +70,20 @@ bool attention_cell_has_text(const results_cell *cell, const char *key, const ch
     return value && value->kind == RESULTS_TEXT && strcmp(value->text, wanted) == 0;
 }
 
+/* A tile that a user asks for is of both passes: "auto", "64x64/32x64" and "attention_mma:64x64" say so
+ * themselves, and with "64x64" the forward has it too. */
+bool attention_table_row_is_mixed(const attention_table_row *row) {
+    const results_value *tile = row->whole ? cell_find_parameter(row->whole, PARAM_TILE) : NULL;
+    const results_value *used =
+        row->whole ? cell_find_parameter(row->whole, PARAM_TILES_USED) : NULL;
+    if (!tile || tile->kind != RESULTS_TEXT || !used || used->kind != RESULTS_TEXT ||
+        strcmp(tile->text, "auto") == 0 || strchr(tile->text, '/') ||
+        strncmp(tile->text, "attention_", 10) == 0)
+        return false;
+    size_t length = strcspn(used->text, "/");
+    return strlen(tile->text) != length || strncmp(tile->text, used->text, length) != 0;
+}
+
 bool attention_table_rows_agree(const attention_table_row *a, const attention_table_row *b,
                                 const char *const *except) {
     return cells_agree(attention_table_row_cell(a), attention_table_row_cell(b), except);
@@ -88,7 +102,9 @@ bool attention_is_ok(const results_cell *cell) {
 statistics attention_table_row_time(const attention_table_row *row, int which) {
     const results_cell *cell = cell_of_time(row, which);
     const char *name = which == ATTENTION_BACKWARD ? SERIES_BACKWARD : SERIES_STEP;
-    const results_series *series = attention_is_ok(cell) ? cell_find_series(cell, name) : NULL;
+    bool is_of_row = which != ATTENTION_END_TO_END || !attention_table_row_is_mixed(row);
+    const results_series *series =
+        is_of_row && attention_is_ok(cell) ? cell_find_series(cell, name) : NULL;
     statistics s = statistics_of_series(series);
     double ms = series ? view_ms_per_unit(series->unit) : (double)NAN;
     s.median *= ms;

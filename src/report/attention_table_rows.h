@@ -34,6 +34,10 @@ bool attention_table_rows_have_time(const attention_table_rows *all, int which);
 const results_cell *attention_table_row_cell(const attention_table_row *row);
 bool attention_cell_has_text(const results_cell *cell, const char *key, const char *wanted);
 
+/* Whether the runs of both passes had another tile forward than the row's: the sweep over all tiles
+ * gives a tile to one pass and leaves the other its own. Their end-to-end time is no tile's. */
+bool attention_table_row_is_mixed(const attention_table_row *row);
+
 /* Whether all parameters of the two are the same but those of `except` (ends with NULL); pass,
  * repetitions and the tiles that were used never count. */
 bool attention_table_rows_agree(const attention_table_row *a, const attention_table_row *b,
@@ -44,7 +48,7 @@ results_status attention_status(const results_cell *cell);
 /* False for NULL. */
 bool attention_is_ok(const results_cell *cell);
 
-/* In ms; the mean and the extremes are left as they are. */
+/* In ms; the mean and the extremes are left as they are. End-to-end it is NAN of a mixed row. */
 statistics attention_table_row_time(const attention_table_row *row, int which);
 /* For every implementation: 4 N^2 d for each head, half of it under a causal mask; the backward 2.5
  * times that. */

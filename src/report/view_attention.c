@@ -58,7 +58,8 @@ static double row_speedup(const attention_view *view, const attention_table_row 
     return (double)NAN;
 }
 
-/* Whether no row of the same but for the tile is faster. */
+/* Whether no row of the same but for the tile is faster. Where only some rows have a time of their tile
+ * end-to-end, none is the best. */
 static bool is_best_tile(const attention_view *view, const attention_table_row *row, int which) {
     static const char *const except[] = {PARAM_TILE, NULL};
     double ms = attention_table_row_time(row, which).median;
@@ -66,7 +67,8 @@ static bool is_best_tile(const attention_view *view, const attention_table_row *
         return false;
     for (int64_t i = 0; i < view->all.count; i++)
         if (attention_table_rows_agree(row, &view->all.rows[i], except) &&
-            attention_table_row_time(&view->all.rows[i], which).median < ms)
+            (attention_table_row_time(&view->all.rows[i], which).median < ms ||
+             (which == ATTENTION_END_TO_END && attention_table_row_is_mixed(&view->all.rows[i]))))
             return false;
     return true;
 }
@@ -155,10 +157,11 @@ static bool shows_utilization(const attention_view *view) {
     return view->is_full || view->has_peak;
 }
 
-/* Of the runs of both passes where there are any, else of those of the forward. */
+/* Of the runs of both passes where the table has any, else of those of the forward, as the note says:
+ * a tile that only the forward has is no exception. */
 static void add_utilization(const attention_view *view, const attention_table_row *row) {
     const results_cell *last = row->whole ? row->whole : row->forward;
-    int which = row->whole ? ATTENTION_END_TO_END : ATTENTION_FORWARD;
+    int which = view->has_time[ATTENTION_END_TO_END] ? ATTENTION_END_TO_END : ATTENTION_FORWARD;
     double seconds = attention_table_row_time(row, which).median / 1e3;
     double peak = view_peak_gflops(view->run, last);
     table_add_real(view->table,
@@ -308,6 +311,34 @@ static void note_speedup(const attention_view *view) {
     text_release(&shown);
 }
 
+/* Once, however many rows are. */
+static void note_mixed(const attention_view *view) {
+    for (int64_t i = 0; i < view->all.count; i++)
+        if (attention_table_row_is_mixed(&view->all.rows[i])) {
+            table_add_note(view->table,
+                           "no end-to-end where the runs of both passes had another tile forward "
+                           "than the row's: forward and backward of a tile are timed apart, each "
+                           "with the other one's own tile; --tiles FORWARD/BACKWARD times a pair");
+            return;
+        }
+}
+
+/* Its rate can be above that peak (docs/decisions/0018). */
+static void note_split_products(const attention_view *view) {
+    for (int64_t i = 0; i < view->all.count; i++) {
+        const results_cell *cell = attention_table_row_cell(&view->all.rows[i]);
+        if (strncmp(view_text(cell, PARAM_DEVICE), "cuda", 4) == 0 &&
+            attention_cell_has_text(cell, PARAM_IMPL, "flash") &&
+            attention_cell_has_text(cell, PARAM_MATH, "fp32")) {
+            table_add_note(view->table,
+                           "flash in fp32 multiplies on tensor cores, from sm_80 on: three tf32 "
+                           "products each, so that it can be faster than the peak of fp32, which "
+                           "is of FMAs");
+            return;
+        }
+    }
+}
+
 static void add_notes(const attention_view *view) {
     report_table *table = view->table;
     table_add_note(table, "times are medians, each measured: forward in runs of the forward alone, "
@@ -321,9 +352,11 @@ static void add_notes(const attention_view *view) {
     view_note_utilization(view->run,
                           view->has_time[ATTENTION_END_TO_END] ? "end-to-end time" : "forward time",
                           table);
+    note_split_products(view);
     if (view->has_tile_choice)
         table_add_note(table, "tile: queries x keys; best tile: fastest of those at the same "
                               "sizes, by the median");
+    note_mixed(view);
     if (view->compared)
         note_speedup(view);
     view_note_contention(view->run, table);

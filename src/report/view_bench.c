@@ -395,9 +395,9 @@ report_table *view_create_bench_table(const results *run, bool is_full) {
         add_bench_rows(&view, i);
     table_add_note(view.table, "tokens/s%s are those of the median step; warm-up is in none",
                    view.has_peak ? ", GFLOP/s, MFU and HFU" : " and GFLOP/s");
-    table_add_note(view.table, "first step: with all that happens once; total: the timed steps; "
-                               "saved: kept for the backward, and predicted: the peak, both from "
-                               "the plan");
+    table_add_note(view.table, "first step: with what happens once and had not happened before, in "
+                               "this process or its caches; total: the timed steps; saved: kept "
+                               "for the backward, and predicted: the peak, both from the plan");
     view_note_utilization(run, "median time", view.table);
     note_comparisons(&view);
     note_split_launches(&view);

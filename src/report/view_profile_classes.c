@@ -169,15 +169,35 @@ static const results_cell *find_step(const results *run, const results_cell *for
     return NULL;
 }
 
+/* "small, context 512, mode eager, attention naive": what tells an inference and its step from others
+ * of the run. */
+static void append_pair(const results *run, const results_cell *forward, text *out) {
+    static const char *const ALWAYS[] = {PARAM_MODEL, PARAM_CONTEXT, NULL};
+    static const char *const NEVER[] = {PARAM_PASS, NULL};
+    view_list chosen = {0};
+    text others = {0};
+    view_choose_parameters(run, false, ALWAYS, NEVER, &chosen, &others);
+    text_release(&others);
+    for (int i = 0; i < chosen.count; i++) {
+        const results_value *value = cell_find_parameter(forward, chosen.names[i]);
+        if (!value)
+            continue;
+        text_append(out, out->length ? ", " : "");
+        if (strcmp(chosen.names[i], PARAM_MODEL) != 0)
+            text_format(out, "%s ", chosen.names[i]);
+        view_append_value(out, value);
+    }
+}
+
 static void note_shares(const results *run, const results_cell *forward, const results_cell *step,
                         report_table *t) {
     double before = class_share(run, forward, NULL, CLASS_PRODUCTS),
            after = class_share(run, step, NULL, CLASS_PRODUCTS);
-    table_add_note(t,
-                   "%s, context %g: matrix products are %.1f %% of inference and %.1f %% of a "
-                   "training step",
-                   view_text(forward, PARAM_MODEL),
-                   results_number(cell_find_parameter(forward, PARAM_CONTEXT)), before, after);
+    text about = {0};
+    append_pair(run, forward, &about);
+    table_add_note(t, "%s: matrix products are %.1f %% of inference and %.1f %% of a training step",
+                   text_string(&about), before, after);
+    text_release(&about);
 }
 
 void profile_add_products(const results *run, report_document *out) {
@@ -226,7 +246,7 @@ typedef struct attention_part {
     const char *name;
     double ns, flops;
 } attention_part;
-enum { SCORES, SOFTMAX, VALUES, ATTENTION_PARTS };
+enum { SCORES, SOFTMAX, VALUES, CASTS, ATTENTION_PARTS };
 
 /* Which part of attention a scope is, or -1. Scale and mask are the softmax's. */
 static int part_of(const char *scope) {
@@ -244,6 +264,24 @@ static int part_of(const char *scope) {
         if (strcmp(last, NAMES[i].name) == 0)
             return NAMES[i].part;
     return -1;
+}
+
+/* Nothing but changes of type: "cast", or "cast+cast" of a generated kernel. */
+static bool is_cast(const char *op) {
+    static const char CAST[] = "cast+";
+    while (strncmp(op, CAST, sizeof CAST - 1) == 0)
+        op += sizeof CAST - 1;
+    return strcmp(op, "cast") == 0;
+}
+
+/* The part of a kind of launches, or -1. Casts stand in the scope of what they are made for and are
+ * no part of its arithmetic. */
+static int part_of_kind(const profile_rows *kinds, int64_t row) {
+    int part = part_of(profile_rows_text(kinds, row, KEY_SCOPE));
+    bool is_fused = strcmp(profile_rows_text(kinds, row, KEY_CLASS), CLASS_ATTENTION) == 0;
+    if (part < 0 || is_fused)
+        return -1;
+    return is_cast(profile_rows_text(kinds, row, KEY_OP)) ? CASTS : part;
 }
 
 static void say_ratios(const char *phase, const attention_part *parts, report_table *t) {
@@ -264,12 +302,12 @@ static void add_attention_phase(const results_cell *cell, const profile_rows *ki
                                 const char *phase, bool is_full, report_table *t) {
     attention_part parts[ATTENTION_PARTS] = {[SCORES] = {.name = "scores: Q K^T"},
                                              [SOFTMAX] = {.name = "scale, mask, softmax"},
-                                             [VALUES] = {.name = "values: P V"}};
+                                             [VALUES] = {.name = "values: P V"},
+                                             [CASTS] = {.name = "casts"}};
     double whole = 0;
     for (int64_t i = 0; i < kinds->count; i++) {
-        int part = part_of(profile_rows_text(kinds, i, KEY_SCOPE));
-        bool is_fused = strcmp(profile_rows_text(kinds, i, KEY_CLASS), CLASS_ATTENTION) == 0;
-        if (part < 0 || is_fused || strcmp(profile_rows_text(kinds, i, KEY_PHASE), phase) != 0)
+        int part = part_of_kind(kinds, i);
+        if (part < 0 || strcmp(profile_rows_text(kinds, i, KEY_PHASE), phase) != 0)
             continue;
         parts[part].ns += profile_rows_number(kinds, i, COLUMN_TIME);
         parts[part].flops += profile_rows_number(kinds, i, COLUMN_FLOPS);
@@ -277,6 +315,8 @@ static void add_attention_phase(const results_cell *cell, const profile_rows *ki
     for (int i = 0; i < ATTENTION_PARTS; i++)
         whole += parts[i].ns;
     for (int i = 0; i < ATTENTION_PARTS && whole > 0; i++) {
+        if (i == CASTS && !(parts[i].ns > 0)) /* fp32 has none */
+            continue;
         profile_add_row(cell, is_full, t);
         table_add_text(t, phase);
         table_add_text(t, parts[i].name);

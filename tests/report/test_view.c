@@ -235,6 +235,19 @@ static void rows_are_compared_with_the_first_way_and_with_no_recompute(void **st
     results_destroy(run);
 }
 
+/* The cells of a process share what was compiled, tuned and cached before them. */
+static void a_first_step_is_not_said_to_have_all_that_happens_once(void **state) {
+    (void)state;
+    results *run = example();
+    text out = {0};
+    view_render(run, (view_options){.format = TABLE_TERMINAL}, &out);
+    assert_non_null(strstr(text_string(&out),
+                           "first step: with what happens once and had not happened before, in "
+                           "this process or its caches; total: the timed steps"));
+    text_release(&out);
+    results_destroy(run);
+}
+
 static void too_few_samples_make_a_cell_incomplete(void **state) {
     (void)state;
     results *run = results_create("bench", 0, NULL);
@@ -593,6 +606,7 @@ int main(void) {
         cmocka_unit_test(the_phases_of_a_step_are_rows),
         cmocka_unit_test(nothing_is_derived_from_a_cell_that_is_not_ok),
         cmocka_unit_test(rows_are_compared_with_the_first_way_and_with_no_recompute),
+        cmocka_unit_test(a_first_step_is_not_said_to_have_all_that_happens_once),
         cmocka_unit_test(too_few_samples_make_a_cell_incomplete),
         cmocka_unit_test(people_see_parameters_that_vary_and_csv_all),
         cmocka_unit_test(rows_in_bf16_are_held_against_products_of_bf16),

@@ -80,6 +80,14 @@ static const char *string(const json_t *rows, size_t row, const char *key) {
 
 static void expect_near(double got, double wanted) { assert_true(fabs(got - wanted) < 1e-9); }
 
+static void expect_shown(const results *run, const char *wanted) {
+    text out = {0};
+    view_render(run, (view_options){.format = TABLE_TERMINAL}, &out);
+    if (!strstr(text_string(&out), wanted))
+        fail_msg("'%s' is not in\n%s", wanted, text_string(&out));
+    text_release(&out);
+}
+
 static void a_point_is_one_row_with_every_time_measured(void **state) {
     (void)state;
     results *run = example();
@@ -107,6 +115,7 @@ static void the_fastest_tile_is_marked(void **state) {
     results *run = results_create("attention", 0, NULL);
     run->is_complete = true;
     static const char *const tiles[] = {"64x64", "32x64"};
+    static const char *const used[][2] = {{"64x64", "64x64/16x16"}, {"32x64", "32x64/16x16"}};
     for (int64_t seq = 10; seq <= 20; seq *= 2)
         for (int i = 0; i < 2; i++) {
             results_cell *forward = add_cell(run, "compiled", seq, "forward", 10 + 5 * i, 0);
@@ -116,7 +125,7 @@ static void the_fastest_tile_is_marked(void **state) {
             for (int c = 0; c < 2; c++) {
                 cell_set_text(both[c], "causal", "yes");
                 cell_set_text(both[c], "tile", tiles[i]);
-                cell_set_text(both[c], "tiles_used", c ? "8x8/16x16" : "8x8");
+                cell_set_text(both[c], "tiles_used", used[i][c]);
             }
         }
     json_t *rows = rows_of(run);
@@ -128,6 +137,71 @@ static void the_fastest_tile_is_marked(void **state) {
     }
     expect_near(number(rows, 0, "forward_tflops"), 12.8);
     json_decref(rows);
+    results_destroy(run);
+}
+
+/* A row of the tile: the forward alone, unless only the backward has it, and both passes, unless only
+ * the forward has it and `used` is NULL. */
+static void add_tile_row(results *run, const char *tile, const char *used, bool has_forward) {
+    for (int i = has_forward ? 0 : 1; i < (used ? 2 : 1); i++) {
+        results_cell *cell = add_cell(run, "compiled", 10, i ? "forward+backward" : "forward",
+                                      i ? 30 : 10, i ? 15 : 0);
+        cell_set_text(cell, "tile", tile);
+        cell_set_text(cell, "tiles_used", i ? used : tile);
+        cell_set_metric(cell, "model_flops", "FLOP", 20000000000);
+        cell_set_metric(cell, "flops", "FLOP", 20000000000);
+    }
+}
+
+/* The sweep over all tiles gives a tile to one pass and leaves the other its own: a row once had the
+ * end-to-end time of two tiles as that of one. */
+static void end_to_end_of_two_tiles_is_no_tiles(void **state) {
+    (void)state;
+    static const char *const told[] = {"end_to_end_ms", "end_to_end_tflops", "mfu_percent",
+                                       "hfu_percent"};
+    results *run = results_create("attention", 0, NULL);
+    run->is_complete = true;
+    results_set_environment_real(run, "peak_gflops", 10000);
+    add_tile_row(run, "64x64", "64x64/64x64", true);
+    add_tile_row(run, "128x64", "64x64/128x64", true);
+    add_tile_row(run, "32x64", "64x64/32x64", false);
+    add_tile_row(run, "192x128", NULL, true);
+    static const char *const best[] = {"forward, backward", "forward, backward", "backward",
+                                       "forward"};
+    json_t *rows = rows_of(run);
+    assert_int_equal(json_array_size(rows), 4);
+    for (size_t i = 0; i < 4; i++) {
+        for (size_t j = 0; j < sizeof told / sizeof *told; j++)
+            assert_int_equal(isnan(number(rows, i, told[j])) != 0, i > 0);
+        assert_string_equal(string(rows, i, "best"), best[i]);
+    }
+    expect_near(number(rows, 1, "backward_ms"), 15);
+    json_decref(rows);
+    expect_shown(run, "each with the other one's own tile");
+    results_destroy(run);
+}
+
+static void tiles_that_were_asked_for_have_an_end_to_end(void **state) {
+    (void)state;
+    static const char *const tiles[][2] = {{"64x64", "64x64/64x64"},
+                                           {"128x64/32x64", "128x64/32x64"},
+                                           {"auto/32x64", "64x64/32x64"},
+                                           {"auto", "128x128/64x64"},
+                                           {"attention_mma:64x64", "64x64/64x64"}};
+    results *run = results_create("attention", 0, NULL);
+    run->is_complete = true;
+    for (int i = 0; i < 5; i++)
+        add_tile_row(run, tiles[i][0], tiles[i][1], true);
+    json_t *rows = rows_of(run);
+    for (size_t i = 0; i < 5; i++) {
+        expect_near(number(rows, i, "end_to_end_ms"), 30);
+        assert_string_equal(string(rows, i, "best"), "forward, backward, end-to-end");
+    }
+    json_decref(rows);
+    text out = {0};
+    view_render(run, (view_options){.format = TABLE_TERMINAL}, &out);
+    assert_null(strstr(text_string(&out), "no end-to-end"));
+    text_release(&out);
     results_destroy(run);
 }
 
@@ -158,14 +232,6 @@ static void fewer_samples_than_repetitions_are_incomplete(void **state) {
     assert_true(isnan(number(rows, 1, "forward_speedup"))); /* nothing to hold it against */
     json_decref(rows);
     results_destroy(run);
-}
-
-static void expect_shown(const results *run, const char *wanted) {
-    text out = {0};
-    view_render(run, (view_options){.format = TABLE_TERMINAL}, &out);
-    if (!strstr(text_string(&out), wanted))
-        fail_msg("'%s' is not in\n%s", wanted, text_string(&out));
-    text_release(&out);
 }
 
 static void growth_is_fitted_over_the_rows_that_are_ok(void **state) {
@@ -299,6 +365,25 @@ static void shares_of_a_peak_need_one(void **state) {
     results_destroy(run);
 }
 
+/* A rate of flash in fp32 stood above the peak of fp32, and nothing said why. */
+static void flash_in_fp32_on_a_gpu_is_said_to_multiply_on_tensor_cores(void **state) {
+    (void)state;
+    static const char *const ways[][4] = {{"flash", "fp32", "cuda:0", "said"},
+                                          {"flash", "fp32", "cpu", NULL},
+                                          {"flash", "bf16", "cuda:0", NULL},
+                                          {"naive", "fp32", "cuda:0", NULL}};
+    for (int i = 0; i < 4; i++) {
+        results *run = results_create("attention", 0, NULL);
+        cell_set_text(add_way(run, ways[i][0], "compiled", ways[i][1], 5), "device", ways[i][2]);
+        text out = {0};
+        view_render(run, (view_options){.format = TABLE_TERMINAL}, &out);
+        const char *note = strstr(text_string(&out), "three tf32 products each");
+        assert_int_equal(note != NULL, ways[i][3] != NULL);
+        text_release(&out);
+        results_destroy(run);
+    }
+}
+
 static void short_times_have_three_digits(void **state) {
     (void)state;
     static const struct {
@@ -382,6 +467,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_point_is_one_row_with_every_time_measured),
         cmocka_unit_test(the_fastest_tile_is_marked),
+        cmocka_unit_test(end_to_end_of_two_tiles_is_no_tiles),
+        cmocka_unit_test(tiles_that_were_asked_for_have_an_end_to_end),
         cmocka_unit_test(nothing_is_derived_from_a_backward_that_did_not_fit),
         cmocka_unit_test(fewer_samples_than_repetitions_are_incomplete),
         cmocka_unit_test(growth_is_fitted_over_the_rows_that_are_ok),
@@ -392,6 +479,7 @@ int main(void) {
         cmocka_unit_test(a_row_of_one_impl_is_held_against_the_first_mode),
         cmocka_unit_test(what_was_not_asked_for_has_no_column_but_in_files),
         cmocka_unit_test(shares_of_a_peak_need_one),
+        cmocka_unit_test(flash_in_fp32_on_a_gpu_is_said_to_multiply_on_tensor_cores),
         cmocka_unit_test(short_times_have_three_digits),
         cmocka_unit_test(what_both_passes_say_is_said_once),
         cmocka_unit_test(a_run_without_cells_is_an_empty_table),

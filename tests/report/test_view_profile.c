@@ -170,6 +170,29 @@ static void the_share_of_products_is_that_of_inference_and_of_a_training_step(vo
     results_destroy(run);
 }
 
+/* Two sentences once differed in nothing but their numbers. */
+static void a_share_of_products_is_said_of_what_varies(void **state) {
+    (void)state;
+    static const char *const MODES[] = {"eager", "compiled"};
+    results *run = new_run();
+    add_profile(run, false, "cpu", 300);
+    add_profile(run, true, "cpu", 600);
+    expect_says(run, "tiny, context 16: matrix products are 85.0 % of inference");
+    for (int i = 0; i < 2; i++) {
+        results_cell *cell = add_profile(run, i == 1, "cpu", 500);
+        cell_set_text(cell, PARAM_MODE, "compiled");
+        cell_set_text(cell, PARAM_MATH, "bf16");
+    }
+    for (int i = 0; i < 2; i++) {
+        char wanted[128];
+        snprintf(wanted, sizeof wanted,
+                 "tiny, context 16, mode %s, math %s: matrix products are 85.0 %% of inference",
+                 MODES[i], i ? "bf16" : "fp32");
+        expect_says(run, wanted);
+    }
+    results_destroy(run);
+}
+
 /* "Training" shares were once printed for runs whose backward had run out of memory. */
 static void nothing_is_derived_from_a_step_that_ran_out_of_memory(void **state) {
     (void)state;
@@ -194,6 +217,37 @@ static void inside_attention_the_ratio_of_times_stands_beside_that_of_flops(void
     expect_says(run, "forward: softmax with scale and mask takes 0.030 ms for 0.0000 GFLOP, the "
                      "products of scores and values 0.050 ms for 0.0050 GFLOP: 0.60 x the time for "
                      "0.0004 x the FLOPs");
+    results_destroy(run);
+}
+
+/* In 16 bits casts once counted as products and as softmax, by the scope they stand in. */
+static void inside_attention_casts_are_a_part_of_their_own(void **state) {
+    (void)state;
+    static const known_launch LAUNCHES[] = {
+        {"cast_bf16", "cast", "element-wise", "layers.0.attn.scores", "forward", 10, 0, 1e4},
+        {"gemm", "matmul", "matmul", "layers.0.attn.scores", "forward", 30, 3e6, 1e3},
+        {"cast_f32", "cast", "element-wise", "layers.0.attn.scale", "forward", 4, 0, 1e4},
+        {"scale_f32", "scale", "element-wise", "layers.0.attn.scale", "forward", 5, 1e3, 1e4},
+        {"fused", "cast+exp", "fused", "layers.0.attn.softmax", "forward", 25, 1e3, 1e4},
+        {"fused", "cast+cast", "fused", "layers.0.attn.values", "forward", 6, 0, 1e4},
+        {"gemm", "matmul", "matmul", "layers.0.attn.values", "forward", 20, 2e6, 1e3}};
+    results *run = new_run();
+    results_cell *cell = new_cell(run, "forward", "cpu", 100);
+    int count;
+    const grouping *by = profile_groupings(true, &count);
+    kernel_groups *groups = kernel_groups_create(by, count);
+    add_launches(groups, 0, 0, LAUNCHES, COUNT(LAUNCHES));
+    profile_record_groups(groups, 1, cell);
+    kernel_groups_destroy(groups);
+    expect_says(run, "\nforward  scores: Q K^T           0.030       30.0");
+    expect_says(run, "\nforward  scale, mask, softmax    0.030       30.0");
+    expect_says(run, "\nforward  values: P V             0.020       20.0");
+    expect_says(run, "\nforward  casts                   0.020       20.0");
+    expect_says(run, "takes 0.030 ms for 0.0000 GFLOP, the products of scores and values 0.050 ms");
+    results_destroy(run);
+    run = new_run();
+    add_profile(run, false, "cpu", 300);
+    expect_silent(run, "forward  casts");
     results_destroy(run);
 }
 
@@ -379,8 +433,10 @@ int main(void) {
         cmocka_unit_test(the_top_kernel_of_each_phase_is_found_by_launch),
         cmocka_unit_test(what_is_not_a_product_is_told_by_class),
         cmocka_unit_test(the_share_of_products_is_that_of_inference_and_of_a_training_step),
+        cmocka_unit_test(a_share_of_products_is_said_of_what_varies),
         cmocka_unit_test(nothing_is_derived_from_a_step_that_ran_out_of_memory),
         cmocka_unit_test(inside_attention_the_ratio_of_times_stands_beside_that_of_flops),
+        cmocka_unit_test(inside_attention_casts_are_a_part_of_their_own),
         cmocka_unit_test(what_to_speed_up_next_is_what_is_most_above_its_floor),
         cmocka_unit_test(without_measured_rates_there_are_no_floors),
         cmocka_unit_test(launches_of_a_scope_itself_have_a_line),
