@@ -180,30 +180,75 @@ static spread spread_of(const results_series *series) {
     return found;
 }
 
-/* The largest ratio between two cells that differ in one parameter only. */
-static void append_speedup(const results *run, const char *parameter, text *out) {
-    const results_cell *slow = NULL, *fast = NULL;
-    double most = 1;
+/* Two cells that differ in one parameter only, and what follows from it. */
+typedef struct speedup {
+    const results_cell *slow, *fast; /* NULL: there are no two such cells */
+    double ratio;
+} speedup;
+
+/* The largest ratio; of one pass, unless that is NULL. */
+static speedup largest_speedup(const results *run, const char *parameter, const char *pass) {
+    speedup best = {NULL, NULL, 1};
     for (int64_t i = 0; i < run->cell_count; i++)
         for (int64_t j = 0; j < run->cell_count; j++) {
             const results_cell *a = run->cells[i], *b = run->cells[j];
             double ratio = finding_median_ms(a) / finding_median_ms(b);
-            if (ratio > most && finding_differ_only_in(a, b, parameter)) {
-                most = ratio;
-                slow = a;
-                fast = b;
-            }
+            if (ratio > best.ratio && (!pass || strcmp(view_text(a, PARAM_PASS), pass) == 0) &&
+                finding_differ_only_in(a, b, parameter))
+                best = (speedup){a, b, ratio};
         }
-    if (!slow)
+    return best;
+}
+
+/* Settings whose defaults follow from another one: the two cells may differ in them as well. */
+static const char *const FOLLOWERS[] = {PARAM_ATTENTION, PARAM_GRADIENTS};
+enum { FOLLOWER_COUNT = sizeof FOLLOWERS / sizeof *FOLLOWERS };
+
+/* "compiled (attention flash, gradients bf16)": without what is the same in the other cell. */
+static void append_way_of(const results_cell *cell, const results_cell *other,
+                          const char *parameter, text *out) {
+    int written = 0;
+    view_append_value(out, cell_find_parameter(cell, parameter));
+    for (int i = 0; i < FOLLOWER_COUNT; i++) {
+        const results_value *its = cell_find_parameter(cell, FOLLOWERS[i]);
+        if (!its || view_values_are_equal(its, cell_find_parameter(other, FOLLOWERS[i])))
+            continue;
+        text_format(out, written++ ? ", %s " : " (%s ", FOLLOWERS[i]);
+        view_append_value(out, its);
+    }
+    text_append(out, written ? ")" : "");
+}
+
+/* What the two cells differ in is said already. */
+static void append_common_name(const results *run, const speedup *s, const char *parameter,
+                               text *out) {
+    const char *except[FOLLOWER_COUNT + 2] = {parameter};
+    for (int i = 0, count = 1; i < FOLLOWER_COUNT; i++)
+        if (!view_values_are_equal(cell_find_parameter(s->slow, FOLLOWERS[i]),
+                                   cell_find_parameter(s->fast, FOLLOWERS[i])))
+            except[count++] = FOLLOWERS[i];
+    text name = {0};
+    finding_append_cell_name(run, s->fast, except, &name);
+    if (name.length)
+        text_format(out, " (%s)", text_string(&name));
+    text_release(&name);
+}
+
+/* Whole training steps are what people wait for: of a forward only where no two steps compare. */
+static void append_speedup(const results *run, const char *parameter, text *out) {
+    speedup best = largest_speedup(run, parameter, "step");
+    if (!best.slow)
+        best = largest_speedup(run, parameter, NULL);
+    if (!best.slow)
         return;
-    spread s = spread_of(view_whole_steps(slow)), f = spread_of(view_whole_steps(fast));
+    spread s = spread_of(view_whole_steps(best.slow)), f = spread_of(view_whole_steps(best.fast));
     text_format(out, " At best %s ", parameter);
-    view_append_value(out, cell_find_parameter(fast, parameter));
-    text_format(out, " is %.2f times as fast as ", most);
-    view_append_value(out, cell_find_parameter(slow, parameter));
-    text_format(out, " (%.2f to %.2f between quartiles; ", s.first / f.third, s.third / f.first);
-    finding_append_cell_name(run, fast, NULL, out);
-    text_append(out, ").");
+    append_way_of(best.fast, best.slow, parameter, out);
+    text_format(out, " is %.2f times as fast as ", best.ratio);
+    append_way_of(best.slow, best.fast, parameter, out);
+    text_format(out, ", %.2f to %.2f between quartiles", s.first / f.third, s.third / f.first);
+    append_common_name(run, &best, parameter, out);
+    text_append(out, ".");
 }
 
 static void append_peak(const results *run, text *out) {

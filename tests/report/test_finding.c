@@ -282,6 +282,47 @@ static void a_fused_kernel_does_not_tell_its_scores_apart(void **state) {
     results_destroy(run);
 }
 
+/* ---- ways to do the same ---- */
+
+static results_cell *add_mode(results *run, const char *pass, const char *mode,
+                              const char *attention, double ms) {
+    return add_cell(run,
+                    (const char *[]){PARAM_MODEL, "small", PARAM_PASS, pass, PARAM_MODE, mode,
+                                     PARAM_ATTENTION, attention, NULL},
+                    ms);
+}
+
+static void a_faster_mode_names_what_else_differs(void **state) {
+    (void)state;
+    results *run = results_create(RUN_BENCH, 0, NULL);
+    cell_set_text(add_mode(run, "step", "eager", "naive", 4), PARAM_GRADIENTS, "fp32");
+    cell_set_text(add_mode(run, "step", "compiled", "flash", 1), PARAM_GRADIENTS, "bf16");
+    expect_said(run, "At best mode compiled (attention flash, gradients bf16) is 4.00 times as "
+                     "fast as eager (attention naive, gradients fp32), 4.00 to 4.00 between "
+                     "quartiles (model small, pass step).");
+    results_destroy(run);
+    run = results_create(RUN_BENCH, 0, NULL);
+    add_mode(run, "step", "eager", "flash", 4);
+    add_mode(run, "step", "compiled", "flash", 2);
+    add_mode(run, "forward", "compiled", "naive", 2); /* attention varies, but not between them */
+    expect_said(run, "At best mode compiled is 2.00 times as fast as eager, 2.00 to 2.00 between "
+                     "quartiles (model small, pass step, attention flash).");
+    results_destroy(run);
+}
+
+static void a_faster_mode_is_that_of_whole_steps_where_there_are_some(void **state) {
+    (void)state;
+    results *run = results_create(RUN_BENCH, 0, NULL);
+    add_mode(run, "forward", "eager", "flash", 9);
+    add_mode(run, "forward", "compiled", "flash", 1);
+    expect_said(run, "At best mode compiled is 9.00 times as fast as eager");
+    add_mode(run, "step", "eager", "flash", 30);
+    expect_said(run, "is 9.00 times"); /* one step has nothing to be compared with */
+    add_mode(run, "step", "compiled", "flash", 10);
+    expect_said(run, "At best mode compiled is 3.00 times as fast as eager");
+    results_destroy(run);
+}
+
 /* ---- several ranks ---- */
 
 static results_cell *add_ranks(results *run, const char *way, int ranks, double all,
@@ -399,6 +440,8 @@ int main(void) {
         cmocka_unit_test(utilization_is_that_of_the_best_row_of_the_table),
         cmocka_unit_test(casts_and_scores_are_of_the_longest_step_in_each_precision),
         cmocka_unit_test(a_fused_kernel_does_not_tell_its_scores_apart),
+        cmocka_unit_test(a_faster_mode_names_what_else_differs),
+        cmocka_unit_test(a_faster_mode_is_that_of_whole_steps_where_there_are_some),
         cmocka_unit_test(the_hidden_part_of_communication_is_said_of_every_way),
         cmocka_unit_test(one_rank_communicates_nothing),
         cmocka_unit_test(sharding_says_what_it_saves_of_each_kind_and_what_it_sends),
