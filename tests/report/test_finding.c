@@ -235,6 +235,63 @@ static void utilization_is_that_of_the_best_row_of_the_table(void **state) {
     results_destroy(run);
 }
 
+static void expect_limits(const results *run, const char *wanted) {
+    text out = {0};
+    finding_append_limits(run, &out);
+    assert_string_equal(text_string(&out), wanted);
+    text_release(&out);
+}
+
+/* Of 100 GFLOP/s. */
+static results_cell *add_utilized(results *run, const char *pass, const char *math,
+                                  double percent) {
+    results_set_environment_real(run, ENV_PEAK_GFLOPS, 100);
+    results_cell *cell = add_bench(run, pass, math, 1000);
+    cell_set_metric_real(cell, METRIC_MODEL_FLOPS, "FLOP", percent * 1e9);
+    return cell;
+}
+
+static void utilization_is_that_of_whole_steps_where_there_are_some(void **state) {
+    (void)state;
+    results *run = results_create(RUN_BENCH, 0, NULL);
+    results_cell *forward = add_utilized(run, "forward+backward", "fp32", 60);
+    cell_add_sample_real(forward, SERIES_FORWARD, "ms", 100);
+    cell_set_metric_real(forward, METRIC_MODEL_FORWARD_FLOPS, "FLOP", 8e9); /* 80 % */
+    expect_limits(run, "The highest MFU is 60.0 % of the measured peak (model small, pass "
+                       "forward+backward).");
+    results_cell *step = add_utilized(run, "step", "fp32", 50);
+    cell_add_sample_real(step, SERIES_FORWARD, "ms", 100);
+    cell_set_metric_real(step, METRIC_MODEL_FORWARD_FLOPS, "FLOP", 9e9);
+    expect_limits(run, "The highest MFU is 50.0 % of the measured peak (model small, pass step).");
+    results_destroy(run);
+}
+
+static void utilization_is_said_of_each_of_a_few_maths(void **state) {
+    (void)state;
+    static const char *const maths[] = {"fp32", "tf32", "bf16", "fp16", "fp8"};
+    results *run = results_create(RUN_BENCH, 0, NULL);
+    for (int i = 0; i < 5; i++) {
+        if (i == 2) /* before there are more than one can read */
+            expect_limits(run, "The highest MFU is 80.0 % of the measured peak in fp32 (model "
+                               "small, pass step), 70.0 % in tf32 (model small, pass step).");
+        add_utilized(run, "step", maths[i], 70);
+        add_utilized(run, "step", maths[i], i ? 60 : 80);
+    }
+    expect_limits(run, "The highest MFU is 80.0 % of the measured peak (model small, pass step, "
+                       "math fp32).");
+    results_destroy(run);
+}
+
+static void utilization_is_not_that_of_times_that_scatter(void **state) {
+    (void)state;
+    results *run = results_create(RUN_BENCH, 0, NULL);
+    cell_add_sample_real(add_utilized(run, "step", "fp32", 90), SERIES_STEP, "ms", 2000);
+    expect_limits(run, "The highest MFU is 60.0 % of the measured peak (model small, pass step).");
+    cell_add_sample_real(add_utilized(run, "step", "fp32", 50), SERIES_STEP, "ms", 1000);
+    expect_limits(run, "The highest MFU is 50.0 % of the measured peak (model small, pass step).");
+    results_destroy(run);
+}
+
 static void add_traced(results_cell *cell, double step_ms, double casts_ms) {
     cell_set_metric_real(cell, METRIC_TRACED_STEP_NS, "ns", step_ms * 1e6);
     cell_set_metric_real(cell, METRIC_CAST_NS, "ns", casts_ms * 1e6);
@@ -438,6 +495,9 @@ int main(void) {
         cmocka_unit_test(one_length_or_one_implementation_has_no_crossover),
         cmocka_unit_test(the_backward_is_compared_with_the_forward),
         cmocka_unit_test(utilization_is_that_of_the_best_row_of_the_table),
+        cmocka_unit_test(utilization_is_that_of_whole_steps_where_there_are_some),
+        cmocka_unit_test(utilization_is_said_of_each_of_a_few_maths),
+        cmocka_unit_test(utilization_is_not_that_of_times_that_scatter),
         cmocka_unit_test(casts_and_scores_are_of_the_longest_step_in_each_precision),
         cmocka_unit_test(a_fused_kernel_does_not_tell_its_scores_apart),
         cmocka_unit_test(a_faster_mode_names_what_else_differs),
