@@ -124,33 +124,58 @@ static bool append_above_floor(const results *run, text *out) {
     return has_said;
 }
 
+/* What takes most time of a cell. */
+typedef struct top_part {
+    const results_row *row; /* NULL: the cell was not traced */
+    double share;           /* percent of the cell */
+    bool is_kernel;         /* else a class of kernels */
+} top_part;
+
+static top_part top_part_of(const results_cell *cell) {
+    static const char *const tables[] = {BREAKDOWN_BY_KERNEL, BREAKDOWN_BY_CLASS};
+    top_part top = {NULL, 0, false};
+    for (int t = 0; t < 2 && cell->status == RESULTS_OK && !top.row; t++) {
+        const results_breakdown *b = cell_find_breakdown(cell, tables[t]);
+        top.row = b && b->key_count ? top_row(b, &top.share) : NULL;
+        top.is_kernel = t == 0;
+    }
+    return top;
+}
+
+/* Of whole steps, where any was traced: a share of the slowest is worth most. `rivals` counts those of
+ * the same extent. */
+static const results_cell *slowest_traced(const results *run, int *rivals) {
+    const results_cell *slowest = NULL;
+    double most = 0;
+    for (int64_t i = 0; i < run->cell_count; i++) {
+        const results_cell *cell = run->cells[i];
+        int more = slowest ? extent_of(cell) - extent_of(slowest) : 1;
+        if (more < 0 || !top_part_of(cell).row)
+            continue;
+        double ms = finding_median_ms(cell);
+        *rivals = more > 0 ? 1 : *rivals + 1;
+        if (more > 0 || ms > most) {
+            most = isnan(ms) ? 0 : ms;
+            slowest = cell;
+        }
+    }
+    return slowest;
+}
+
 /* Else what takes most. */
 void finding_append_next(const results *run, text *out) {
     if (append_above_floor(run, out))
         return;
-    static const char *const tables[] = {BREAKDOWN_BY_KERNEL, BREAKDOWN_BY_CLASS};
-    const results_cell *last = NULL;
-    const results_row *top = NULL;
-    double share = 0;
-    bool is_kernel = false;
-    for (int64_t i = 0; i < run->cell_count; i++)
-        for (int t = 0; t < 2 && run->cells[i]->status == RESULTS_OK; t++) {
-            const results_breakdown *b = cell_find_breakdown(run->cells[i], tables[t]);
-            double its_share;
-            const results_row *its = b && b->key_count ? top_row(b, &its_share) : NULL;
-            if (its) {
-                last = run->cells[i];
-                top = its;
-                share = its_share;
-                is_kernel = t == 0;
-                break;
-            }
-        }
-    if (!top)
+    int rivals = 0;
+    const results_cell *cell = slowest_traced(run, &rivals);
+    if (!cell)
         return;
-    text_format(out, "%s %s takes the most time, %.0f %% of a step (",
-                is_kernel ? "Kernel" : "Class", top->keys[0], share);
-    finding_append_cell_name(run, last, NULL, out);
+    top_part top = top_part_of(cell);
+    bool is_pass = view_text(cell, PARAM_PASS)[0] && extent_of(cell) < 2;
+    text_format(out, "%s %s takes the most time, %.0f %% of %s %s (",
+                top.is_kernel ? "Kernel" : "Class", top.row->keys[0], top.share,
+                rivals > 1 ? "the slowest" : "a", rivals > 1 && is_pass ? "pass" : "step");
+    finding_append_cell_name(run, cell, NULL, out);
     text_append(out, ").");
 }
 

@@ -323,6 +323,33 @@ static void casts_and_scores_are_of_the_longest_step_in_each_precision(void **st
     results_destroy(run);
 }
 
+static void expect_next(const results *run, const char *wanted) {
+    text out = {0};
+    finding_append_next(run, &out);
+    assert_string_equal(text_string(&out), wanted);
+    text_release(&out);
+}
+
+/* Beside 1 ms of another. */
+static void what_takes_most_is_of_the_slowest_step(void **state) {
+    (void)state;
+    results *run = results_create(RUN_BENCH, 0, NULL);
+    add_time(add_bench(run, "forward", "fp32", 90), BREAKDOWN_BY_KERNEL, "gemm", 9);
+    expect_next(run,
+                "Kernel gemm takes the most time, 90 % of a step (model small, pass forward).");
+    add_time(add_bench(run, "forward", "bf16", 20), BREAKDOWN_BY_KERNEL, "gemm", 9);
+    expect_next(run, "Kernel gemm takes the most time, 90 % of the slowest pass (model small, pass "
+                     "forward, math fp32).");
+    add_time(add_bench(run, "step", "tf32", 40), BREAKDOWN_BY_CLASS, "matmul", 4);
+    expect_next(run, "Class matmul takes the most time, 80 % of a step (model small, pass step, "
+                     "math tf32).");
+    add_time(add_bench(run, "step", "fp32", 50), BREAKDOWN_BY_KERNEL, "gemm", 3);
+    add_time(add_bench(run, "step", "bf16", 20), BREAKDOWN_BY_KERNEL, "copy", 9);
+    expect_next(run, "Kernel gemm takes the most time, 75 % of the slowest step (model small, pass "
+                     "step, math fp32).");
+    results_destroy(run);
+}
+
 static void a_fused_kernel_does_not_tell_its_scores_apart(void **state) {
     (void)state;
     results *run = results_create(RUN_BENCH, 0, NULL);
@@ -499,6 +526,7 @@ int main(void) {
         cmocka_unit_test(utilization_is_said_of_each_of_a_few_maths),
         cmocka_unit_test(utilization_is_not_that_of_times_that_scatter),
         cmocka_unit_test(casts_and_scores_are_of_the_longest_step_in_each_precision),
+        cmocka_unit_test(what_takes_most_is_of_the_slowest_step),
         cmocka_unit_test(a_fused_kernel_does_not_tell_its_scores_apart),
         cmocka_unit_test(a_faster_mode_names_what_else_differs),
         cmocka_unit_test(a_faster_mode_is_that_of_whole_steps_where_there_are_some),
