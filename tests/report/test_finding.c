@@ -335,6 +335,28 @@ static void casts_and_scores_are_of_the_longest_step_in_each_precision(void **st
     results_destroy(run);
 }
 
+static void casts_that_are_fused_are_not_told_apart(void **state) {
+    (void)state;
+    results *run = results_create(RUN_BENCH, 0, NULL);
+    results_cell *fp32 = add_bench(run, "step", "fp32", 5),
+                 *bf16 = add_bench(run, "step", "bf16", 5);
+    cell_set_text(fp32, PARAM_MODE, "compiled");
+    cell_set_text(bf16, PARAM_MODE, "compiled");
+    add_traced(fp32, 4, 0);
+    expect_said(run, "Casts take 0.000 of 4.000 ms (0.0 %) in fp32"); /* where there are none */
+    add_traced(bf16, 2, 0);
+    expect_said(run, "Casts in bf16 are fused with other ops in mode compiled and take no launch "
+                     "of their own, so that their time cannot be told apart.");
+    expect_not_said(run, "Casts take");
+    cell_set_metric(bf16, METRIC_CAST_LAUNCHES, "", 3); /* too short for the clock */
+    expect_said(run, "0.000 of 2.000 ms (0.0 %) in bf16");
+    expect_not_said(run, "fused");
+    cell_set_text(bf16, PARAM_MODE, "eager");
+    cell_set_metric(bf16, METRIC_CAST_LAUNCHES, "", 0);
+    expect_not_said(run, "fused");
+    results_destroy(run);
+}
+
 static void expect_next(const results *run, const char *wanted) {
     text out = {0};
     finding_append_next(run, &out);
@@ -539,6 +561,7 @@ int main(void) {
         cmocka_unit_test(utilization_is_said_of_each_of_a_few_maths),
         cmocka_unit_test(utilization_is_not_that_of_times_that_scatter),
         cmocka_unit_test(casts_and_scores_are_of_the_longest_step_in_each_precision),
+        cmocka_unit_test(casts_that_are_fused_are_not_told_apart),
         cmocka_unit_test(what_takes_most_is_of_the_slowest_step),
         cmocka_unit_test(a_fused_kernel_does_not_tell_its_scores_apart),
         cmocka_unit_test(a_faster_mode_names_what_else_differs),
