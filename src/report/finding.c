@@ -303,10 +303,10 @@ static void append_next(const results *run, text *out) {
     text_release(&next);
 }
 
-/* Of the first way to compute that the run has several of. */
+/* Of the first way to compute that the run has several of; tiles have a sentence of their own. */
 static void append_way(const results *run, text *out) {
-    static const char *const ways[] = {PARAM_IMPL, PARAM_MODE, PARAM_MATH, PARAM_TILE};
-    for (int i = 0; i < 4 && run->cell_count <= FINDING_MOST_CELLS; i++)
+    static const char *const ways[] = {PARAM_IMPL, PARAM_MODE, PARAM_MATH};
+    for (int i = 0; i < 3 && run->cell_count <= FINDING_MOST_CELLS; i++)
         if (cell_find_parameter(run->cells[0], ways[i]) && view_parameter_varies(run, ways[i])) {
             append_speedup(run, ways[i], out);
             return;
@@ -319,6 +319,7 @@ void finding_append(const results *run, text *out) {
         finding_append_misfits,
         append_next,
         append_way,
+        finding_append_tiles,
         finding_append_crossover,
         finding_append_growth,
         finding_append_utilization,

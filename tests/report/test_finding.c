@@ -441,6 +441,47 @@ static void a_faster_mode_is_that_of_whole_steps_where_there_are_some(void **sta
     results_destroy(run);
 }
 
+/* Either time may be 0: the pass was not asked for. */
+static void add_tile(results *run, const char *tile, int seq, double forward, double backward) {
+    for (int i = 0; i < 2; i++) {
+        if (!(i ? backward > 0 : forward > 0))
+            continue;
+        results_cell *cell = add_attention(run, "flash", "64", seq, i ? 2 * backward : forward);
+        cell_set_text(cell, PARAM_TILE, tile);
+        cell_set_text(cell, PARAM_PASS, i ? "forward+backward" : "forward");
+        if (i)
+            cell_add_sample_real(cell, SERIES_BACKWARD, "ms", backward);
+    }
+}
+
+static void the_fastest_tile_of_each_pass_is_held_against_the_second_best(void **state) {
+    (void)state;
+    results *run = results_create(RUN_ATTENTION, 0, NULL);
+    add_tile(run, "64x64", 512, 0.02, 0.05);
+    expect_not_said(run, "tile"); /* one tile is no choice */
+    add_tile(run, "192x128", 512, 0.06, 0);
+    add_tile(run, "128x64", 512, 0.03, 0.08);
+    expect_said(run, "The fastest tile of the forward is 64x64 (0.0200 ms, 50.0 % ahead of "
+                     "128x64), of the backward 64x64 (0.0500 ms, 60.0 % ahead of 128x64).");
+    add_tile(run, "32x64", 512, 0, 0.04);
+    expect_said(run, "of the backward 32x64 (0.0400 ms, 25.0 % ahead of 64x64).");
+    expect_not_said(run, "At best");
+    results_destroy(run);
+}
+
+static void the_fastest_tile_is_that_of_the_largest_sizes_beside_the_kernels_choice(void **state) {
+    (void)state;
+    results *run = results_create(RUN_ATTENTION, 0, NULL);
+    add_tile(run, "64x64", 1024, 2, 0);
+    add_tile(run, "128x64", 1024, 3, 0);
+    add_tile(run, "auto", 1024, 4, 0);
+    add_tile(run, "128x64", 512, 0.5, 0);
+    add_tile(run, "auto", 512, 0.75, 0);
+    expect_said(run, "The fastest tile of the forward is 64x64 (2.000 ms, 100.0 % ahead of auto), "
+                     "with seq 1024.");
+    results_destroy(run);
+}
+
 /* ---- several ranks ---- */
 
 static results_cell *add_ranks(results *run, const char *way, int ranks, double all,
@@ -566,6 +607,8 @@ int main(void) {
         cmocka_unit_test(a_fused_kernel_does_not_tell_its_scores_apart),
         cmocka_unit_test(a_faster_mode_names_what_else_differs),
         cmocka_unit_test(a_faster_mode_is_that_of_whole_steps_where_there_are_some),
+        cmocka_unit_test(the_fastest_tile_of_each_pass_is_held_against_the_second_best),
+        cmocka_unit_test(the_fastest_tile_is_that_of_the_largest_sizes_beside_the_kernels_choice),
         cmocka_unit_test(the_hidden_part_of_communication_is_said_of_every_way),
         cmocka_unit_test(one_rank_communicates_nothing),
         cmocka_unit_test(sharding_says_what_it_saves_of_each_kind_and_what_it_sends),
