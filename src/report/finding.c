@@ -124,33 +124,58 @@ static bool append_above_floor(const results *run, text *out) {
     return has_said;
 }
 
+/* What takes most time of a cell. */
+typedef struct top_part {
+    const results_row *row; /* NULL: the cell was not traced */
+    double share;           /* percent of the cell */
+    bool is_kernel;         /* else a class of kernels */
+} top_part;
+
+static top_part top_part_of(const results_cell *cell) {
+    static const char *const tables[] = {BREAKDOWN_BY_KERNEL, BREAKDOWN_BY_CLASS};
+    top_part top = {NULL, 0, false};
+    for (int t = 0; t < 2 && cell->status == RESULTS_OK && !top.row; t++) {
+        const results_breakdown *b = cell_find_breakdown(cell, tables[t]);
+        top.row = b && b->key_count ? top_row(b, &top.share) : NULL;
+        top.is_kernel = t == 0;
+    }
+    return top;
+}
+
+/* Of whole steps, where any was traced: a share of the slowest is worth most. `rivals` counts those of
+ * the same extent. */
+static const results_cell *slowest_traced(const results *run, int *rivals) {
+    const results_cell *slowest = NULL;
+    double most = 0;
+    for (int64_t i = 0; i < run->cell_count; i++) {
+        const results_cell *cell = run->cells[i];
+        int more = slowest ? extent_of(cell) - extent_of(slowest) : 1;
+        if (more < 0 || !top_part_of(cell).row)
+            continue;
+        double ms = finding_median_ms(cell);
+        *rivals = more > 0 ? 1 : *rivals + 1;
+        if (more > 0 || ms > most) {
+            most = isnan(ms) ? 0 : ms;
+            slowest = cell;
+        }
+    }
+    return slowest;
+}
+
 /* Else what takes most. */
 void finding_append_next(const results *run, text *out) {
     if (append_above_floor(run, out))
         return;
-    static const char *const tables[] = {BREAKDOWN_BY_KERNEL, BREAKDOWN_BY_CLASS};
-    const results_cell *last = NULL;
-    const results_row *top = NULL;
-    double share = 0;
-    bool is_kernel = false;
-    for (int64_t i = 0; i < run->cell_count; i++)
-        for (int t = 0; t < 2 && run->cells[i]->status == RESULTS_OK; t++) {
-            const results_breakdown *b = cell_find_breakdown(run->cells[i], tables[t]);
-            double its_share;
-            const results_row *its = b && b->key_count ? top_row(b, &its_share) : NULL;
-            if (its) {
-                last = run->cells[i];
-                top = its;
-                share = its_share;
-                is_kernel = t == 0;
-                break;
-            }
-        }
-    if (!top)
+    int rivals = 0;
+    const results_cell *cell = slowest_traced(run, &rivals);
+    if (!cell)
         return;
-    text_format(out, "%s %s takes the most time, %.0f %% of a step (",
-                is_kernel ? "Kernel" : "Class", top->keys[0], share);
-    finding_append_cell_name(run, last, NULL, out);
+    top_part top = top_part_of(cell);
+    bool is_pass = view_text(cell, PARAM_PASS)[0] && extent_of(cell) < 2;
+    text_format(out, "%s %s takes the most time, %.0f %% of %s %s (",
+                top.is_kernel ? "Kernel" : "Class", top.row->keys[0], top.share,
+                rivals > 1 ? "the slowest" : "a", rivals > 1 && is_pass ? "pass" : "step");
+    finding_append_cell_name(run, cell, NULL, out);
     text_append(out, ").");
 }
 
@@ -180,30 +205,75 @@ static spread spread_of(const results_series *series) {
     return found;
 }
 
-/* The largest ratio between two cells that differ in one parameter only. */
-static void append_speedup(const results *run, const char *parameter, text *out) {
-    const results_cell *slow = NULL, *fast = NULL;
-    double most = 1;
+/* Two cells that differ in one parameter only, and what follows from it. */
+typedef struct speedup {
+    const results_cell *slow, *fast; /* NULL: there are no two such cells */
+    double ratio;
+} speedup;
+
+/* The largest ratio; of one pass, unless that is NULL. */
+static speedup largest_speedup(const results *run, const char *parameter, const char *pass) {
+    speedup best = {NULL, NULL, 1};
     for (int64_t i = 0; i < run->cell_count; i++)
         for (int64_t j = 0; j < run->cell_count; j++) {
             const results_cell *a = run->cells[i], *b = run->cells[j];
             double ratio = finding_median_ms(a) / finding_median_ms(b);
-            if (ratio > most && finding_differ_only_in(a, b, parameter)) {
-                most = ratio;
-                slow = a;
-                fast = b;
-            }
+            if (ratio > best.ratio && (!pass || strcmp(view_text(a, PARAM_PASS), pass) == 0) &&
+                finding_differ_only_in(a, b, parameter))
+                best = (speedup){a, b, ratio};
         }
-    if (!slow)
+    return best;
+}
+
+/* Settings whose defaults follow from another one: the two cells may differ in them as well. */
+static const char *const FOLLOWERS[] = {PARAM_ATTENTION, PARAM_GRADIENTS};
+enum { FOLLOWER_COUNT = sizeof FOLLOWERS / sizeof *FOLLOWERS };
+
+/* "compiled (attention flash, gradients bf16)": without what is the same in the other cell. */
+static void append_way_of(const results_cell *cell, const results_cell *other,
+                          const char *parameter, text *out) {
+    int written = 0;
+    view_append_value(out, cell_find_parameter(cell, parameter));
+    for (int i = 0; i < FOLLOWER_COUNT; i++) {
+        const results_value *its = cell_find_parameter(cell, FOLLOWERS[i]);
+        if (!its || view_values_are_equal(its, cell_find_parameter(other, FOLLOWERS[i])))
+            continue;
+        text_format(out, written++ ? ", %s " : " (%s ", FOLLOWERS[i]);
+        view_append_value(out, its);
+    }
+    text_append(out, written ? ")" : "");
+}
+
+/* What the two cells differ in is said already. */
+static void append_common_name(const results *run, const speedup *s, const char *parameter,
+                               text *out) {
+    const char *except[FOLLOWER_COUNT + 2] = {parameter};
+    for (int i = 0, count = 1; i < FOLLOWER_COUNT; i++)
+        if (!view_values_are_equal(cell_find_parameter(s->slow, FOLLOWERS[i]),
+                                   cell_find_parameter(s->fast, FOLLOWERS[i])))
+            except[count++] = FOLLOWERS[i];
+    text name = {0};
+    finding_append_cell_name(run, s->fast, except, &name);
+    if (name.length)
+        text_format(out, " (%s)", text_string(&name));
+    text_release(&name);
+}
+
+/* Whole training steps are what people wait for: of a forward only where no two steps compare. */
+static void append_speedup(const results *run, const char *parameter, text *out) {
+    speedup best = largest_speedup(run, parameter, "step");
+    if (!best.slow)
+        best = largest_speedup(run, parameter, NULL);
+    if (!best.slow)
         return;
-    spread s = spread_of(view_whole_steps(slow)), f = spread_of(view_whole_steps(fast));
+    spread s = spread_of(view_whole_steps(best.slow)), f = spread_of(view_whole_steps(best.fast));
     text_format(out, " At best %s ", parameter);
-    view_append_value(out, cell_find_parameter(fast, parameter));
-    text_format(out, " is %.2f times as fast as ", most);
-    view_append_value(out, cell_find_parameter(slow, parameter));
-    text_format(out, " (%.2f to %.2f between quartiles; ", s.first / f.third, s.third / f.first);
-    finding_append_cell_name(run, fast, NULL, out);
-    text_append(out, ").");
+    append_way_of(best.fast, best.slow, parameter, out);
+    text_format(out, " is %.2f times as fast as ", best.ratio);
+    append_way_of(best.slow, best.fast, parameter, out);
+    text_format(out, ", %.2f to %.2f between quartiles", s.first / f.third, s.third / f.first);
+    append_common_name(run, &best, parameter, out);
+    text_append(out, ".");
 }
 
 static void append_peak(const results *run, text *out) {
@@ -233,10 +303,10 @@ static void append_next(const results *run, text *out) {
     text_release(&next);
 }
 
-/* Of the first way to compute that the run has several of. */
+/* Of the first way to compute that the run has several of; tiles have a sentence of their own. */
 static void append_way(const results *run, text *out) {
-    static const char *const ways[] = {PARAM_IMPL, PARAM_MODE, PARAM_MATH, PARAM_TILE};
-    for (int i = 0; i < 4 && run->cell_count <= FINDING_MOST_CELLS; i++)
+    static const char *const ways[] = {PARAM_IMPL, PARAM_MODE, PARAM_MATH};
+    for (int i = 0; i < 3 && run->cell_count <= FINDING_MOST_CELLS; i++)
         if (cell_find_parameter(run->cells[0], ways[i]) && view_parameter_varies(run, ways[i])) {
             append_speedup(run, ways[i], out);
             return;
@@ -249,6 +319,7 @@ void finding_append(const results *run, text *out) {
         finding_append_misfits,
         append_next,
         append_way,
+        finding_append_tiles,
         finding_append_crossover,
         finding_append_growth,
         finding_append_utilization,

@@ -93,11 +93,15 @@ static void append_end(const curve *c, text *out) {
     text_format(out, "%.2f from %.0f to %.0f", without_sign_of_zero(k), c->x[from], c->x[to]);
 }
 
-/* Two sizes have a slope between them, and there is nothing to fit. */
+/* A law that misses a size it was fitted to by more than this is none of that curve. */
+#define MOST_MISFIT 0.5
+
+/* Two sizes have a slope between them, and there is nothing to fit. Where no power fits all sizes, what
+ * overheads hide at the small ones shows between the largest two. */
 static void append_exponent(const char *axis, const curve *c, const statistics_growth *growth,
                             text *out) {
     text_format(out, " grows as %s^", axis);
-    if (growth->sizes > 2)
+    if (growth->sizes > 2 && growth->worst <= MOST_MISFIT)
         text_format(out, "%.2f, fitted to %lld sizes (the worst is %.0f %% off), and as %s^",
                     without_sign_of_zero(growth->exponent), (long long)growth->sizes,
                     100 * growth->worst, axis);

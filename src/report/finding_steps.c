@@ -59,9 +59,20 @@ static double traced_ms(const results_cell *cell) {
     return cell->status == RESULTS_OK && span > 0 ? span / 1e6 : (double)NAN;
 }
 
+/* A compiled step with numbers of 16 bits has casts, but no launches of casts alone. */
+static bool has_fused_casts(const results_cell *cell) {
+    const char *math = view_text(cell, PARAM_MATH);
+    bool has_16_bits = strcmp(math, "bf16") == 0 || strcmp(math, "fp16") == 0;
+    return has_16_bits && !isnan(traced_ms(cell)) &&
+           strcmp(view_text(cell, PARAM_MODE), "compiled") == 0 &&
+           !(view_metric(cell, METRIC_CAST_LAUNCHES) > 0) &&
+           fabs(view_metric(cell, METRIC_CAST_NS)) <= 0;
+}
+
+/* NAN where they were not traced, or no clock tells them apart. */
 static double casts_ms(const results_cell *cell) {
     double ms = view_metric(cell, METRIC_CAST_NS) / 1e6;
-    return isnan(traced_ms(cell)) || !(ms >= 0) ? (double)NAN : ms;
+    return isnan(traced_ms(cell)) || !(ms >= 0) || has_fused_casts(cell) ? (double)NAN : ms;
 }
 
 /* Of rows whose key ends so; NAN: there is none. */
@@ -123,8 +134,40 @@ static void append_parts(const results *run, const char *begin,
     text_append(out, ").");
 }
 
+/* Each math once; false: there is none. */
+static bool append_fused_casts(const results *run, text *out) {
+    static const char *const maths[] = {"bf16", "fp16"};
+    int written = 0;
+    for (int m = 0; m < 2; m++) {
+        bool is_fused = false;
+        for (int64_t i = 0; i < run->cell_count && !is_fused; i++)
+            is_fused = has_fused_casts(run->cells[i]) &&
+                       strcmp(view_text(run->cells[i], PARAM_MATH), maths[m]) == 0;
+        if (is_fused)
+            text_format(out, written++ ? " and %s" : " Casts in %s", maths[m]);
+    }
+    if (written)
+        text_append(out, " are fused with other ops in mode compiled and take no launch of their "
+                         "own, so that their time cannot be told apart.");
+    return written > 0;
+}
+
+static bool has_timed_casts(const results *run) {
+    for (int64_t i = 0; i < run->cell_count; i++)
+        if (casts_ms(run->cells[i]) > 0)
+            return true;
+    return false;
+}
+
+/* That fp32 has no casts is nothing to say beside casts that are there and not seen. */
 void finding_append_casts(const results *run, text *out) {
-    append_parts(run, " Casts take", casts_ms, out);
+    text fused = {0};
+    if (strcmp(run->verb, RUN_BENCH) != 0)
+        return;
+    if (!append_fused_casts(run, &fused) || has_timed_casts(run))
+        append_parts(run, " Casts take", casts_ms, out);
+    text_append(out, text_string(&fused));
+    text_release(&fused);
 }
 
 /* A fused kernel has the scores in it, and no clock tells them apart. */

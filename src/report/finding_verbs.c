@@ -84,15 +84,80 @@ static int column_of(const report_table *table, const char *key) {
     return -1;
 }
 
-static int best_row(const report_table *table, int column) {
+/* How much of a training step the row is; rows without a pass are all alike. */
+static int extent_of_row(const report_table *table, int row) {
+    static const char *const extents[] = {"forward", "forward+backward", "step"};
+    int column = column_of(table, PARAM_PASS), extent = 0;
+    if (column < 0 || table->rows[row].cells[column].kind != CELL_TEXT)
+        return 0;
+    for (int i = 0; i < 3; i++)
+        if (strcmp(table->rows[row].cells[column].text, extents[i]) == 0)
+            extent = i < 2 ? 1 : 2;
+    return extent; /* 0: a part, as "step: forward" */
+}
+
+/* What samples that scatter more say is as much about what disturbed them. */
+#define MOST_SCATTER_PERCENT 10
+
+/* Whole steps come before passes and those before parts; among rows alike the steady ones come first. */
+static int weight_of_row(const report_table *table, int row) {
+    int scatter = column_of(table, "std_percent");
+    bool is_steady = scatter < 0 || table->rows[row].cells[scatter].kind != CELL_REAL ||
+                     table->rows[row].cells[scatter].real <= MOST_SCATTER_PERCENT;
+    return 2 * extent_of_row(table, row) + is_steady;
+}
+
+/* Whether the rows have the same math; those without any have. */
+static bool has_same_math(const report_table *table, int a, int b) {
+    int math = column_of(table, PARAM_MATH);
+    if (math < 0)
+        return true;
+    const table_cell *x = &table->rows[a].cells[math], *y = &table->rows[b].cells[math];
+    return x->kind == y->kind && (x->kind != CELL_TEXT || strcmp(x->text, y->text) == 0);
+}
+
+/* The most that a row with this number has; -1: none has it. */
+static int greatest_weight(const report_table *table, int column) {
+    int greatest = -1;
+    for (int i = 0; column >= 0 && i < table->row_count; i++)
+        if (table->rows[i].cells[column].kind == CELL_REAL && weight_of_row(table, i) > greatest)
+            greatest = weight_of_row(table, i);
+    return greatest;
+}
+
+/* Of the rows of that weight, and with the math of the row `like` unless that is -1; -1: none. */
+static int best_row(const report_table *table, int column, int weight, int like) {
     int best = -1;
-    for (int i = 0; column >= 0 && i < table->row_count; i++) {
+    for (int i = 0; weight >= 0 && i < table->row_count; i++) {
         const table_cell *cell = &table->rows[i].cells[column];
-        if (cell->kind == CELL_REAL &&
+        if (cell->kind == CELL_REAL && weight_of_row(table, i) == weight &&
+            (like < 0 || has_same_math(table, i, like)) &&
             (best < 0 || cell->real > table->rows[best].cells[column].real))
             best = i;
     }
     return best;
+}
+
+/* Rates in different math are no rivals: the best row of each, and how many there are; one row where
+ * they are more than are worth a sentence. */
+enum { MOST_MATHS = 4 };
+static int best_rows(const report_table *table, int column, int rows[MOST_MATHS]) {
+    int weight = greatest_weight(table, column), count = 0;
+    for (int i = 0; weight >= 0 && i < table->row_count && count <= MOST_MATHS; i++) {
+        bool is_first = true;
+        for (int j = 0; j < i && is_first; j++)
+            is_first = !has_same_math(table, i, j);
+        int best = is_first ? best_row(table, column, weight, i) : -1;
+        if (best < 0)
+            continue;
+        if (count < MOST_MATHS)
+            rows[count] = best;
+        count++;
+    }
+    if (count <= MOST_MATHS)
+        return count;
+    rows[0] = best_row(table, column, weight, -1);
+    return 1;
 }
 
 static bool column_varies(const report_table *table, int column) {
@@ -109,42 +174,67 @@ static bool column_varies(const report_table *table, int column) {
     return varies;
 }
 
-/* " Begin 12.3 unit (ranks 2, bytes 1000000)": the settings that vary, and the pass. */
-static void append_best(const report_table *table, const char *key, const char *begin,
-                        const char *unit, text *out) {
+/* Whether the name of a row has the column: what varies among settings, and what tells what it is. */
+static bool is_named(const report_table *table, int column, int row) {
     static const char *const always[] = {PARAM_MODEL, PARAM_PASS, PARAM_IMPL, PARAM_RANKS, NULL};
-    int column = column_of(table, key), best = best_row(table, column), written = 0;
-    if (best < 0)
-        return;
-    text_append(out, begin);
-    table_append_shown(out, &table->rows[best].cells[column]);
-    text_append(out, unit);
+    const table_column *about = &table->columns[column];
+    const table_cell *cell = &table->rows[row].cells[column];
+    if (cell->kind == CELL_EMPTY || strcmp(about->key, "status") == 0)
+        return false;
+    if (about->is_setting && column_varies(table, column))
+        return true;
+    bool is_alone = strcmp(about->key, PARAM_RANKS) == 0 && cell->integer == 1;
+    return view_is_one_of(about->key, always) && !is_alone;
+}
+
+/* " (ranks 2, bytes 1000000)": without the column `except`, unless that is -1. */
+static void append_row_name(const report_table *table, int row, int except, text *out) {
+    int written = 0;
     for (int i = 0; i < table->column_count; i++) {
-        const table_column *about = &table->columns[i];
-        if (table->rows[best].cells[i].kind == CELL_EMPTY)
+        if (i == except || !is_named(table, i, row))
             continue;
-        if (!view_is_one_of(about->key, always) &&
-            !(about->is_setting && strcmp(about->key, "status") != 0 && column_varies(table, i)))
-            continue;
-        text_format(out, written++ ? ", %s " : " (%s ", about->key);
-        table_append_shown(out, &table->rows[best].cells[i]);
+        text_format(out, written++ ? ", %s " : " (%s ", table->columns[i].key);
+        table_append_shown(out, &table->rows[row].cells[i]);
     }
-    text_append(out, written ? ")." : ".");
+    text_append(out, written ? ")" : "");
+}
+
+/* What is best where it is most, and how a sentence says it. */
+typedef struct rate {
+    const char *key, *begin, *unit;
+    const char *of; /* that it is a part of; "" */
+} rate;
+
+/* " Begin 12.3 unit (ranks 2, bytes 1000000).", " Begin 45.6 % of it in fp32 (model a), 12.3 % in bf16 (model b)." */
+static void append_best(const report_table *table, const rate *what, text *out) {
+    int rows[MOST_MATHS], math = column_of(table, PARAM_MATH);
+    int column = column_of(table, what->key), count = best_rows(table, column, rows);
+    for (int i = 0; i < count; i++) {
+        text_append(out, i ? ", " : what->begin);
+        table_append_shown(out, &table->rows[rows[i]].cells[column]);
+        text_format(out, " %s%s", what->unit, i ? "" : what->of);
+        if (count > 1) {
+            text_append(out, " in ");
+            table_append_shown(out, &table->rows[rows[i]].cells[math]);
+        }
+        append_row_name(table, rows[i], count > 1 ? math : -1, out);
+    }
+    text_append(out, count ? "." : "");
 }
 
 /* Of the first table that has the column. */
-static void append_best_of_run(const results *run, const char *key, const char *begin,
-                               const char *unit, text *out) {
+static void append_best_of_run(const results *run, const rate *what, text *out) {
     report_document *document = view_create_document(run, false);
     size_t before = out->length;
     for (int64_t i = 0; i < document->count && out->length == before; i++)
         if (document->blocks[i].kind == BLOCK_TABLE)
-            append_best(document->blocks[i].table, key, begin, unit, out);
+            append_best(document->blocks[i].table, what, out);
     document_destroy(document);
 }
 
 void finding_append_limits(const results *run, text *out) {
-    append_best_of_run(run, "mfu_percent", "The highest MFU is ", " % of the measured peak", out);
+    static const rate mfu = {"mfu_percent", "The highest MFU is ", "%", " of the measured peak"};
+    append_best_of_run(run, &mfu, out);
 }
 
 void finding_append_utilization(const results *run, text *out) {
@@ -158,8 +248,9 @@ void finding_append_utilization(const results *run, text *out) {
 }
 
 void finding_append_bandwidth(const results *run, text *out) {
+    static const rate bandwidth = {"busbw_gb_s", " The highest bus bandwidth is ", "GB/s", ""};
     if (strcmp(run->verb, RUN_ALLREDUCE) == 0)
-        append_best_of_run(run, "busbw_gb_s", " The highest bus bandwidth is ", " GB/s", out);
+        append_best_of_run(run, &bandwidth, out);
 }
 
 /* The number of tokens belongs to the sentence: steps of fewer are bound by communication sooner. */

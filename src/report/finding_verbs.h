@@ -26,6 +26,9 @@ void finding_append_growth(const results *run, text *out);
 /* From which length on flash attention is faster than naive. */
 void finding_append_crossover(const results *run, text *out);
 
+/* finding_tiles.c: the fastest tile of flash attention, where several were measured. */
+void finding_append_tiles(const results *run, text *out);
+
 /* finding_steps.c: the backward alone against the forward, where passes and sizes are compared. */
 void finding_append_backward(const results *run, text *out);
 /* What casts take of a traced step in each precision, and what the scores of attention take alone. */

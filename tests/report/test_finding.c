@@ -82,15 +82,27 @@ static void two_sizes_have_a_slope_and_no_fit(void **state) {
     results_destroy(run);
 }
 
-/* 3 ms however short, then the square. */
+static results *run_of_lengths(const int *lengths, const int *ms, int count) {
+    results *run = results_create(RUN_ATTENTION, 0, NULL);
+    for (int i = 0; i < count; i++)
+        add_attention(run, "naive", "64", lengths[i], ms[i]);
+    return run;
+}
+
+/* Overheads at first, then the square. */
 static void three_sizes_are_fitted_and_say_how_well(void **state) {
     (void)state;
-    static const int lengths[] = {80, 10, 40, 20}, ms[] = {48, 3, 12, 3};
-    results *run = results_create(RUN_ATTENTION, 0, NULL);
-    for (int i = 0; i < 4; i++)
-        add_attention(run, "naive", "64", lengths[i], ms[i]);
-    expect_finding(run, "Time grows as seq^1.40, fitted to 4 sizes (the worst is 52 % off), and as "
+    results *run = run_of_lengths((const int[]){80, 10, 40, 20}, (const int[]){48, 2, 12, 3}, 4);
+    expect_finding(run, "Time grows as seq^1.58, fitted to 4 sizes (the worst is 34 % off), and as "
                         "seq^2.00 from 40 to 80.");
+    results_destroy(run);
+}
+
+/* 3 ms however short, then the square: the worst is 52 % off. */
+static void a_law_that_does_not_fit_is_not_said(void **state) {
+    (void)state;
+    results *run = run_of_lengths((const int[]){80, 10, 40, 20}, (const int[]){48, 3, 12, 3}, 4);
+    expect_finding(run, "Time grows as seq^2.00 from 40 to 80.");
     results_destroy(run);
 }
 
@@ -235,6 +247,63 @@ static void utilization_is_that_of_the_best_row_of_the_table(void **state) {
     results_destroy(run);
 }
 
+static void expect_limits(const results *run, const char *wanted) {
+    text out = {0};
+    finding_append_limits(run, &out);
+    assert_string_equal(text_string(&out), wanted);
+    text_release(&out);
+}
+
+/* Of 100 GFLOP/s. */
+static results_cell *add_utilized(results *run, const char *pass, const char *math,
+                                  double percent) {
+    results_set_environment_real(run, ENV_PEAK_GFLOPS, 100);
+    results_cell *cell = add_bench(run, pass, math, 1000);
+    cell_set_metric_real(cell, METRIC_MODEL_FLOPS, "FLOP", percent * 1e9);
+    return cell;
+}
+
+static void utilization_is_that_of_whole_steps_where_there_are_some(void **state) {
+    (void)state;
+    results *run = results_create(RUN_BENCH, 0, NULL);
+    results_cell *forward = add_utilized(run, "forward+backward", "fp32", 60);
+    cell_add_sample_real(forward, SERIES_FORWARD, "ms", 100);
+    cell_set_metric_real(forward, METRIC_MODEL_FORWARD_FLOPS, "FLOP", 8e9); /* 80 % */
+    expect_limits(run, "The highest MFU is 60.0 % of the measured peak (model small, pass "
+                       "forward+backward).");
+    results_cell *step = add_utilized(run, "step", "fp32", 50);
+    cell_add_sample_real(step, SERIES_FORWARD, "ms", 100);
+    cell_set_metric_real(step, METRIC_MODEL_FORWARD_FLOPS, "FLOP", 9e9);
+    expect_limits(run, "The highest MFU is 50.0 % of the measured peak (model small, pass step).");
+    results_destroy(run);
+}
+
+static void utilization_is_said_of_each_of_a_few_maths(void **state) {
+    (void)state;
+    static const char *const maths[] = {"fp32", "tf32", "bf16", "fp16", "fp8"};
+    results *run = results_create(RUN_BENCH, 0, NULL);
+    for (int i = 0; i < 5; i++) {
+        if (i == 2) /* before there are more than one can read */
+            expect_limits(run, "The highest MFU is 80.0 % of the measured peak in fp32 (model "
+                               "small, pass step), 70.0 % in tf32 (model small, pass step).");
+        add_utilized(run, "step", maths[i], 70);
+        add_utilized(run, "step", maths[i], i ? 60 : 80);
+    }
+    expect_limits(run, "The highest MFU is 80.0 % of the measured peak (model small, pass step, "
+                       "math fp32).");
+    results_destroy(run);
+}
+
+static void utilization_is_not_that_of_times_that_scatter(void **state) {
+    (void)state;
+    results *run = results_create(RUN_BENCH, 0, NULL);
+    cell_add_sample_real(add_utilized(run, "step", "fp32", 90), SERIES_STEP, "ms", 2000);
+    expect_limits(run, "The highest MFU is 60.0 % of the measured peak (model small, pass step).");
+    cell_add_sample_real(add_utilized(run, "step", "fp32", 50), SERIES_STEP, "ms", 1000);
+    expect_limits(run, "The highest MFU is 50.0 % of the measured peak (model small, pass step).");
+    results_destroy(run);
+}
+
 static void add_traced(results_cell *cell, double step_ms, double casts_ms) {
     cell_set_metric_real(cell, METRIC_TRACED_STEP_NS, "ns", step_ms * 1e6);
     cell_set_metric_real(cell, METRIC_CAST_NS, "ns", casts_ms * 1e6);
@@ -266,6 +335,55 @@ static void casts_and_scores_are_of_the_longest_step_in_each_precision(void **st
     results_destroy(run);
 }
 
+static void casts_that_are_fused_are_not_told_apart(void **state) {
+    (void)state;
+    results *run = results_create(RUN_BENCH, 0, NULL);
+    results_cell *fp32 = add_bench(run, "step", "fp32", 5),
+                 *bf16 = add_bench(run, "step", "bf16", 5);
+    cell_set_text(fp32, PARAM_MODE, "compiled");
+    cell_set_text(bf16, PARAM_MODE, "compiled");
+    add_traced(fp32, 4, 0);
+    expect_said(run, "Casts take 0.000 of 4.000 ms (0.0 %) in fp32"); /* where there are none */
+    add_traced(bf16, 2, 0);
+    expect_said(run, "Casts in bf16 are fused with other ops in mode compiled and take no launch "
+                     "of their own, so that their time cannot be told apart.");
+    expect_not_said(run, "Casts take");
+    cell_set_metric(bf16, METRIC_CAST_LAUNCHES, "", 3); /* too short for the clock */
+    expect_said(run, "0.000 of 2.000 ms (0.0 %) in bf16");
+    expect_not_said(run, "fused");
+    cell_set_text(bf16, PARAM_MODE, "eager");
+    cell_set_metric(bf16, METRIC_CAST_LAUNCHES, "", 0);
+    expect_not_said(run, "fused");
+    results_destroy(run);
+}
+
+static void expect_next(const results *run, const char *wanted) {
+    text out = {0};
+    finding_append_next(run, &out);
+    assert_string_equal(text_string(&out), wanted);
+    text_release(&out);
+}
+
+/* Beside 1 ms of another. */
+static void what_takes_most_is_of_the_slowest_step(void **state) {
+    (void)state;
+    results *run = results_create(RUN_BENCH, 0, NULL);
+    add_time(add_bench(run, "forward", "fp32", 90), BREAKDOWN_BY_KERNEL, "gemm", 9);
+    expect_next(run,
+                "Kernel gemm takes the most time, 90 % of a step (model small, pass forward).");
+    add_time(add_bench(run, "forward", "bf16", 20), BREAKDOWN_BY_KERNEL, "gemm", 9);
+    expect_next(run, "Kernel gemm takes the most time, 90 % of the slowest pass (model small, pass "
+                     "forward, math fp32).");
+    add_time(add_bench(run, "step", "tf32", 40), BREAKDOWN_BY_CLASS, "matmul", 4);
+    expect_next(run, "Class matmul takes the most time, 80 % of a step (model small, pass step, "
+                     "math tf32).");
+    add_time(add_bench(run, "step", "fp32", 50), BREAKDOWN_BY_KERNEL, "gemm", 3);
+    add_time(add_bench(run, "step", "bf16", 20), BREAKDOWN_BY_KERNEL, "copy", 9);
+    expect_next(run, "Kernel gemm takes the most time, 75 % of the slowest step (model small, pass "
+                     "step, math fp32).");
+    results_destroy(run);
+}
+
 static void a_fused_kernel_does_not_tell_its_scores_apart(void **state) {
     (void)state;
     results *run = results_create(RUN_BENCH, 0, NULL);
@@ -279,6 +397,88 @@ static void a_fused_kernel_does_not_tell_its_scores_apart(void **state) {
     cell_set_status(cell, RESULTS_INCOMPLETE, NULL);
     expect_not_said(run, "Attention, whose");
     expect_not_said(run, "Casts");
+    results_destroy(run);
+}
+
+/* ---- ways to do the same ---- */
+
+static results_cell *add_mode(results *run, const char *pass, const char *mode,
+                              const char *attention, double ms) {
+    return add_cell(run,
+                    (const char *[]){PARAM_MODEL, "small", PARAM_PASS, pass, PARAM_MODE, mode,
+                                     PARAM_ATTENTION, attention, NULL},
+                    ms);
+}
+
+static void a_faster_mode_names_what_else_differs(void **state) {
+    (void)state;
+    results *run = results_create(RUN_BENCH, 0, NULL);
+    cell_set_text(add_mode(run, "step", "eager", "naive", 4), PARAM_GRADIENTS, "fp32");
+    cell_set_text(add_mode(run, "step", "compiled", "flash", 1), PARAM_GRADIENTS, "bf16");
+    expect_said(run, "At best mode compiled (attention flash, gradients bf16) is 4.00 times as "
+                     "fast as eager (attention naive, gradients fp32), 4.00 to 4.00 between "
+                     "quartiles (model small, pass step).");
+    results_destroy(run);
+    run = results_create(RUN_BENCH, 0, NULL);
+    add_mode(run, "step", "eager", "flash", 4);
+    add_mode(run, "step", "compiled", "flash", 2);
+    add_mode(run, "forward", "compiled", "naive", 2); /* attention varies, but not between them */
+    expect_said(run, "At best mode compiled is 2.00 times as fast as eager, 2.00 to 2.00 between "
+                     "quartiles (model small, pass step, attention flash).");
+    results_destroy(run);
+}
+
+static void a_faster_mode_is_that_of_whole_steps_where_there_are_some(void **state) {
+    (void)state;
+    results *run = results_create(RUN_BENCH, 0, NULL);
+    add_mode(run, "forward", "eager", "flash", 9);
+    add_mode(run, "forward", "compiled", "flash", 1);
+    expect_said(run, "At best mode compiled is 9.00 times as fast as eager");
+    add_mode(run, "step", "eager", "flash", 30);
+    expect_said(run, "is 9.00 times"); /* one step has nothing to be compared with */
+    add_mode(run, "step", "compiled", "flash", 10);
+    expect_said(run, "At best mode compiled is 3.00 times as fast as eager");
+    results_destroy(run);
+}
+
+/* Either time may be 0: the pass was not asked for. */
+static void add_tile(results *run, const char *tile, int seq, double forward, double backward) {
+    for (int i = 0; i < 2; i++) {
+        if (!(i ? backward > 0 : forward > 0))
+            continue;
+        results_cell *cell = add_attention(run, "flash", "64", seq, i ? 2 * backward : forward);
+        cell_set_text(cell, PARAM_TILE, tile);
+        cell_set_text(cell, PARAM_PASS, i ? "forward+backward" : "forward");
+        if (i)
+            cell_add_sample_real(cell, SERIES_BACKWARD, "ms", backward);
+    }
+}
+
+static void the_fastest_tile_of_each_pass_is_held_against_the_second_best(void **state) {
+    (void)state;
+    results *run = results_create(RUN_ATTENTION, 0, NULL);
+    add_tile(run, "64x64", 512, 0.02, 0.05);
+    expect_not_said(run, "tile"); /* one tile is no choice */
+    add_tile(run, "192x128", 512, 0.06, 0);
+    add_tile(run, "128x64", 512, 0.03, 0.08);
+    expect_said(run, "The fastest tile of the forward is 64x64 (0.0200 ms, 50.0 % ahead of "
+                     "128x64), of the backward 64x64 (0.0500 ms, 60.0 % ahead of 128x64).");
+    add_tile(run, "32x64", 512, 0, 0.04);
+    expect_said(run, "of the backward 32x64 (0.0400 ms, 25.0 % ahead of 64x64).");
+    expect_not_said(run, "At best");
+    results_destroy(run);
+}
+
+static void the_fastest_tile_is_that_of_the_largest_sizes_beside_the_kernels_choice(void **state) {
+    (void)state;
+    results *run = results_create(RUN_ATTENTION, 0, NULL);
+    add_tile(run, "64x64", 1024, 2, 0);
+    add_tile(run, "128x64", 1024, 3, 0);
+    add_tile(run, "auto", 1024, 4, 0);
+    add_tile(run, "128x64", 512, 0.5, 0);
+    add_tile(run, "auto", 512, 0.75, 0);
+    expect_said(run, "The fastest tile of the forward is 64x64 (2.000 ms, 100.0 % ahead of auto), "
+                     "with seq 1024.");
     results_destroy(run);
 }
 
@@ -406,6 +606,7 @@ int main(void) {
         cmocka_unit_test(a_run_that_tells_nothing_has_no_finding),
         cmocka_unit_test(two_sizes_have_a_slope_and_no_fit),
         cmocka_unit_test(three_sizes_are_fitted_and_say_how_well),
+        cmocka_unit_test(a_law_that_does_not_fit_is_not_said),
         cmocka_unit_test(memory_grows_too_and_each_implementation_in_its_own_way),
         cmocka_unit_test(a_cell_that_did_not_finish_is_in_no_curve),
         cmocka_unit_test(flash_wins_from_a_length_on_that_depends_on_the_head),
@@ -415,8 +616,17 @@ int main(void) {
         cmocka_unit_test(one_length_or_one_implementation_has_no_crossover),
         cmocka_unit_test(the_backward_is_compared_with_the_forward),
         cmocka_unit_test(utilization_is_that_of_the_best_row_of_the_table),
+        cmocka_unit_test(utilization_is_that_of_whole_steps_where_there_are_some),
+        cmocka_unit_test(utilization_is_said_of_each_of_a_few_maths),
+        cmocka_unit_test(utilization_is_not_that_of_times_that_scatter),
         cmocka_unit_test(casts_and_scores_are_of_the_longest_step_in_each_precision),
+        cmocka_unit_test(casts_that_are_fused_are_not_told_apart),
+        cmocka_unit_test(what_takes_most_is_of_the_slowest_step),
         cmocka_unit_test(a_fused_kernel_does_not_tell_its_scores_apart),
+        cmocka_unit_test(a_faster_mode_names_what_else_differs),
+        cmocka_unit_test(a_faster_mode_is_that_of_whole_steps_where_there_are_some),
+        cmocka_unit_test(the_fastest_tile_of_each_pass_is_held_against_the_second_best),
+        cmocka_unit_test(the_fastest_tile_is_that_of_the_largest_sizes_beside_the_kernels_choice),
         cmocka_unit_test(the_hidden_part_of_communication_is_said_of_every_way),
         cmocka_unit_test(steps_on_paper_say_how_many_communicate_for_longer),
         cmocka_unit_test(one_rank_communicates_nothing),
