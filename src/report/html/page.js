@@ -153,7 +153,9 @@
 
   /* ---- memory: bytes by role over the launches of a step ---- */
 
-  const roles = ["parameter", "optimizer-state", "gradient", "saved", "activation", "workspace", "input"];
+  /* As the record calls them, in the order and so in the colours of the plot of peaks; and as people do. */
+  const roles = ["parameter", "gradient", "optimizer-state", "saved", "activation", "workspace", "input"];
+  const roleNames = ["weights", "gradients", "optimizer state", "saved", "activations", "workspace", "inputs"];
 
   const memoryViewer = (place, run) => {
     const cells = cellsWith(run, "timeline");
@@ -179,13 +181,17 @@
         });
       }
       context.fillStyle = ink();
-      let phase = "";
-      for (let i = first; i < last; i++) {
-        if (rows[i].keys[0] === phase) continue;
-        phase = rows[i].keys[0];
-        const x = (i - first) / (last - first) * width;
-        context.fillRect(x, 0, 1, height);
-        context.fillText(phase, x + 4, height - 4);
+      /* Updates that run beside the backward interrupt it for a launch or two: it goes on behind those that are too
+         narrow to be seen. What has no room for its name gets a tick. */
+      const pixels = width / (last - first), narrow = 12;
+      for (let i = first, end; i < last; i = end) {
+        const phase = rows[i].keys[0];
+        end = i + 1;
+        for (let j = end; j < last && (j - end) * pixels < narrow; j++)
+          if (rows[j].keys[0] === phase) end = j + 1;
+        const x = (i - first) * pixels, fits = context.measureText(phase).width + 8 < (end - i) * pixels;
+        context.fillRect(x, fits ? 0 : height - 16, 1, fits ? height : 4);
+        if (fits) context.fillText(phase, x + 4, height - 4);
       }
       if (chosen >= first && chosen < last)
         context.fillRect((chosen - first + 0.5) / (last - first) * width, 0, 2, height);
@@ -194,8 +200,8 @@
     const tell = () => {
       const row = table.rows[chosen];
       said.textContent = `launch ${row.values[columnOf(table, "launch")]}, ${row.keys.join(", ")}: ` +
-        `${bytesText(shown.sums[chosen])} alive: ` + roles.map((role, i) => shown.columns[i] < 0 ? "" :
-          `${role} ${bytesText(Number(row.values[shown.columns[i]]))}`).filter(Boolean).join(", ");
+        `${bytesText(shown.sums[chosen])} alive: ` + roleNames.map((name, i) => shown.columns[i] < 0 ? "" :
+          `${name} ${bytesText(Number(row.values[shown.columns[i]]))}`).filter(Boolean).join(", ");
       alive.replaceChildren();
       const list = shown.cell.breakdowns.allocations;
       if (!list) return;
@@ -253,8 +259,8 @@
     };
     place.append(make("h3", { textContent: "Bytes over the step, by role" }),
       make("div", { className: "tools" }, chooser(cells, show)), canvas,
-      make("ul", { className: "legend" }, ...roles.map((role, i) =>
-        make("li", { className: `c${i % 8}` }, make("span"), role))), said, alive);
+      make("ul", { className: "legend" }, ...roleNames.map((name, i) =>
+        make("li", { className: `c${i % 8}` }, make("span"), name))), said, alive);
     place.hidden = false;
     show(usual(cells));
   };
