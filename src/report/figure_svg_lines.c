@@ -1,6 +1,7 @@
 /* figure_svg_lines.c - lines and dots: axes, error bars, labels. A cell without a number stands at the top, at its
  * place on the x axis, with its status; one that has a number and did not run has its status instead of a dot. */
 #include <math.h>
+#include <string.h>
 
 #include "report/figure_svg.h"
 #include "report/figure_ticks.h"
@@ -8,10 +9,18 @@
 
 enum { HEIGHT = 380, LEFT = 76, RIGHT = 16, TOP = 16, BOTTOM = 44, STATUS_ROW = 12 };
 
+/* Where words stand: the middle of each on both axes, and half its width. */
+enum { MOST_WORDS = 128, WORD_HEIGHT = 12, LETTER_WIDTH = 7 };
+typedef struct words {
+    double x[MOST_WORDS], y[MOST_WORDS], half[MOST_WORDS];
+    int count;
+} words;
+
 typedef struct scale {
     figure_range x, y;
     bool is_x_logarithmic, is_y_logarithmic;
     int status_rows; /* above all lines: one for each that has cells without a number */
+    words *written;
 } scale;
 
 static double part_of(figure_range range, bool is_logarithmic, double value) {
@@ -100,6 +109,32 @@ static void append_limit(const figure *f, const scale *s, text *out) {
 
 /* ---- points ---- */
 
+static bool is_free(const words *written, double x, double y, double half) {
+    for (int i = 0; i < written->count; i++)
+        if (fabs(written->y[i] - y) < WORD_HEIGHT &&
+            fabs(written->x[i] - x) < written->half[i] + half)
+            return false;
+    return true;
+}
+
+/* The place for words about x and y: there, or the next one above or below where others leave room. */
+static double place_words(words *written, double x, double y, double half) {
+    enum { TRIES = 16 };
+    double found = y;
+    for (int i = 1; i <= 2 * TRIES && !is_free(written, x, found, half); i++) {
+        double next = y + (i % 2 ? -1 : 1) * (double)((i + 1) / 2 * WORD_HEIGHT);
+        found = next > TOP && next < HEIGHT - BOTTOM ? next : found;
+    }
+    if (written->count < MOST_WORDS) {
+        written->x[written->count] = x;
+        written->y[written->count] = found;
+        written->half[written->count++] = half;
+    }
+    return found;
+}
+
+static double half_width(const char *word) { return (double)strlen(word) * LETTER_WIDTH / 2.0; }
+
 static bool is_drawn(const figure_point *p) { return p->y > 0 && isfinite(p->y); }
 
 static void append_where(const figure *f, const figure_point *p, text *where) {
@@ -122,9 +157,10 @@ static void append_dot(const scale *s, const figure_point *p, text *out) {
 
 /* In the middle of its dot's place, or at the top, in its line's row. */
 static void append_status(const scale *s, const figure_point *p, int row, text *out) {
-    double y = is_drawn(p) ? down(s, p->y) + 4 : TOP + STATUS_ROW * (row + 1);
-    text_format(out, "<text class=\"missing\" x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">",
-                across(s, p->x), y);
+    double x = across(s, p->x), y = TOP + STATUS_ROW * (row + 1);
+    if (is_drawn(p))
+        y = place_words(s->written, x, down(s, p->y) + 4, half_width(p->status));
+    text_format(out, "<text class=\"missing\" x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">", x, y);
     html_append_text(out, p->status);
 }
 
@@ -133,8 +169,9 @@ static void append_label(const scale *s, const figure_point *p, text *out) {
     bool is_right = across(s, p->x) > SVG_WIDTH * 0.75;
     if (!p->label[0] || !is_drawn(p))
         return;
-    text_format(out, "<text class=\"label\" x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\">",
-                across(s, p->x) + (is_right ? -9 : 9), down(s, p->y) - 6,
+    double x = across(s, p->x) + (is_right ? -9 : 9), half = half_width(p->label);
+    double y = place_words(s->written, x + (is_right ? -half : half), down(s, p->y) - 6, half);
+    text_format(out, "<text class=\"label\" x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\">", x, y,
                 is_right ? "end" : "start");
     html_append_text(out, p->label);
     text_append(out, "</text>");
@@ -185,8 +222,13 @@ static void append_line(const figure *f, const scale *s, int index, text *out) {
 }
 
 void figure_svg_append_lines(const figure *f, text *out) {
-    scale s = {figure_x_range(f), figure_y_range(f), f->x.is_logarithmic, f->y.is_logarithmic,
-               status_rows_before(f, f->count)};
+    words written = {.count = 0};
+    scale s = {figure_x_range(f),
+               figure_y_range(f),
+               f->x.is_logarithmic,
+               f->y.is_logarithmic,
+               status_rows_before(f, f->count),
+               &written};
     figure_svg_begin(f, HEIGHT, out);
     append_axes(f, &s, out);
     append_limit(f, &s, out);

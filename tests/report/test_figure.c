@@ -321,6 +321,34 @@ static void peaks_over_the_context_have_the_limit_of_the_device(void **state) {
     results_destroy(run);
 }
 
+/* fp32 and bf16 that need the same, and do not fit. */
+static void words_at_one_place_are_not_written_over_each_other(void **state) {
+    (void)state;
+    results *run = results_create(RUN_MEMORY, 0, NULL);
+    for (int i = 0; i < 4; i++) {
+        results_cell *cell = add_memory(run, i / 2 ? 2048 : 128, i / 2 ? 1 << 21 : 1 << 18);
+        cell_set_text(cell, PARAM_MATH, i % 2 ? "bf16" : "fp32");
+        cell_set_status(cell, i / 2 ? RESULTS_OOM : RESULTS_OK, "");
+    }
+    figure_list list = figure_list_create(run);
+    assert_int_equal(list.count, 1);
+    text out = {0};
+    figure_append_svg(list.figures[0], &out);
+    double x[2], y[2];
+    const char *at = text_string(&out);
+    for (int i = 0; i < 2; i++) {
+        at = strstr(at, "class=\"missing\"");
+        assert_non_null(at);
+        assert_int_equal(sscanf(at, "class=\"missing\" x=\"%lf\" y=\"%lf\"", &x[i], &y[i]), 2);
+        at++;
+    }
+    assert_true(x[0] >= x[1] && x[0] <= x[1]);
+    assert_true(fabs(y[0] - y[1]) >= 12);
+    text_release(&out);
+    figure_list_release(&list);
+    results_destroy(run);
+}
+
 /* A limit that is far away must not flatten the lines. */
 static void a_limit_far_above_is_said_and_not_drawn(void **state) {
     (void)state;
@@ -579,6 +607,7 @@ int main(void) {
         cmocka_unit_test(a_step_of_several_ranks_adds_up),
         cmocka_unit_test(memory_of_a_rank_is_stacked_by_kind_at_the_fullest_moment),
         cmocka_unit_test(peaks_over_the_context_have_the_limit_of_the_device),
+        cmocka_unit_test(words_at_one_place_are_not_written_over_each_other),
         cmocka_unit_test(a_limit_far_above_is_said_and_not_drawn),
         cmocka_unit_test(a_peak_at_one_size_is_stacked_by_kind),
         cmocka_unit_test(attention_has_time_and_memory_over_the_length),
