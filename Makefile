@@ -34,7 +34,7 @@ demo: all
 	@scripts/demo $(BUILD)/dyno
 
 test:
-	@scripts/install-deps $(if $(SANITIZE),sanitize,test)
+	@scripts/install-deps test
 	@$(CONFIGURE)
 	@$(COMPILE)
 	@scripts/run-tests $(BUILD) $(JOBS)

@@ -21,6 +21,7 @@
 #include "support/numbers.h"
 #include "support/operand.h"
 #include "support/scratch.h"
+#include "support/skip.h"
 
 enum { GUARD_BYTES = 256, GUARD = 0xa5, ALIGNMENT = 256 };
 
@@ -37,7 +38,10 @@ static _Noreturn void stop(const char *what, const char *detail) {
     abort();
 }
 
-bool emulated_plan_is_possible(void) { return system("command -v g++ >/dev/null 2>&1") == 0; }
+void emulated_plan_skip_without_compiler(void) {
+    if (system("command -v g++ >/dev/null 2>&1") != 0)
+        SKIP_BECAUSE("there is no g++ to emulate a GPU with");
+}
 
 /* Full of NaN in every type, between guards. */
 static unsigned char *take(int64_t bytes) {

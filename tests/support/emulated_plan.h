@@ -8,8 +8,8 @@
 
 typedef struct emulated_plan emulated_plan;
 
-/* Whether there is a C++ compiler to emulate with. */
-bool emulated_plan_is_possible(void);
+/* Skips the test that runs, with the reason, where there is no C++ compiler to emulate with. */
+void emulated_plan_skip_without_compiler(void);
 
 /* Borrows the plan. Memory is where the plan puts it, an arena for a static one, and full of NaN.
  * Aborts when the source does not compile. */

@@ -24,7 +24,6 @@
 #include "support/graph_pass.h"
 #include "support/numbers.h"
 #include "support/operand.h"
-#include "support/skip.h"
 
 typedef struct drawn_space {
     int64_t rows[2], columns;
@@ -117,15 +116,9 @@ static void kernels_touch_nothing_before_earlier_launches_have_ended(void **stat
     }
 }
 
-static void skip_without_a_compiler(void) {
-    if (emulated_plan_is_possible())
-        return;
-    SKIP_BECAUSE("there is no g++ to emulate with");
-}
-
 static void rows_of_every_length_give_what_the_cpu_gives(void **state) {
     (void)state;
-    skip_without_a_compiler();
+    emulated_plan_skip_without_compiler();
     static const drawn_space spaces[] = {
         {{3, 5}, 2},    {{1, 1}, 3},    {{7, 5}, 8},    {{2, 9}, 31},   {{3, 3}, 32},
         {{5, 1}, 33},   {{2, 6}, 64},   {{9, 1}, 100},  {{1, 3}, 257},  {{5, 2}, 768},
@@ -139,7 +132,7 @@ static void rows_of_every_length_give_what_the_cpu_gives(void **state) {
 
 static void sums_of_columns_give_what_the_cpu_gives(void **state) {
     (void)state;
-    skip_without_a_compiler();
+    emulated_plan_skip_without_compiler();
     static const drawn_space spaces[] = {{{3, 4}, 1},   {{5, 6}, 7},    {{2, 8}, 96},
                                          {{3, 2}, 768}, {{2, 8}, 1280}, {{3, 8}, 1600},
                                          {{1, 5}, 999}, {{2, 8}, 2560}, {{1, 3}, 12288}};
@@ -153,7 +146,7 @@ static void sums_of_columns_give_what_the_cpu_gives(void **state) {
 
 static void rows_too_long_for_registers_give_what_the_cpu_gives(void **state) {
     (void)state;
-    skip_without_a_compiler();
+    emulated_plan_skip_without_compiler();
     static const drawn_space spaces[] = {{{1, 2}, 16384}, {{2, 1}, 20001}, {{1, 1}, 40000}};
     for (uint64_t seed = 0; seed < 2; seed++)
         expect_same_numbers(900 + seed, spaces, 3, false, false);
@@ -162,7 +155,7 @@ static void rows_too_long_for_registers_give_what_the_cpu_gives(void **state) {
 /* So many elements that each thread has several vectors of them; and a tail. */
 static void long_lines_give_what_the_cpu_gives(void **state) {
     (void)state;
-    skip_without_a_compiler();
+    emulated_plan_skip_without_compiler();
     static const char source[] = "graph g\n"
                                  "input %%0 bf16[%d,%d] \"x\"\n"
                                  "input %%1 bf16[%d,%d] \"y\"\n"
@@ -198,7 +191,7 @@ static float *reserve(int64_t elements) {
 
 static void more_elements_than_32_bits_count_are_all_reached(void **state) {
     (void)state;
-    skip_without_a_compiler();
+    emulated_plan_skip_without_compiler();
     enum { ROWS = 50000, COLUMNS = 60000, OUTER = 500, INNER = ROWS / OUTER };
     const int64_t elements = (int64_t)ROWS * COLUMNS;
     /* Dense, rows in another order, and a number a row; flat, and with a maximum. */

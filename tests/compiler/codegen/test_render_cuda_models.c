@@ -16,12 +16,6 @@
 #include "support/skip.h"
 #include "support/small_model.h"
 
-static void skip_without_a_compiler(void) {
-    if (emulated_plan_is_possible())
-        return;
-    SKIP_BECAUSE("there is no g++ to emulate with");
-}
-
 static plan *model_plan(const model_config *config, int64_t batch, int64_t context,
                         step_extent extent, step_mode mode, precision low, target_kind on) {
     step_options options = small_model_step(config, batch, context, extent);
@@ -59,7 +53,7 @@ static void fill_model(const plan *p, emulated_plan *a, emulated_plan *b,
 
 static void models_step_as_on_the_cpu(void **state) {
     (void)state;
-    skip_without_a_compiler();
+    emulated_plan_skip_without_compiler();
     static const struct {
         step_mode mode;
         precision low;
