@@ -258,6 +258,7 @@
 #define COLUMN_BORN "born"
 #define COLUMN_LAST_USED "last_used"
 #define COLUMN_PERSISTENT "persistent"
+#define COLUMN_GRADIENT_SUMS "gradient-sums"
 #define COLUMN_BEFORE "before"
 #define COLUMN_AFTER "after"
 #define COLUMN_SECONDS_BEFORE "seconds_before"

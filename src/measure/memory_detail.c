@@ -10,6 +10,7 @@
 #include "measure/plan_record.h"
 #include "plan/memory_formula.h"
 #include "plan/memory_walk.h"
+#include "plan/model_blocks.h"
 #include "plan/value_groups.h"
 
 /* ---- the peak ---- */
@@ -176,44 +177,29 @@ static void record_saved(const plan *p, results_cell *cell) {
     free(groups);
 }
 
-/* Weights, gradients, optimizer state and what is saved, by block; the row "-" has what belongs to
- * none. */
-enum { BLOCK_ROLES = 4 };
-
+/* The row "-" has what belongs to no block. */
 static void record_blocks(const plan *p, results_cell *cell) {
-    static const role roles[BLOCK_ROLES] = {ROLE_PARAMETER, ROLE_GRADIENT, ROLE_OPTIMIZER_STATE,
-                                            ROLE_SAVED};
+    static const results_column columns[BLOCK_COLUMN_COUNT] = {
+        [BLOCK_WEIGHTS] = {"parameter", "B"},
+        [BLOCK_GRADIENTS] = {"gradient", "B"},
+        [BLOCK_GRADIENT_SUMS] = {COLUMN_GRADIENT_SUMS, "B"},
+        [BLOCK_STATE] = {"optimizer-state", "B"},
+        [BLOCK_SAVED] = {"saved", "B"}};
     const char *key = KEY_BLOCK;
-    results_column columns[BLOCK_ROLES];
-    int backward = memory_account_first_backward(p), blocks = 0;
-    for (int i = 0; i < p->buffer_count; i++) {
-        const plan_buffer *b = &p->buffers[i];
-        int number = scope_block(b->name ? b->name : p->scopes[b->scope]);
-        blocks = number >= blocks ? number + 1 : blocks;
-    }
-    int64_t(*bytes)[BLOCK_ROLES] = memory_allocate((size_t)blocks + 1, sizeof *bytes);
-    for (int i = 0; i < p->buffer_count; i++) {
-        const plan_buffer *b = &p->buffers[i];
-        int number = scope_block(b->name ? b->name : p->scopes[b->scope]);
-        for (int r = 0; r < BLOCK_ROLES; r++)
-            if (b->role == roles[r] &&
-                (b->role != ROLE_SAVED || memory_account_is_saved(b, backward)))
-                bytes[number < 0 ? blocks : number][r] += b->bytes;
-    }
-    for (int r = 0; r < BLOCK_ROLES; r++)
-        columns[r] = (results_column){role_name(roles[r]), "B"};
+    int blocks;
+    model_block_bytes *rows = model_blocks_of(p, &blocks);
     results_breakdown *table =
-        cell_add_breakdown(cell, BREAKDOWN_BY_BLOCK, &key, 1, columns, BLOCK_ROLES);
+        cell_add_breakdown(cell, BREAKDOWN_BY_BLOCK, &key, 1, columns, BLOCK_COLUMN_COUNT);
     for (int i = 0; i <= blocks; i++) {
         char name[16] = "-";
         if (i < blocks)
             snprintf(name, sizeof name, "%d", i);
-        results_value values[BLOCK_ROLES];
-        for (int r = 0; r < BLOCK_ROLES; r++)
-            values[r] = results_integer(bytes[i][r]);
+        results_value values[BLOCK_COLUMN_COUNT];
+        for (int c = 0; c < BLOCK_COLUMN_COUNT; c++)
+            values[c] = results_integer(rows[i].of[c]);
         breakdown_add_row(table, &(const char *){name}, values);
     }
-    free(bytes);
+    free(rows);
 }
 
 void memory_detail_record_values(const plan *p, const memory_account *account, results_cell *cell) {

@@ -113,6 +113,9 @@ static void reuse_in_place(plan *p) {
             rename_launch(&p->launches[i], number);
         for (int i = 0; i < p->name_count; i++)
             rename_operands(&p->names[i].operand, 1, number);
+        for (int i = 0; i < p->parameter_count; i++)
+            if (p->parameters[i].gradient_at.buffer >= 0)
+                rename_operands(&p->parameters[i].gradient_at, 1, number);
         p->buffer_count = kept;
         plan_finish(p);
     }

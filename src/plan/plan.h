@@ -102,6 +102,9 @@ typedef struct plan_parameter {
      * are this rank's: `offset` elements into the list, whose parts have `part` each. 0: it is there
      * as a whole. */
     int64_t part, offset;
+    /* Where the gradient lies while it is alive, exposed or not; buffer is -1 where the step computes
+     * none of this parameter alone. */
+    plan_operand gradient_at;
 } plan_parameter;
 
 typedef struct plan {

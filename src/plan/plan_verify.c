@@ -316,6 +316,19 @@ static dyno_status check_names(const walk *w) {
     return DYNO_OK;
 }
 
+static dyno_status check_gradients(const plan *p) {
+    for (int i = 0; i < p->parameter_count; i++) {
+        const plan_operand *o = &p->parameters[i].gradient_at;
+        if (o->buffer == -1)
+            continue;
+        RETURN_IF_FAILED(check_operand(p, NOBODY, "gradient", i, o));
+        if (p->buffers[o->buffer].role != ROLE_GRADIENT)
+            return broken(p, NOBODY, "gradient", "of '%s' is in %s, which is for something else",
+                          p->parameters[i].name, describe(p, o->buffer).text);
+    }
+    return DYNO_OK;
+}
+
 /* ---- streams ----
  *
  * A launch on stream 1, `side`, runs concurrently with those that follow it up to the next one on
@@ -519,6 +532,8 @@ static dyno_status check_launches(const plan *p) {
         status = check_launch(&w, i);
     if (status == DYNO_OK)
         status = check_names(&w);
+    if (status == DYNO_OK)
+        status = check_gradients(p);
     free(w.written);
     free(w.updated);
     free(w.output_of);

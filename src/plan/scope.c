@@ -4,6 +4,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 scope_text scope_fold_layers(const char *scope) {
     scope_text out = {{0}};
@@ -28,11 +29,10 @@ scope_text scope_fold_layers(const char *scope) {
 }
 
 int scope_block(const char *scope) {
-    bool starts_part = true;
-    for (; *scope; scope++) {
-        if (starts_part && isdigit((unsigned char)*scope))
-            return (int)strtol(scope, NULL, 10);
-        starts_part = *scope == '.';
-    }
+    static const char list[] = "layers.";
+    const size_t length = sizeof list - 1;
+    for (const char *at = scope; (at = strstr(at, list)); at += length)
+        if ((at == scope || at[-1] == '.') && isdigit((unsigned char)at[length]))
+            return (int)strtol(at + length, NULL, 10);
     return -1;
 }

@@ -11,7 +11,7 @@ typedef struct {
 /* "layers.3.attn.softmax" -> "layers.*.attn.softmax"; "" -> "(top)". */
 scope_text scope_fold_layers(const char *scope);
 /* The number of the block that a scope or a value's name belongs to: 3 of "layers.3.attn.softmax" and of
- * "g.model.layers.3.mlp.down_proj.weight"; -1 where it has none. */
+ * "g.model.layers.3.mlp.down_proj.weight"; -1 where it has none, as "sums.bucket.3". */
 int scope_block(const char *scope);
 
 #endif

@@ -47,15 +47,33 @@ report_table *view_memory_begin_table(const results_cell *cell, const char *what
     text_format(&title, "%s%s", cell ? ": " : "", what);
     report_table *t = table_create(text_string(&title));
     text_release(&title);
-    if (!cell)
+    if (!cell) {
         add_setting_columns(t);
+        table_add_setting(t, "status", "status", TABLE_LEFT);
+        table_add_column(t, "note", "note", TABLE_LEFT);
+    }
     return t;
+}
+
+static void add_settings(report_table *t, const results_cell *cell) {
+    for (int i = 0; i < SETTING_COUNT; i++)
+        view_add_value(t, cell_find_parameter(cell, SETTINGS[i].name));
+}
+
+static void add_note(report_table *t, const results_cell *cell) {
+    text note = {0};
+    view_append_note(&note, cell);
+    table_add_text(t, text_string(&note));
+    text_release(&note);
 }
 
 void view_memory_begin_row(report_table *t, const results_cell *cell, bool is_full) {
     table_add_row(t);
-    for (int i = 0; is_full && i < SETTING_COUNT; i++)
-        view_add_value(t, cell_find_parameter(cell, SETTINGS[i].name));
+    if (!is_full)
+        return;
+    add_settings(t, cell);
+    table_add_text(t, results_status_name(cell->status));
+    add_note(t, cell);
 }
 
 double view_memory_value(const results_breakdown *b, int64_t row, const char *column) {
@@ -145,8 +163,10 @@ static void add_measured(const results_cell *cell, report_table *t) {
 
 static void add_grid_row(const results *run, const results_cell *cell, bool is_full,
                          report_table *t) {
-    view_memory_begin_row(t, cell, is_full);
-    if (!is_full) {
+    table_add_row(t);
+    if (is_full) {
+        add_settings(t, cell);
+    } else {
         table_add_text(t, view_text(cell, PARAM_MODEL));
         table_add_integer(t, view_parameter_number(cell, PARAM_CONTEXT));
         view_add_ways(cell, t);
@@ -160,12 +180,8 @@ static void add_grid_row(const results *run, const results_cell *cell, bool is_f
     if (has_metric(run, METRIC_TENSOR_BYTES))
         add_measured(cell, t);
     table_add_text(t, results_status_name(cell->status));
-    if (has_notes(run)) {
-        text note = {0};
-        view_append_note(&note, cell);
-        table_add_text(t, text_string(&note));
-        text_release(&note);
-    }
+    if (has_notes(run))
+        add_note(t, cell);
     if (is_full) {
         table_add_text(t, view_text(cell, PARAM_RESIDUAL));
         view_add_whole(t, view_metric(cell, METRIC_RESIDUAL_BYTES));
@@ -235,6 +251,21 @@ static void add_sentences(const results_cell *cell, report_document *out) {
                       (reserved - blocks) / MIB);
 }
 
+/* Without the grid nothing else tells of a cell that has no plan. */
+static void add_unplanned(const results *run, report_document *out) {
+    for (int64_t i = 0; i < run->cell_count; i++) {
+        const results_cell *cell = run->cells[i];
+        if (is_planned(cell))
+            continue;
+        text line = {0};
+        view_memory_append_cell(cell, &line);
+        text_format(&line, ": %s ", results_status_name(cell->status));
+        view_append_note(&line, cell);
+        document_add_note(out, "%s", text_string(&line));
+        text_release(&line);
+    }
+}
+
 /* ---- all of it ---- */
 
 static const struct {
@@ -268,7 +299,8 @@ void view_memory(const results *run, bool is_full, report_document *out) {
         return;
     }
     const char *parts = view_text(run->cells[0], PARAM_PART);
-    if (!has_known_part(parts) || has_part(parts, "grid")) {
+    bool has_grid = !has_known_part(parts) || has_part(parts, "grid");
+    if (has_grid) {
         add_grid(run, is_full, out);
         if (run->cell_count == 1)
             add_sentences(run->cells[0], out);
@@ -276,5 +308,7 @@ void view_memory(const results *run, bool is_full, report_document *out) {
     for (int i = 0; i < PART_COUNT; i++)
         if (has_part(parts, PARTS[i].name))
             PARTS[i].append(run, is_full, out);
+    if (!has_grid && !is_full)
+        add_unplanned(run, out);
     view_add_interruption(run, out);
 }

@@ -12,9 +12,11 @@ view_memory_part view_memory_timeline; /* in view_memory_timeline.c */
 view_memory_part view_memory_peak, view_memory_allocations, view_memory_saved, view_memory_blocks,
     view_memory_advice; /* in view_memory_values.c */
 
-/* A table of one cell, or of all (`cell` is NULL), with the columns of the settings then. */
+/* A table of one cell, or of all (`cell` is NULL), with the columns of the settings, the status and what
+ * there is to say of it then. */
 report_table *view_memory_begin_table(const results_cell *cell, const char *what);
-/* The next row; of a table of all cells with the settings of this one. */
+/* The next row; of a table of all cells with those columns of this one. A cell of which a part has
+ * nothing is a row all the same. */
 void view_memory_begin_row(report_table *t, const results_cell *cell, bool is_full);
 /* "small, context 128, step, eager fp32" */
 void view_memory_append_cell(const results_cell *cell, text *out);

@@ -202,6 +202,8 @@ static report_table *launches_table(const results *run) {
         const results_breakdown *b = timeline_of(run->cells[i]);
         if (b)
             add_launches(run->cells[i], b, has_measured, t);
+        else
+            view_memory_begin_row(t, run->cells[i], true);
     }
     return t;
 }

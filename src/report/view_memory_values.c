@@ -16,38 +16,58 @@ enum { SHOWN_ALLOCATIONS = 16, SHOWN_OPS = 5 }; /* rows for people; files have a
 typedef struct breakdown_part {
     const char *breakdown;
     int keys, columns;
+    int earlier_columns; /* of runs before a column was added to it; 0: none was */
     const char *title;
-    void (*add_columns)(bool is_full, report_table *t);
+    /* `b` is NULL where the table is of all cells. */
+    void (*add_columns)(const results_breakdown *b, bool is_full, report_table *t);
     void (*add_rows)(const results_cell *cell, const results_breakdown *b, bool is_full,
                      report_table *t);
 } breakdown_part;
 
+static const results_breakdown *find_part(const breakdown_part *part, const results_cell *cell) {
+    const results_breakdown *b =
+        view_breakdown_of_form(cell, part->breakdown, part->keys, part->columns);
+    return b || !part->earlier_columns
+               ? b
+               : view_breakdown_of_form(cell, part->breakdown, part->keys, part->earlier_columns);
+}
+
+/* One table of all cells. */
+static void append_whole_part(const breakdown_part *part, const results *run,
+                              report_document *out) {
+    report_table *t = view_memory_begin_table(NULL, part->title);
+    part->add_columns(NULL, true, t);
+    for (int64_t i = 0; i < run->cell_count; i++) {
+        const results_breakdown *b = find_part(part, run->cells[i]);
+        if (b)
+            part->add_rows(run->cells[i], b, true, t);
+        else
+            view_memory_begin_row(t, run->cells[i], true);
+    }
+    document_add_table(out, t);
+}
+
 static void append_part(const breakdown_part *part, const results *run, bool is_full,
                         report_document *out) {
-    report_table *t = NULL;
+    if (is_full) {
+        append_whole_part(part, run, out);
+        return;
+    }
     for (int64_t i = 0; i < run->cell_count; i++) {
-        const results_cell *cell = run->cells[i];
-        const results_breakdown *b =
-            view_breakdown_of_form(cell, part->breakdown, part->keys, part->columns);
+        const results_breakdown *b = find_part(part, run->cells[i]);
         if (!b)
             continue;
-        if (!t) {
-            t = view_memory_begin_table(is_full ? NULL : cell, part->title);
-            part->add_columns(is_full, t);
-        }
-        part->add_rows(cell, b, is_full, t);
-        if (!is_full) {
-            document_add_table(out, t);
-            t = NULL;
-        }
-    }
-    if (t)
+        report_table *t = view_memory_begin_table(run->cells[i], part->title);
+        part->add_columns(b, false, t);
+        part->add_rows(run->cells[i], b, false, t);
         document_add_table(out, t);
+    }
 }
 
 /* ---- the peak ---- */
 
-static void add_peak_columns(bool is_full, report_table *t) {
+static void add_peak_columns(const results_breakdown *b, bool is_full, report_table *t) {
+    (void)b;
     (void)is_full;
     table_add_column(t, "value", "value", TABLE_LEFT);
     table_add_column(t, "role", "role", TABLE_LEFT);
@@ -68,8 +88,12 @@ static void add_peak_rows(const results_cell *cell, const results_breakdown *b, 
 }
 
 void view_memory_peak(const results *run, bool is_full, report_document *out) {
-    static const breakdown_part part = {
-        BREAKDOWN_PEAK_VALUES, 3, 2, "values alive at the peak", add_peak_columns, add_peak_rows};
+    static const breakdown_part part = {.breakdown = BREAKDOWN_PEAK_VALUES,
+                                        .keys = 3,
+                                        .columns = 2,
+                                        .title = "values alive at the peak",
+                                        .add_columns = add_peak_columns,
+                                        .add_rows = add_peak_rows};
     if (is_full) {
         append_part(&part, run, true, out);
         return;
@@ -84,7 +108,8 @@ void view_memory_peak(const results *run, bool is_full, report_document *out) {
 
 /* ---- the largest allocations ---- */
 
-static void add_allocation_columns(bool is_full, report_table *t) {
+static void add_allocation_columns(const results_breakdown *b, bool is_full, report_table *t) {
+    (void)b;
     table_add_column(t, "value", "value", TABLE_LEFT);
     table_add_column(t, "op", "op", TABLE_LEFT);
     table_add_column(t, "role", "role", TABLE_LEFT);
@@ -132,15 +157,19 @@ static void add_allocation_rows(const results_cell *cell, const results_breakdow
 }
 
 void view_memory_allocations(const results *run, bool is_full, report_document *out) {
-    static const breakdown_part part = {
-        BREAKDOWN_ALLOCATIONS, 4, 5, "largest allocations", add_allocation_columns,
-        add_allocation_rows};
+    static const breakdown_part part = {.breakdown = BREAKDOWN_ALLOCATIONS,
+                                        .keys = 4,
+                                        .columns = 5,
+                                        .title = "largest allocations",
+                                        .add_columns = add_allocation_columns,
+                                        .add_rows = add_allocation_rows};
     append_part(&part, run, is_full, out);
 }
 
 /* ---- saved for the backward ---- */
 
-static void add_saved_columns(bool is_full, report_table *t) {
+static void add_saved_columns(const results_breakdown *b, bool is_full, report_table *t) {
+    (void)b;
     table_add_column(t, "scope", "scope", TABLE_LEFT);
     table_add_column(t, "op", "op", TABLE_LEFT);
     table_add_column(t, "count", "count", TABLE_RIGHT);
@@ -176,12 +205,12 @@ static void add_saved_rows(const results_cell *cell, const results_breakdown *b,
 }
 
 void view_memory_saved(const results *run, bool is_full, report_document *out) {
-    static const breakdown_part part = {BREAKDOWN_SAVED_BY_OP,
-                                        3,
-                                        2,
-                                        "saved for the backward when it begins, by op",
-                                        add_saved_columns,
-                                        add_saved_rows};
+    static const breakdown_part part = {.breakdown = BREAKDOWN_SAVED_BY_OP,
+                                        .keys = 3,
+                                        .columns = 2,
+                                        .title = "saved for the backward when it begins, by op",
+                                        .add_columns = add_saved_columns,
+                                        .add_rows = add_saved_rows};
     append_part(&part, run, is_full, out);
 }
 
@@ -191,13 +220,24 @@ static const struct {
     const char *column, *header;
 } BLOCK_COLUMNS[] = {{"parameter", "weights"},
                      {"gradient", "gradients"},
+                     {COLUMN_GRADIENT_SUMS, "sums of gradients"},
                      {"optimizer-state", "optimizer state"},
                      {"saved", "saved for backward"}};
 enum { BLOCK_COLUMN_COUNT = sizeof BLOCK_COLUMNS / sizeof *BLOCK_COLUMNS };
 
-static void add_block_columns(bool is_full, report_table *t) {
+/* People see no sums of gradients where there are none. */
+static bool shows_block_column(const results_breakdown *b, int column, bool is_full) {
+    bool is_shown = is_full || strcmp(BLOCK_COLUMNS[column].column, COLUMN_GRADIENT_SUMS) != 0;
+    for (int64_t i = 0; !is_shown && i < b->row_count; i++)
+        is_shown = view_memory_value(b, i, BLOCK_COLUMNS[column].column) > 0;
+    return is_shown;
+}
+
+static void add_block_columns(const results_breakdown *b, bool is_full, report_table *t) {
     table_add_column(t, "block", "block", TABLE_LEFT);
     for (int i = 0; i < BLOCK_COLUMN_COUNT; i++) {
+        if (!shows_block_column(b, i, is_full))
+            continue;
         text header = {0};
         text_format(&header, "%s %s", BLOCK_COLUMNS[i].header, is_full ? "B" : "MiB");
         table_add_column(t, BLOCK_COLUMNS[i].column, text_string(&header), TABLE_RIGHT);
@@ -232,6 +272,8 @@ static void append_blocks(const results_breakdown *b, int64_t first, text *out) 
 static void add_block_bytes(const results_breakdown *b, int64_t row, bool is_full,
                             report_table *t) {
     for (int i = 0; i < BLOCK_COLUMN_COUNT; i++) {
+        if (!shows_block_column(b, i, is_full))
+            continue;
         double bytes = view_memory_value(b, row, BLOCK_COLUMNS[i].column);
         if (is_full)
             view_add_whole(t, bytes);
@@ -264,15 +306,20 @@ static void add_block_rows(const results_cell *cell, const results_breakdown *b,
 }
 
 void view_memory_blocks(const results *run, bool is_full, report_document *out) {
-    static const breakdown_part part = {BREAKDOWN_BY_BLOCK, 1,
-                                        BLOCK_COLUMN_COUNT, "bytes by block",
-                                        add_block_columns,  add_block_rows};
+    static const breakdown_part part = {.breakdown = BREAKDOWN_BY_BLOCK,
+                                        .keys = 1,
+                                        .columns = BLOCK_COLUMN_COUNT,
+                                        .earlier_columns = BLOCK_COLUMN_COUNT - 1,
+                                        .title = "bytes by block",
+                                        .add_columns = add_block_columns,
+                                        .add_rows = add_block_rows};
     append_part(&part, run, is_full, out);
 }
 
 /* ---- advice ---- */
 
-static void add_advice_columns(bool is_full, report_table *t) {
+static void add_advice_columns(const results_breakdown *b, bool is_full, report_table *t) {
+    (void)b;
     table_add_column(t, "change", "change", TABLE_LEFT);
     table_add_column(t, "saves", is_full ? "saves B" : "saves MiB", TABLE_RIGHT);
     table_add_column(t, "needs", is_full ? "then needs B" : "then needs MiB", TABLE_RIGHT);
@@ -323,7 +370,11 @@ static void add_advice_rows(const results_cell *cell, const results_breakdown *b
 }
 
 void view_memory_advice(const results *run, bool is_full, report_document *out) {
-    static const breakdown_part part = {
-        BREAKDOWN_ADVICE, 2, 4, "what would save how much", add_advice_columns, add_advice_rows};
+    static const breakdown_part part = {.breakdown = BREAKDOWN_ADVICE,
+                                        .keys = 2,
+                                        .columns = 4,
+                                        .title = "what would save how much",
+                                        .add_columns = add_advice_columns,
+                                        .add_rows = add_advice_rows};
     append_part(&part, run, is_full, out);
 }

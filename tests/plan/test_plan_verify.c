@@ -344,6 +344,12 @@ static void name_lies_outside(plan *p) {
     o->offset = buffer_of(p, o)->bytes;
 }
 
+/* By the plan of a step: one made by hand has no parameters. */
+static void gradient_lies_outside(plan *p) { p->parameters[0].gradient_at.offset = 1 << 30; }
+static void gradient_is_no_gradient(plan *p) {
+    p->parameters[0].gradient_at = p->names[p->parameters[0].value].operand;
+}
+
 static void buffers_lie_on_one_another(plan *p) {
     int maker = find_maker(p);
     for (int i = 0; i < p->buffer_count; i++) {
@@ -410,6 +416,11 @@ static const breach breaches[] = {
     {"arena", " is at byte ", buffer_ends_behind_the_arena},
 };
 
+static const breach breaches_of_parameters[] = {
+    {"bounds", "gradient 0 reaches from byte ", gradient_lies_outside},
+    {"gradient", ", which is for something else", gradient_is_no_gradient},
+};
+
 static void expect_broken(plan *p, const breach *b) {
     char rule[64];
     snprintf(rule, sizeof rule, "breaks the rule '%s': ", b->rule);
@@ -431,6 +442,8 @@ static void each_rule_is_broken_in_the_plan_of_a_step(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof breaches / sizeof *breaches; i++)
         expect_broken(of_a_step(), &breaches[i]);
+    for (size_t i = 0; i < sizeof breaches_of_parameters / sizeof *breaches_of_parameters; i++)
+        expect_broken(of_a_step(), &breaches_of_parameters[i]);
 }
 
 static void a_message_names_the_launch_the_buffer_and_the_values(void **state) {

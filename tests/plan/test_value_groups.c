@@ -22,6 +22,10 @@ static void a_block_is_found_in_scopes_and_names(void **state) {
     assert_int_equal(scope_block("head"), -1);
     assert_int_equal(scope_block(""), -1);
     assert_int_equal(scope_block("mlp2.x3"), -1);
+    assert_int_equal(scope_block("sums.bucket.12"), -1);
+    assert_int_equal(scope_block("sum.shard.layers.1.f32"), 1);
+    assert_int_equal(scope_block("players.4"), -1);
+    assert_int_equal(scope_block("layers.norm.layers.5"), 5);
 }
 
 static void every_buffer_is_in_one_group(void **state) {

@@ -111,8 +111,8 @@ static void a_timeline_is_drawn_and_told_by_phase(void **state) {
     expect_shown(run, "0 to 0");
     text csv = {0};
     view_render(run, (view_options){.format = TABLE_CSV}, &csv);
-    assert_non_null(
-        strstr(text_string(&csv), "tiny,,,,,,,,,,,,1,backward,layers.0,matmul,1048576,,,3145728"));
+    assert_non_null(strstr(text_string(&csv),
+                           "tiny,,,,,,,,,,,,OK,,1,backward,layers.0,matmul,1048576,,,3145728"));
     text_release(&csv);
     results_destroy(run);
 }
@@ -153,29 +153,77 @@ static void the_grid_of_a_file_has_every_setting(void **state) {
     results_destroy(run);
 }
 
+enum { OF_EARLIER = 4, OF_NOW };
+
 static void add_block(results_breakdown *b, const char *name, int64_t saved) {
     results_value values[] = {results_integer(1 << 20), results_integer(2 << 20),
-                              results_integer(3 << 20), results_integer(saved)};
+                              results_integer(3 << 20), results_integer(saved), results_integer(0)};
     breakdown_add_row(b, &name, values);
 }
 
-static void blocks_that_are_alike_are_one_row(void **state) {
-    (void)state;
-    results_cell *cell;
-    results *run = run_of("blocks", &cell);
+static results_breakdown *add_blocks(results_cell *cell, int column_count) {
     const char *key = KEY_BLOCK;
-    static const results_column columns[] = {
-        {"parameter", "B"}, {"gradient", "B"}, {"optimizer-state", "B"}, {"saved", "B"}};
-    results_breakdown *b = cell_add_breakdown(cell, BREAKDOWN_BY_BLOCK, &key, 1, columns, 4);
+    static const results_column columns[] = {{"parameter", "B"},
+                                             {"gradient", "B"},
+                                             {"optimizer-state", "B"},
+                                             {"saved", "B"},
+                                             {COLUMN_GRADIENT_SUMS, "B"}};
+    results_breakdown *b =
+        cell_add_breakdown(cell, BREAKDOWN_BY_BLOCK, &key, 1, columns, column_count);
     for (int i = 0; i < 6; i++) {
         char name[] = {(char)('0' + i), '\0'};
         add_block(b, name, (int64_t)(i % 2 + 1) << 20);
     }
     add_block(b, "-", 0);
-    expect_shown(run, "3 of 0 to 4, each");
-    expect_shown(run, "3 of 1 to 5, each");
-    expect_shown(run, "no block");
+    return b;
+}
+
+static void blocks_that_are_alike_are_one_row(void **state) {
+    (void)state;
+    for (int columns = OF_EARLIER; columns <= OF_NOW; columns++) {
+        results_cell *cell;
+        results *run = run_of("blocks", &cell);
+        add_blocks(cell, columns);
+        expect_shown(run, "3 of 0 to 4, each");
+        expect_shown(run, "3 of 1 to 5, each");
+        expect_shown(run, "no block");
+        results_destroy(run);
+    }
+}
+
+static bool shows(const results *run, table_format format, const char *part) {
+    text out = {0};
+    view_render(run, (view_options){.format = format}, &out);
+    bool found = strstr(text_string(&out), part) != NULL;
+    text_release(&out);
+    return found;
+}
+
+static void sums_of_gradients_are_a_column_where_there_are_some(void **state) {
+    (void)state;
+    results_cell *cell;
+    results *run = run_of("blocks", &cell);
+    results_breakdown *b = add_blocks(cell, OF_NOW);
+    assert_false(shows(run, TABLE_TERMINAL, "sums of gradients"));
+    assert_true(shows(run, TABLE_CSV, "sums of gradients B"));
+    b->rows[3].values[4] = results_integer(7 << 20);
+    assert_true(shows(run, TABLE_TERMINAL, "sums of gradients MiB"));
     results_destroy(run);
+}
+
+/* A cell that was not planned is in every file, and is told to people that see no grid. */
+static void a_cell_that_has_no_plan_is_no_gap(void **state) {
+    (void)state;
+    static const char *const parts[] = {"timeline", "peak",   "allocations",
+                                        "saved",    "blocks", "advice"};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        results_cell *cell;
+        results *run = run_of(parts[i], &cell);
+        cell_set_status(cell, RESULTS_SKIP, "heads of 7 numbers");
+        assert_true(shows(run, TABLE_CSV, "tiny,,,,,,,,,,,,SKIP,heads of 7 numbers"));
+        assert_true(shows(run, TABLE_TERMINAL, "SKIP heads of 7 numbers"));
+        results_destroy(run);
+    }
 }
 
 /* Nothing measured is told of a cell that did not finish. */
@@ -249,6 +297,8 @@ int main(void) {
         cmocka_unit_test(a_part_alone_is_one_table),
         cmocka_unit_test(the_grid_of_a_file_has_every_setting),
         cmocka_unit_test(blocks_that_are_alike_are_one_row),
+        cmocka_unit_test(sums_of_gradients_are_a_column_where_there_are_some),
+        cmocka_unit_test(a_cell_that_has_no_plan_is_no_gap),
         cmocka_unit_test(a_cell_without_memory_has_a_plan_and_no_measurement),
         cmocka_unit_test(runs_without_anything_are_shown),
         cmocka_unit_test(breakdowns_of_another_form_are_borne),

@@ -107,7 +107,13 @@ static plan *make_parameter_plan(bool has_copy, bool is_split) {
     p->scope_count = 1;
     p->parameters = arena_allocate(p->memory, 1, sizeof *p->parameters);
     p->parameter_count = 1;
-    p->parameters[0] = (plan_parameter){"w", 0, has_copy ? 1 : -1, -1, -1, -1, is_split, 0, 0};
+    p->parameters[0] = (plan_parameter){.name = "w",
+                                        .low_copy = has_copy ? 1 : -1,
+                                        .gradient = -1,
+                                        .first_moment = -1,
+                                        .second_moment = -1,
+                                        .is_split = is_split,
+                                        .gradient_at.buffer = -1};
     const char *const names[] = {is_split ? "rest.w" : "w", "low.w"};
     shape four = SHAPE(4);
     for (int i = 0; i <= has_copy; i++) {

@@ -300,6 +300,7 @@ static void record_shards(lowering *l, const int *name_of) {
             .is_split = list->is_split,
             .part = is_whole ? 0 : shape_elements(&list->value->shape),
             .offset = is_whole ? 0 : at->offset,
+            .gradient_at.buffer = -1,
         };
     }
 }
@@ -323,7 +324,10 @@ static void record_parameters(lowering *l, const int *name_of) {
             .first_moment = index_of(from->first_moment, name_of),
             .second_moment = index_of(from->second_moment, name_of),
             .is_split = from->is_split,
+            .gradient_at.buffer = -1,
         };
+        if (from->gradient)
+            p->parameters[i].gradient_at = l->placed[from->gradient->id];
     }
 }
 
