@@ -28,7 +28,9 @@ static const flag_spec FLAGS[] = {
     {"top", NULL, FLAG_INTEGER, "10", .help = "rows of a table in the terminal; 0: all",
      .minimum = 0, .maximum = 1000000},
     {"depth", NULL, FLAG_INTEGER, "3",
-     .help = "levels of the tree of scopes, layers folded; 0: all, every layer by itself",
+     .help =
+         "levels of the tree of scopes, layers folded; 0: all, every layer by itself. With --by "
+         "scope --format csv the rows are those of the tree, with whole paths",
      .minimum = 0, .maximum = 64},
     {"timeline", NULL, FLAG_SWITCH, NULL,
      .help = "keeps when every launch of the traced steps began and how long it took in the "
@@ -46,6 +48,7 @@ static const flags_example EXAMPLES[] = {
     {"profile --pass step --by kernel --top 0", "every kernel of a step"},
     {"profile --pass step --by scope --format csv", "time by scope, for a spreadsheet"},
     {"profile --pass step --depth 2", "the tree of scopes, not so deep"},
+    {"profile --pass step --by scope --depth 3 --format csv", "the tree, for a spreadsheet"},
     {"profile --mode eager,compiled --pass step", "what fusing changes"},
     {"profile --device cuda --model small,medium --context 128:1024:*2 --precision fp32,bf16 "
      "--out runs/profile",
@@ -181,7 +184,8 @@ static void remember_what_to_show(const flags *given, results *run) {
     if (flags_is_set(given, "by"))
         results_set_environment_text(run, ENV_SHOWN_BY, flags_text(given, "by"));
     results_set_environment_integer(run, ENV_SHOWN_TOP, flags_integer(given, "top"));
-    results_set_environment_integer(run, ENV_SHOWN_DEPTH, flags_integer(given, "depth"));
+    if (flags_is_set(given, "depth"))
+        results_set_environment_integer(run, ENV_SHOWN_DEPTH, flags_integer(given, "depth"));
 }
 
 /* The sweep is over; what was refused on the way is said now. */

@@ -154,9 +154,28 @@ bool profile_is_shown(const results_cell *cell) {
     return cell->status == RESULTS_OK && cell_find_breakdown(cell, BREAKDOWN_KINDS);
 }
 
+static bool is_unfinished(const results_cell *cell) {
+    return cell->status == RESULTS_OK && !profile_is_shown(cell);
+}
+
+const char *profile_status_name(const results_cell *cell) {
+    return results_status_name(is_unfinished(cell) ? RESULTS_INCOMPLETE : cell->status);
+}
+
+void profile_append_note(const results_cell *cell, text *out) {
+    if (is_unfinished(cell))
+        text_append(out, "timed, but not traced");
+    else
+        view_append_note(out, cell);
+}
+
 const char *profile_shown_by(const results *run) {
     const results_value *by = results_find_environment(run, ENV_SHOWN_BY);
     return by && by->kind == RESULTS_TEXT ? by->text : NULL;
+}
+
+bool profile_shows_depth(const results *run) {
+    return results_find_environment(run, ENV_SHOWN_DEPTH) != NULL;
 }
 
 int64_t profile_shown_number(const results *run, const char *key, int64_t fallback) {
@@ -191,13 +210,43 @@ report_table *profile_create_table(const results *run, const results_cell *cell,
     report_table *table = table_create(text_string(&label));
     text_release(&label);
     for (int i = 0; is_full && i < cell->parameters.count; i++)
-        table_add_column(table, cell->parameters.entries[i].key, cell->parameters.entries[i].key,
-                         TABLE_LEFT);
+        table_add_setting(table, cell->parameters.entries[i].key, cell->parameters.entries[i].key,
+                          TABLE_LEFT);
+    if (is_full && !profile_is_foreign(cell)) {
+        table_add_column(table, "status", "status", TABLE_LEFT);
+        table_add_column(table, "note", "note", TABLE_LEFT);
+    }
     return table;
 }
 
 void profile_add_row(const results_cell *cell, bool is_full, report_table *table) {
     table_add_row(table);
-    for (int i = 0; is_full && i < cell->parameters.count; i++)
-        view_add_value(table, &cell->parameters.entries[i].value);
+    if (!is_full)
+        return;
+    for (int i = 0; i < table->column_count && table->columns[i].is_setting; i++)
+        view_add_value(table, cell_find_parameter(cell, table->columns[i].key));
+    if (profile_is_foreign(cell))
+        return;
+    text note = {0};
+    profile_append_note(cell, &note);
+    table_add_text(table, profile_status_name(cell));
+    table_add_text(table, text_string(&note));
+    text_release(&note);
+}
+
+void profile_add_every_cell(const results *run, const profile_part *part, report_document *out) {
+    const results_cell *widest = NULL;
+    for (int64_t i = 0; i < run->cell_count; i++)
+        if (!widest || run->cells[i]->parameters.count > widest->parameters.count)
+            widest = run->cells[i];
+    if (!widest)
+        return;
+    report_table *t = profile_create_table(run, widest, part->title, true);
+    part->add_columns(part, t);
+    for (int64_t i = 0; i < run->cell_count; i++)
+        if (profile_is_shown(run->cells[i]))
+            part->add_rows(part, run->cells[i], t);
+        else
+            profile_add_row(run->cells[i], true, t);
+    document_add_table(out, t);
 }

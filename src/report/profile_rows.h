@@ -56,10 +56,14 @@ double profile_device_number(const results *run, const results_cell *cell, const
 bool profile_is_host_bound(const results *run, const results_cell *cell);
 /* Whether the cell was traced and its profile can be shown. */
 bool profile_is_shown(const results_cell *cell);
+/* What became of the cell: one that was timed and not traced is INCOMPLETE, and the note says so. */
+const char *profile_status_name(const results_cell *cell);
+void profile_append_note(const results_cell *cell, text *out);
 
 /* What was asked to be shown. */
 const char *profile_shown_by(const results *run); /* NULL: everything */
 int64_t profile_shown_number(const results *run, const char *key, int64_t fallback);
+bool profile_shows_depth(const results *run); /* levels of the tree of scopes were asked for */
 
 /* The parts of the view, each a function of its own file. `is_full`: for a file, all rows, every row
  * with its cell's parameters. */
@@ -78,16 +82,31 @@ void profile_add_attention(const results *run, const results_cell *cell, bool is
 void profile_add_products(const results *run, report_document *out);
 void profile_add_scopes(const results *run, const results_cell *cell, bool is_full,
                         report_document *out);
+/* The tree of all cells in one table, for a file. */
+void profile_add_all_scopes(const results *run, report_document *out);
 
 /* Whether the cell is of another program's trace; such a run is shown in its own way. */
 bool profile_is_foreign(const results_cell *cell);
 void view_profile_from(const results *run, bool is_full, report_document *out);
 
-/* A table of one cell: for people the title says which, for files columns do. */
+/* A table of one cell: for people the title says which, for files columns do, and what became of it. */
 report_table *profile_create_table(const results *run, const results_cell *cell, const char *title,
                                    bool is_full);
 /* The model, context and pass of a cell, and what else tells it from others of the run. */
 void profile_append_cell(const results *run, const results_cell *cell, text *out);
+/* The next row; in a table for files with those columns. */
 void profile_add_row(const results_cell *cell, bool is_full, report_table *table);
+
+/* A table of every cell of a run, for a file: the columns behind those of the cell, and the rows of one
+ * that was profiled. One that was not is a row all the same. */
+typedef struct profile_part profile_part;
+struct profile_part {
+    const results *run;
+    const char *title;
+    const void *context; /* of the functions */
+    void (*add_columns)(const profile_part *part, report_table *table);
+    void (*add_rows)(const profile_part *part, const results_cell *cell, report_table *table);
+};
+void profile_add_every_cell(const results *run, const profile_part *part, report_document *out);
 
 #endif

@@ -56,14 +56,11 @@ static void begin_row(const view_list *chosen, const results_cell *cell, const c
 /* Cells that have nothing to show are rows all the same. */
 static void add_unprofiled(const view_list *chosen, const results_cell *cell, report_table *t) {
     text note = {0};
-    view_append_note(&note, cell);
-    bool is_timed = cell->status == RESULTS_OK;
-    begin_row(
-        chosen, cell,
-        is_timed ? results_status_name(RESULTS_INCOMPLETE) : results_status_name(cell->status), t);
+    profile_append_note(cell, &note);
+    begin_row(chosen, cell, profile_status_name(cell), t);
     for (int i = 0; i < 14; i++)
         table_add_empty(t);
-    table_add_text(t, is_timed ? "timed, but not traced" : text_string(&note));
+    table_add_text(t, text_string(&note));
     text_release(&note);
 }
 
@@ -206,7 +203,10 @@ static void add_cells(const results *run, const char *by, report_document *out) 
 static void add_files(const results *run, const char *by, report_document *out) {
     if (!by)
         add_overview(run, true, out);
-    profile_add_all_groups(run, by ? by : "kernel", out);
+    if (by && strcmp(by, KEY_SCOPE) == 0 && profile_shows_depth(run))
+        profile_add_all_scopes(run, out);
+    else
+        profile_add_all_groups(run, by ? by : "kernel", out);
     for (int64_t i = 0; !by && i < run->cell_count; i++) {
         if (!profile_is_shown(run->cells[i]))
             continue;

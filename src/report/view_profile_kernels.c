@@ -351,21 +351,31 @@ void profile_add_groups(const results *run, const results_cell *cell, const char
     document_add_table(out, t);
 }
 
+static void add_full_columns(const profile_part *part, report_table *t) {
+    groups_view v = {.by = part->context,
+                     .is_full = true,
+                     .is_launch = strcmp(((const by_table *)part->context)->key, KEY_LAUNCH) == 0,
+                     .has_cost = true,
+                     .has_floor = true,
+                     .has_counters = true};
+    add_columns(&v, t);
+}
+
+static void add_full_rows(const profile_part *part, const results_cell *cell, report_table *t) {
+    const by_table *by = part->context;
+    groups_view v = view_of(part->run, cell, by->name, true);
+    for (int64_t row = 0; row < v.rows.count; row++)
+        add_group(&v, row, t);
+}
+
 void profile_add_all_groups(const results *run, const char *by, report_document *out) {
-    report_table *t = NULL;
-    for (int64_t i = 0; i < run->cell_count; i++) {
-        if (!profile_is_shown(run->cells[i]))
-            continue;
-        groups_view v = view_of(run, run->cells[i], by, true);
-        if (!t) {
-            t = profile_create_table(run, run->cells[i], v.by->title, true);
-            add_columns(&v, t);
-        }
-        for (int64_t row = 0; row < v.rows.count; row++)
-            add_group(&v, row, t);
-    }
-    if (t)
-        document_add_table(out, t);
+    const by_table *table = find_by(by);
+    profile_part part = {.run = run,
+                         .title = table->title,
+                         .context = table,
+                         .add_columns = add_full_columns,
+                         .add_rows = add_full_rows};
+    profile_add_every_cell(run, &part, out);
 }
 
 /* ---- what to speed up next ---- */

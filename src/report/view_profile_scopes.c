@@ -148,11 +148,10 @@ typedef struct tree_view {
     report_table *table;
 } tree_view;
 
-static void add_columns(tree_view *v) {
+static void add_columns(const tree_view *v) {
     table_add_column(v->table, KEY_SCOPE, KEY_SCOPE, TABLE_LEFT);
     for (int i = 0; i < PHASE_COLUMNS; i++) {
         text header = {0};
-        v->has_phase[i] = !isnan(profile_phase_ns(v->run, v->cell, PHASES[i]));
         text_format(&header, "%s ms", PHASES[i]);
         if (v->has_phase[i])
             table_add_column(v->table, PHASES[i], text_string(&header), TABLE_RIGHT);
@@ -257,6 +256,14 @@ static void add_children(const tree_view *v, const scope_node *node) {
     free(sorted);
 }
 
+/* Columns that say nothing of this cell are left out. */
+static void choose_columns(tree_view *v) {
+    for (int i = 0; i < PHASE_COLUMNS; i++)
+        v->has_phase[i] = !isnan(profile_phase_ns(v->run, v->cell, PHASES[i]));
+    for (int i = 0; i < v->tree->count; i++)
+        v->has_layers = v->has_layers || v->tree->nodes[i].layer_count;
+}
+
 void profile_add_scopes(const results *run, const results_cell *cell, bool is_full,
                         report_document *out) {
     profile_rows scopes = profile_rows_find(run, cell, BREAKDOWN_SCOPES);
@@ -265,8 +272,7 @@ void profile_add_scopes(const results *run, const results_cell *cell, bool is_fu
         return;
     scope_tree tree = build(&scopes, depth > 0);
     tree_view v = {.run = run, .cell = cell, .tree = &tree, .depth = depth, .is_full = is_full};
-    for (int i = 0; i < tree.count; i++)
-        v.has_layers = v.has_layers || tree.nodes[i].layer_count;
+    choose_columns(&v);
     v.table = profile_create_table(run, cell, "scopes", is_full);
     add_columns(&v);
     add_children(&v, &tree.nodes[0]);
@@ -275,4 +281,37 @@ void profile_add_scopes(const results *run, const results_cell *cell, bool is_fu
                          : "--depth 3 folds the layers into one line each");
     document_add_table(out, v.table);
     release(&tree);
+}
+
+/* A file has the same columns for every cell. */
+static tree_view view_of_all(const profile_part *part, report_table *t) {
+    tree_view v = {.run = part->run,
+                   .depth = profile_shown_number(part->run, ENV_SHOWN_DEPTH, 3),
+                   .is_full = true,
+                   .has_layers = true,
+                   .table = t};
+    for (int i = 0; i < PHASE_COLUMNS; i++)
+        v.has_phase[i] = true;
+    return v;
+}
+
+static void add_full_columns(const profile_part *part, report_table *t) {
+    tree_view v = view_of_all(part, t);
+    add_columns(&v);
+}
+
+static void add_full_rows(const profile_part *part, const results_cell *cell, report_table *t) {
+    tree_view v = view_of_all(part, t);
+    profile_rows scopes = profile_rows_find(part->run, cell, BREAKDOWN_SCOPES);
+    scope_tree tree = build(&scopes, v.depth > 0);
+    v.cell = cell;
+    v.tree = &tree;
+    add_children(&v, &tree.nodes[0]);
+    release(&tree);
+}
+
+void profile_add_all_scopes(const results *run, report_document *out) {
+    profile_part part = {
+        .run = run, .title = "scopes", .add_columns = add_full_columns, .add_rows = add_full_rows};
+    profile_add_every_cell(run, &part, out);
 }

@@ -366,10 +366,10 @@ static void a_table_that_was_asked_for_is_all_that_a_file_gets(void **state) {
     add_profile(run, true, "cpu", 600);
     results_set_environment_text(run, ENV_SHOWN_BY, "phase");
     const char *csv = render(run, TABLE_CSV);
-    assert_ptr_equal(strstr(csv, "model,context,pass,mode,math,device,phase,count,time ms,time %"),
+    assert_ptr_equal(strstr(csv, "model,context,pass,mode,math,device,status,note,phase,count,"),
                      csv);
-    assert_non_null(strstr(csv, "tiny,16,forward,eager,fp32,cpu,forward,5,0.2,100,"));
-    assert_non_null(strstr(csv, "tiny,16,step,eager,fp32,cpu,backward,3,0.3,"));
+    assert_non_null(strstr(csv, "tiny,16,forward,eager,fp32,cpu,OK,,forward,5,0.2,100,"));
+    assert_non_null(strstr(csv, "tiny,16,step,eager,fp32,cpu,OK,,backward,3,0.3,"));
     assert_null(strstr(csv, "\r\n\r\n")); /* one table */
     expect_says(run, "phases: tiny, context 16, step");
     expect_silent(run, "what to speed up next");
@@ -388,6 +388,42 @@ static void every_way_to_group_has_its_table(void **state) {
         expect_says(run, WAYS[i][1]);
         results_destroy(run);
     }
+}
+
+/* Whatever became of a cell, a file tells of it. */
+static void a_cell_without_a_profile_is_a_row_of_the_file(void **state) {
+    (void)state;
+    static const char *const WAYS[] = {"kernel", "class", "op", "scope", "phase", "launch"};
+    for (size_t i = 0; i < sizeof WAYS / sizeof *WAYS; i++) {
+        results *run = new_run();
+        add_profile(run, true, "cpu", 600);
+        results_set_environment_text(run, ENV_SHOWN_BY, WAYS[i]);
+        results_cell *cell = new_cell(run, "forward", "cpu", 100);
+        cell_set_status(cell, RESULTS_OOM, "too large");
+        const char *csv = render(run, TABLE_CSV);
+        assert_non_null(strstr(csv, "tiny,16,step,eager,fp32,cpu,OK,,"));
+        assert_non_null(strstr(csv, "tiny,16,forward,eager,fp32,cpu,OOM,too large,,"));
+        cell_set_status(cell, RESULTS_OK, "");
+        assert_non_null(strstr(render(run, TABLE_CSV),
+                               "tiny,16,forward,eager,fp32,cpu,INCOMPLETE,\"timed, but not "
+                               "traced\",,"));
+        results_destroy(run);
+    }
+}
+
+static void the_tree_is_a_table_for_files_where_its_depth_is_asked_for(void **state) {
+    (void)state;
+    results *run = new_run();
+    add_profile(run, true, "cpu", 600);
+    results_set_environment_text(run, ENV_SHOWN_BY, "scope");
+    assert_null(strstr(render(run, TABLE_CSV), "layers.*.attn,"));
+    results_set_environment_integer(run, ENV_SHOWN_DEPTH, 2);
+    const char *csv = render(run, TABLE_CSV);
+    assert_non_null(strstr(csv, "OK,,layers.*.attn,"));
+    assert_null(strstr(csv, "softmax"));
+    results_set_environment_integer(run, ENV_SHOWN_DEPTH, 0);
+    assert_non_null(strstr(render(run, TABLE_CSV), "OK,,layers.1,"));
+    results_destroy(run);
 }
 
 static void rows_that_are_left_out_are_counted(void **state) {
@@ -446,6 +482,8 @@ int main(void) {
         cmocka_unit_test(a_cell_that_was_only_timed_is_incomplete),
         cmocka_unit_test(a_table_that_was_asked_for_is_all_that_a_file_gets),
         cmocka_unit_test(every_way_to_group_has_its_table),
+        cmocka_unit_test(a_cell_without_a_profile_is_a_row_of_the_file),
+        cmocka_unit_test(the_tree_is_a_table_for_files_where_its_depth_is_asked_for),
         cmocka_unit_test(rows_that_are_left_out_are_counted),
         cmocka_unit_test(a_file_that_lacks_things_has_gaps),
     };
