@@ -37,7 +37,10 @@ typedef struct from_job {
 
 static dyno_status take_record(void *caller, const launch_record *record) {
     from_job *job = caller;
-    attention_parts_add(job->attention, record);
+    if (strcmp(job->trace.format, FOREIGN_FORMAT_OWN) == 0)
+        attention_parts_add_own(job->attention, record);
+    else
+        attention_parts_add(job->attention, record);
     return kernel_groups_add(job->groups, record);
 }
 

@@ -8,6 +8,7 @@
 
 #include "base/memory.h"
 #include "profile/kernel_classes.h"
+#include "tensor/role.h"
 
 /* Between a product and its softmax, and behind that, at most so many other kernels. */
 enum { MOST_BETWEEN = 12, MOST_STREAMS = 64, MOST_PHASE_BYTES = 64 };
@@ -31,9 +32,44 @@ struct attention_parts {
 };
 
 const char *attention_part_name(attention_part part) {
-    static const char *const NAMES[] = {"scores", "softmax", "values", "fused"};
+    static const char *const NAMES[] = {"scores", "softmax", "values", "casts", "fused"};
     return NAMES[part];
 }
+
+/* ---- by scope ---- */
+
+/* Nothing but changes of type: "cast", or "cast+cast" of a generated kernel. */
+static bool is_cast(const char *op) {
+    static const char CAST[] = "cast+";
+    while (strncmp(op, CAST, sizeof CAST - 1) == 0)
+        op += sizeof CAST - 1;
+    return strcmp(op, "cast") == 0;
+}
+
+attention_part attention_part_of_scope(const char *scope, const char *class_name, const char *op) {
+    static const struct {
+        const char *name;
+        attention_part of_products;
+    } NAMES[] = {{"scores", ATTENTION_SCORES},
+                 {"scale", ATTENTION_SOFTMAX},
+                 {"mask", ATTENTION_SOFTMAX},
+                 {"softmax", ATTENTION_SOFTMAX},
+                 {"values", ATTENTION_VALUES}};
+    if (strcmp(class_name, CLASS_ATTENTION) == 0)
+        return ATTENTION_FUSED;
+    const char *last = strrchr(scope, '.');
+    if (!last || !strstr(scope, "attn."))
+        return ATTENTION_PART_COUNT;
+    for (size_t i = 0; i < sizeof NAMES / sizeof *NAMES; i++)
+        if (strcmp(last + 1, NAMES[i].name) == 0) {
+            if (strcmp(class_name, CLASS_MATMUL) == 0)
+                return NAMES[i].of_products;
+            return is_cast(op) ? ATTENTION_CASTS : ATTENTION_SOFTMAX;
+        }
+    return ATTENTION_PART_COUNT;
+}
+
+/* ---- by order ---- */
 
 attention_parts *attention_parts_create(void) {
     return memory_allocate(1, sizeof(attention_parts));
@@ -138,6 +174,15 @@ void attention_parts_add(attention_parts *parts, const launch_record *r) {
     } else if (is_class(r, "optimizer") || is_class(r, "loss")) {
         s->at = AT_NOTHING;
     }
+}
+
+void attention_parts_add_own(attention_parts *parts, const launch_record *r) {
+    const char *class_name = r->class_name ? r->class_name : "", *op = r->op ? r->op : "";
+    if (!r->scope || !r->phase || strcmp(r->phase, phase_name(PHASE_FORWARD)) != 0)
+        return;
+    attention_part part = attention_part_of_scope(r->scope, class_name, op);
+    if (part != ATTENTION_PART_COUNT)
+        add_to(&parts->sums[part], sum_of(r, true));
 }
 
 int64_t attention_parts_count(const attention_parts *parts) { return parts->found; }

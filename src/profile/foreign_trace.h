@@ -13,9 +13,12 @@
 #include "profile/kernel_classes.h"
 #include "profile/launch_record.h"
 
+/* Of a file whose records say themselves what they are of. */
+#define FOREIGN_FORMAT_OWN "dyno"
+
 /* What the file holds besides its records. */
 typedef struct foreign_trace {
-    const char *format;         /* "Nsight Systems", "PyTorch", "dyno" */
+    const char *format;         /* "Nsight Systems", "PyTorch", FOREIGN_FORMAT_OWN */
     bool is_of_host;            /* no device did anything: the records are the host's operations */
     int64_t records;            /* that were handed on, */
     int64_t joined[JOIN_COUNT]; /* how many of them in which way, */

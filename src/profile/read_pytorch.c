@@ -496,7 +496,7 @@ static void take_own_words(pytorch_file *file, launch_record *record) {
     const own_words *own = &file->event.own;
     if (!own->phase.length)
         return;
-    file->reading->trace->format = "dyno";
+    file->reading->trace->format = FOREIGN_FORMAT_OWN;
     record->phase = own->phase.data;
     record->scope = own->scope.data;
     record->op = own->op.length ? own->op.data : NULL;

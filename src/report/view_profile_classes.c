@@ -6,6 +6,7 @@
 
 #include "base/memory.h"
 #include "measure/keys.h"
+#include "profile/attention_parts.h"
 #include "report/profile_rows.h"
 #include "report/view_parts.h"
 
@@ -242,115 +243,70 @@ void profile_add_products(const results *run, report_document *out) {
 
 /* ---- inside attention ---- */
 
-typedef struct attention_part {
-    const char *name;
+/* Launches of one part of attention, and what the rows of a cell call it. */
+typedef struct part_sum {
     double ns, flops;
-} attention_part;
-enum { SCORES, SOFTMAX, VALUES, CASTS, ATTENTION_PARTS };
+} part_sum;
 
-/* Which part of attention a scope is, or -1. Scale and mask are the softmax's. */
-static int part_of(const char *scope) {
-    static const struct {
-        const char *name;
-        int part;
-    } NAMES[] = {{"scores", SCORES},
-                 {"scale", SOFTMAX},
-                 {"mask", SOFTMAX},
-                 {"softmax", SOFTMAX},
-                 {"values", VALUES}};
-    const char *last = last_part(scope);
-    bool is_inside = last != scope && strstr(scope, "attn.");
-    for (size_t i = 0; is_inside && i < sizeof NAMES / sizeof *NAMES; i++)
-        if (strcmp(last, NAMES[i].name) == 0)
-            return NAMES[i].part;
-    return -1;
+static const char *const PART_NAMES[ATTENTION_PART_COUNT] = {
+    [ATTENTION_SCORES] = "scores: Q K^T",
+    [ATTENTION_SOFTMAX] = "scale, mask, softmax",
+    [ATTENTION_VALUES] = "values: P V",
+    [ATTENTION_CASTS] = "casts",
+    [ATTENTION_FUSED] = "all in one kernel (flash)"};
+
+static attention_part part_of_kind(const profile_rows *kinds, int64_t row) {
+    return attention_part_of_scope(profile_rows_text(kinds, row, KEY_SCOPE),
+                                   profile_rows_text(kinds, row, KEY_CLASS),
+                                   profile_rows_text(kinds, row, KEY_OP));
 }
 
-/* Nothing but changes of type: "cast", or "cast+cast" of a generated kernel. */
-static bool is_cast(const char *op) {
-    static const char CAST[] = "cast+";
-    while (strncmp(op, CAST, sizeof CAST - 1) == 0)
-        op += sizeof CAST - 1;
-    return strcmp(op, "cast") == 0;
-}
-
-/* The part of a kind of launches, or -1. Casts stand in the scope of what they are made for and are
- * no part of its arithmetic. */
-static int part_of_kind(const profile_rows *kinds, int64_t row) {
-    int part = part_of(profile_rows_text(kinds, row, KEY_SCOPE));
-    bool is_fused = strcmp(profile_rows_text(kinds, row, KEY_CLASS), CLASS_ATTENTION) == 0;
-    if (part < 0 || is_fused)
-        return -1;
-    return is_cast(profile_rows_text(kinds, row, KEY_OP)) ? CASTS : part;
-}
-
-static void say_ratios(const char *phase, const attention_part *parts, report_table *t) {
-    double products_ns = parts[SCORES].ns + parts[VALUES].ns,
-           products_flops = parts[SCORES].flops + parts[VALUES].flops;
-    if (!(products_ns > 0) || !(parts[SOFTMAX].ns > 0))
-        return;
-    table_add_note(t,
-                   "%s: softmax with scale and mask takes %.3f ms for %.4f GFLOP, the products of "
-                   "scores and values %.3f ms for %.4f GFLOP: %.2f x the time for %.4f x the FLOPs",
-                   phase, parts[SOFTMAX].ns / 1e6, parts[SOFTMAX].flops / 1e9, products_ns / 1e6,
-                   products_flops / 1e9, parts[SOFTMAX].ns / products_ns,
-                   parts[SOFTMAX].flops / products_flops);
+static void say_ratios(const char *phase, const part_sum *parts, report_table *t) {
+    const part_sum *softmax = &parts[ATTENTION_SOFTMAX], *scores = &parts[ATTENTION_SCORES],
+                   *values = &parts[ATTENTION_VALUES];
+    double products_ns = scores->ns + values->ns, products_flops = scores->flops + values->flops;
+    if (products_ns > 0 && softmax->ns > 0)
+        table_add_note(t,
+                       "%s: softmax with scale and mask takes %.3f ms for %.4f GFLOP, the products "
+                       "of scores and values %.3f ms for %.4f GFLOP: %.2f x the time for %.4f x "
+                       "the FLOPs",
+                       phase, softmax->ns / 1e6, softmax->flops / 1e9, products_ns / 1e6,
+                       products_flops / 1e9, softmax->ns / products_ns,
+                       softmax->flops / products_flops);
+    if (parts[ATTENTION_FUSED].ns > 0)
+        table_add_note(t,
+                       "%s: one kernel does scores, softmax and values, which no clock tells "
+                       "apart; --attention naive runs them one by one",
+                       phase);
 }
 
 /* Rows of one phase, where it has any. */
 static void add_attention_phase(const results_cell *cell, const profile_rows *kinds,
                                 const char *phase, bool is_full, report_table *t) {
-    attention_part parts[ATTENTION_PARTS] = {[SCORES] = {.name = "scores: Q K^T"},
-                                             [SOFTMAX] = {.name = "scale, mask, softmax"},
-                                             [VALUES] = {.name = "values: P V"},
-                                             [CASTS] = {.name = "casts"}};
+    part_sum parts[ATTENTION_PART_COUNT] = {0};
     double whole = 0;
     for (int64_t i = 0; i < kinds->count; i++) {
-        int part = part_of_kind(kinds, i);
-        if (part < 0 || strcmp(profile_rows_text(kinds, i, KEY_PHASE), phase) != 0)
+        attention_part part = part_of_kind(kinds, i);
+        if (part == ATTENTION_PART_COUNT ||
+            strcmp(profile_rows_text(kinds, i, KEY_PHASE), phase) != 0)
             continue;
-        parts[part].ns += profile_rows_number(kinds, i, COLUMN_TIME);
+        double ns = profile_rows_number(kinds, i, COLUMN_TIME);
+        parts[part].ns += ns;
         parts[part].flops += profile_rows_number(kinds, i, COLUMN_FLOPS);
+        whole += ns;
     }
-    for (int i = 0; i < ATTENTION_PARTS; i++)
-        whole += parts[i].ns;
-    for (int i = 0; i < ATTENTION_PARTS && whole > 0; i++) {
-        if (i == CASTS && !(parts[i].ns > 0)) /* fp32 has none */
+    for (int i = 0; i < ATTENTION_PART_COUNT; i++) {
+        if (!(parts[i].ns > 0))
             continue;
         profile_add_row(cell, is_full, t);
         table_add_text(t, phase);
-        table_add_text(t, parts[i].name);
+        table_add_text(t, PART_NAMES[i]);
         table_add_real(t, parts[i].ns / 1e6, 3);
         table_add_real(t, 100 * parts[i].ns / whole, 1);
         table_add_real(t, parts[i].flops / 1e9, 4);
-        table_add_real(t, parts[i].ns > 0 ? parts[i].flops / parts[i].ns : (double)NAN, 2);
+        table_add_real(t, parts[i].flops / parts[i].ns, 2);
     }
     say_ratios(phase, parts, t);
-}
-
-/* A kernel that does all of it at once. */
-static void add_fused_phase(const results_cell *cell, const profile_rows *kinds, const char *phase,
-                            bool is_full, report_table *t) {
-    double ns = 0, flops = 0;
-    for (int64_t i = 0; i < kinds->count; i++)
-        if (strcmp(profile_rows_text(kinds, i, KEY_CLASS), CLASS_ATTENTION) == 0 &&
-            strcmp(profile_rows_text(kinds, i, KEY_PHASE), phase) == 0) {
-            ns += profile_rows_number(kinds, i, COLUMN_TIME);
-            flops += profile_rows_number(kinds, i, COLUMN_FLOPS);
-        }
-    if (!(ns > 0))
-        return;
-    profile_add_row(cell, is_full, t);
-    table_add_text(t, phase);
-    table_add_text(t, "all in one kernel (flash)");
-    table_add_real(t, ns / 1e6, 3);
-    table_add_real(t, 100, 1);
-    table_add_real(t, flops / 1e9, 4);
-    table_add_real(t, flops / ns, 2);
-    table_add_note(t,
-                   "%s: one kernel does scores, softmax and values, which no clock tells apart; "
-                   "--attention naive runs them one by one",
-                   phase);
 }
 
 void profile_add_attention(const results *run, const results_cell *cell, bool is_full,
@@ -363,10 +319,8 @@ void profile_add_attention(const results *run, const results_cell *cell, bool is
     table_add_column(t, "percent", "% of them", TABLE_RIGHT);
     table_add_column(t, "gflop", "GFLOP", TABLE_RIGHT);
     table_add_column(t, "gflops", "GFLOP/s", TABLE_RIGHT);
-    for (int j = 0; j < 2; j++) {
+    for (int j = 0; j < 2; j++)
         add_attention_phase(cell, &kinds, PHASES[j], is_full, t);
-        add_fused_phase(cell, &kinds, PHASES[j], is_full, t);
-    }
     if (table_row_count(t))
         document_add_table(out, t);
     else

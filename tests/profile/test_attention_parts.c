@@ -118,6 +118,45 @@ static void fused_kernels_are_a_part_of_their_own(void **state) {
     attention_parts_destroy(parts);
 }
 
+static void dynos_own_launches_are_told_by_scope_class_and_op(void **state) {
+    (void)state;
+    static const struct {
+        const char *scope, *class_name, *op;
+        attention_part part;
+    } CASES[] = {
+        {"layers.3.attn.scores", "matmul", "matmul", ATTENTION_SCORES},
+        {"layers.*.attn.values", "matmul", "matmul", ATTENTION_VALUES},
+        {"layers.0.attn.scale", "element-wise", "scale", ATTENTION_SOFTMAX},
+        {"layers.0.attn.mask", "copy", "fill", ATTENTION_SOFTMAX},
+        {"layers.0.attn.softmax", "reduction", "max", ATTENTION_SOFTMAX},
+        /* A fused kernel has the scope of what it ends with. */
+        {"layers.0.attn.values", "fused rows", "cast+scale+exp+sum+divide+cast", ATTENTION_SOFTMAX},
+        {"layers.0.attn.scores", "fused rows", "divide+scale+cast", ATTENTION_SOFTMAX},
+        {"layers.0.attn.scores", "copy", "cast", ATTENTION_CASTS},
+        {"layers.0.attn.scale", "copy", "cast+cast", ATTENTION_CASTS},
+        {"layers.0.attn.values", "fused rows", "cast+castle", ATTENTION_SOFTMAX},
+        {"layers.0.attn.flash", "attention", "attention", ATTENTION_FUSED},
+        {"layers.0.attn.q", "matmul", "matmul", ATTENTION_PART_COUNT},
+        {"layers.0.mlp.scores", "matmul", "matmul", ATTENTION_PART_COUNT},
+        {"scores", "matmul", "matmul", ATTENTION_PART_COUNT},
+        {"", "", "", ATTENTION_PART_COUNT},
+    };
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++)
+        assert_int_equal(attention_part_of_scope(CASES[i].scope, CASES[i].class_name, CASES[i].op),
+                         CASES[i].part);
+    attention_parts *parts = attention_parts_create();
+    launch_record r = launch("k", "fused rows", 5), unknown = launch("k", NULL, 3);
+    r.scope = "layers.0.attn.values";
+    r.op = "scale+exp";
+    attention_parts_add_own(parts, &r);
+    attention_parts_add_own(parts, &unknown); /* of no scope */
+    r.phase = "backward";
+    attention_parts_add_own(parts, &r);
+    expect_part(parts, ATTENTION_SOFTMAX, 1, 5);
+    expect_part(parts, ATTENTION_VALUES, 0, 0);
+    attention_parts_destroy(parts);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(product_softmax_product_is_attention),
@@ -125,6 +164,7 @@ int main(void) {
         cmocka_unit_test(launches_of_another_stream_or_phase_do_not_mix),
         cmocka_unit_test(launches_out_of_order_are_not_judged),
         cmocka_unit_test(fused_kernels_are_a_part_of_their_own),
+        cmocka_unit_test(dynos_own_launches_are_told_by_scope_class_and_op),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

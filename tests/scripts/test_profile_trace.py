@@ -86,6 +86,27 @@ def a_trace_is_read_back_with_the_same_sums():
                     assert abs(ns - 3 * told[key][1]) < 1, (way, by, key)
 
 
+def attention_of_a_trace_is_told_by_the_scopes_of_its_kernels():
+    for way, parts in ((["--mode", "eager"], {"scores", "softmax", "values"}),
+                       (["--mode", "compiled", "--attention", "naive"], {"scores", "softmax", "values"}),
+                       (["--mode", "compiled"], {"fused"})):
+        with tempfile.TemporaryDirectory() as folder:
+            path = run(folder, *way)
+            result = profile("--from", path, "--format", "json")
+            assert result.returncode == 0, result.stderr
+            table = json.loads(result.stdout)["cells"][0]["breakdowns"]["attention_parts"]
+            assert {row["keys"][0] for row in table["rows"]} == parts, (way, table)
+            assert "inside attention, forward" in profile("--from", path).stdout
+            kernels = Trace(path).of_category("kernel")
+            if parts == {"fused"}:
+                continue
+            softmax = sum(piece.end - piece.begin for piece in kernels if piece.arguments["phase"] == "forward"
+                          and piece.arguments["scope"].split(".")[-1] in ("scores", "scale", "mask", "softmax", "values")
+                          and piece.arguments["class"] != "matmul")
+            told = {row["keys"][0]: row["values"][0] for row in table["rows"]}
+            assert abs(told["softmax"] - softmax) < 1, (way, told, softmax)
+
+
 def phases_of_a_replayed_graph_are_read_from_its_kernels():
     """Of which the host knows one call and no ranges, and a launch may do work of two phases."""
     with tempfile.TemporaryDirectory() as folder:
@@ -240,6 +261,7 @@ def holistic_trace_analysis_reads_it():
 run_all(every_way_follows_the_rules,
         kernels_take_as_long_as_the_tables_say,
         a_trace_is_read_back_with_the_same_sums,
+        attention_of_a_trace_is_told_by_the_scopes_of_its_kernels,
         phases_of_a_replayed_graph_are_read_from_its_kernels,
         memory_is_that_of_the_plan_at_every_launch,
         a_name_with_gz_is_compressed,
