@@ -30,6 +30,7 @@ struct json_stream {
     char *buffer;
     size_t at, filled;
     int64_t line, column;
+    bool is_at_begin;
     dyno_status failed; /* of the source: told when its bytes run out */
     expectation expect;
     int depth;
@@ -43,6 +44,7 @@ json_stream *json_stream_create(byte_source *source, const char *what) {
     s->source = source;
     s->what = what;
     s->line = 1;
+    s->is_at_begin = true;
     s->buffer = memory_allocate(BUFFER_BYTES, 1);
     s->text = memory_allocate(JSON_STREAM_MOST_TEXT + 1, 1);
     return s;
@@ -80,9 +82,19 @@ static bool fill(json_stream *s) {
     return s->filled > 0;
 }
 
+/* Some editors and tools put U+FEFF before a document in UTF-8, where it says nothing. */
+static void skip_byte_order_mark(json_stream *s) {
+    static const char MARK[] = "\xef\xbb\xbf";
+    if (s->filled >= sizeof MARK - 1 && memcmp(s->buffer, MARK, sizeof MARK - 1) == 0)
+        s->at = sizeof MARK - 1;
+}
+
 static int peek(json_stream *s) {
     if (s->at == s->filled && !fill(s))
         return END_OF_BYTES;
+    if (s->is_at_begin)
+        skip_byte_order_mark(s);
+    s->is_at_begin = false;
     return (unsigned char)s->buffer[s->at];
 }
 

@@ -5,31 +5,20 @@
 #include "experiments/profile_from.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "base/memory.h"
-#include "base/name_table.h"
 #include "measure/keys.h"
 #include "measure/profile_record.h"
 #include "profile/attention_parts.h"
 #include "profile/foreign_trace.h"
-
-/* How long the host was in the ranges of a phase. */
-typedef struct phase_ranges {
-    char *phase;
-    int64_t count;
-    double ns;
-} phase_ranges;
+#include "profile/host_phases.h"
 
 typedef struct from_job {
     const experiment_context *context;
     const char *path;
     kernel_groups *groups;
     attention_parts *attention;
-    phase_ranges *ranges;
-    int range_count, range_capacity;
-    name_table range_numbers;
+    host_phases *phases;
     foreign_trace trace;
 } from_job;
 
@@ -46,17 +35,7 @@ static dyno_status take_record(void *caller, const launch_record *record) {
 
 static dyno_status take_range(void *caller, const foreign_range *range) {
     from_job *job = caller;
-    if (!range->phase)
-        return kernel_groups_add_step(job->groups, range->begin_ns, range->end_ns);
-    int at = name_table_find(&job->range_numbers, range->phase);
-    if (at < 0) {
-        MEMORY_GROW(job->ranges, job->range_count, job->range_capacity);
-        at = job->range_count++;
-        job->ranges[at] = (phase_ranges){memory_copy_string(range->phase), 0, 0};
-        name_table_set(&job->range_numbers, job->ranges[at].phase, at);
-    }
-    job->ranges[at].count++;
-    job->ranges[at].ns += (double)(range->end_ns - range->begin_ns);
+    host_phases_add(job->phases, range->phase, range->process, range->begin_ns, range->end_ns);
     return DYNO_OK;
 }
 
@@ -88,14 +67,16 @@ static void record_ranges(const from_job *job, results_cell *cell) {
     static const char *const KEYS[] = {KEY_PHASE};
     static const results_column COLUMNS[] = {{COLUMN_TIME, "ns"}, {COLUMN_COUNT, ""}};
     results_breakdown *to = cell_add_breakdown(cell, BREAKDOWN_RANGES, KEYS, 1, COLUMNS, 2);
-    for (int i = 0; i < job->range_count; i++) {
-        const results_value values[] = {results_real(job->ranges[i].ns),
-                                        results_integer(job->ranges[i].count)};
-        breakdown_add_row(to, &(const char *){job->ranges[i].phase}, values);
+    const host_phase *phases;
+    int count = host_phases_list(job->phases, &phases);
+    for (int i = 0; i < count; i++) {
+        const results_value values[] = {results_integer(phases[i].ns),
+                                        results_integer(phases[i].count)};
+        breakdown_add_row(to, &phases[i].name, values);
     }
-    value_summary steps = kernel_groups_host_steps(job->groups);
+    host_phase steps = host_phases_steps(job->phases);
     if (steps.count)
-        cell_set_metric_real(cell, METRIC_MARKED_STEPS_NS, "ns", steps.total);
+        cell_set_metric(cell, METRIC_MARKED_STEPS_NS, "ns", steps.ns);
 }
 
 static void record_attention(const from_job *job, results_cell *cell) {
@@ -146,7 +127,8 @@ dyno_status profile_from_run(const flags *given, const experiment_context *conte
     from_job job = {.context = context,
                     .path = flags_text(given, "from"),
                     .groups = kernel_groups_create(groupings, count),
-                    .attention = attention_parts_create()};
+                    .attention = attention_parts_create(),
+                    .phases = host_phases_create()};
     dyno_status status = read_trace(given, &job);
     out->run->planned_cells = 1;
     if (status == DYNO_OK || status == DYNO_INTERRUPTED) {
@@ -158,10 +140,7 @@ dyno_status profile_from_run(const flags *given, const experiment_context *conte
             cell_set_status(cell, RESULTS_INCOMPLETE, "interrupted");
         experiment_keep_cell(context);
     }
-    for (int i = 0; i < job.range_count; i++)
-        free(job.ranges[i].phase);
-    free(job.ranges);
-    name_table_release(&job.range_numbers);
+    host_phases_destroy(job.phases);
     attention_parts_destroy(job.attention);
     kernel_groups_destroy(job.groups);
     return status;

@@ -84,14 +84,25 @@ static void find_longest_products(foreign_reading *r) {
 
 /* ---- the host's time ---- */
 
-/* Whether the range is the outermost of the program's on its thread. */
-static bool names_a_phase(const host_timeline *t, const host_span *span) {
-    if (span->kind != RANGE_OF_PROGRAM)
-        return false;
+/* When the range becomes the outermost of the program's on its thread: as long as another is open
+ * around it, it is a part of that one. HOST_NONE where it never does. */
+static int64_t begin_as_phase(const host_timeline *t, const host_span *span) {
+    int64_t begin_ns = span->begin_ns;
     for (int at = span->parent; at != HOST_NONE; at = t->spans[at].parent)
-        if (t->spans[at].kind == RANGE_OF_PROGRAM || t->spans[at].is_backward)
-            return false;
-    return true;
+        if ((t->spans[at].kind == RANGE_OF_PROGRAM || t->spans[at].is_backward) &&
+            t->spans[at].end_ns > begin_ns)
+            begin_ns = t->spans[at].end_ns;
+    return begin_ns == span->begin_ns || begin_ns < span->end_ns ? begin_ns : HOST_NONE;
+}
+
+static dyno_status tell_phase(foreign_reading *r, const host_span *span) {
+    host_timeline *t = r->timeline;
+    int64_t begin_ns = begin_as_phase(t, span);
+    if (span->kind != RANGE_OF_PROGRAM || begin_ns == HOST_NONE)
+        return DYNO_OK;
+    foreign_range range = {t->names[span->name], t->threads[span->thread].process, begin_ns,
+                           span->end_ns};
+    return r->visitor->on_range(r->visitor->caller, &range);
 }
 
 dyno_status foreign_seal_host(foreign_reading *r) {
@@ -101,16 +112,11 @@ dyno_status foreign_seal_host(foreign_reading *r) {
     find_longest_products(r);
     r->trace->steps = t->step_numbers;
     for (int64_t i = 0; i < t->step_count; i++) {
-        foreign_range step = {NULL, t->steps[i].begin_ns, t->steps[i].end_ns};
+        foreign_range step = {NULL, t->steps[i].process, t->steps[i].begin_ns, t->steps[i].end_ns};
         RETURN_IF_FAILED(r->visitor->on_range(r->visitor->caller, &step));
     }
-    for (int64_t i = 0; i < t->span_count; i++) {
-        const host_span *span = &t->spans[i];
-        if (!names_a_phase(t, span))
-            continue;
-        foreign_range range = {t->names[span->name], span->begin_ns, span->end_ns};
-        RETURN_IF_FAILED(r->visitor->on_range(r->visitor->caller, &range));
-    }
+    for (int64_t i = 0; i < t->span_count; i++)
+        RETURN_IF_FAILED(tell_phase(r, &t->spans[i]));
     return DYNO_OK;
 }
 
@@ -240,7 +246,7 @@ static dyno_status find_reader(const char *path, format_reader **out) {
     RETURN_IF_FAILED(file_open_regular(path, &descriptor, &size));
     ssize_t got = pread(descriptor, first, sizeof first, 0);
     close(descriptor);
-    size_t blank = 0;
+    size_t blank = got > 3 && memcmp(first, "\xef\xbb\xbf", 3) == 0 ? 3 : 0; /* a byte order mark */
     while (got > 0 && blank < (size_t)got && strchr(" \t\r\n", first[blank]) && first[blank])
         blank++;
     if (size == 0)

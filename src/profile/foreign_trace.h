@@ -31,7 +31,7 @@ typedef struct foreign_trace {
 /* A stretch of the host's own time: a step, or a range that names a phase. */
 typedef struct foreign_range {
     const char *phase; /* NULL: it is a step */
-    int64_t begin_ns, end_ns;
+    int64_t process, begin_ns, end_ns;
 } foreign_range;
 
 /* Each function gets `caller`; a failure of one ends the reading with it. */

@@ -42,10 +42,10 @@ typedef struct surroundings {
     bool is_backward, has_sequence;
 } surroundings;
 
-static surroundings look_around(const host_timeline *t, int span) {
+static surroundings look_around(const host_timeline *t, int span, int64_t at_ns) {
     surroundings s = {HOST_NONE, HOST_NONE, HOST_NONE, HOST_NONE,
                       HOST_NONE, HOST_NONE, false,     false};
-    for (; span != HOST_NONE; span = t->spans[span].parent) {
+    for (; span != HOST_NONE; span = host_timeline_around(t, span, at_ns)) {
         const host_span *at = &t->spans[span];
         switch (at->kind) {
         case RANGE_OP:
@@ -78,7 +78,7 @@ static surroundings look_around(const host_timeline *t, int span) {
 static int open_range(const host_timeline *t, int thread, int64_t at_ns) {
     int found = HOST_NONE;
     for (int span = host_timeline_innermost(t, thread, at_ns); span != HOST_NONE;
-         span = t->spans[span].parent)
+         span = host_timeline_around(t, span, at_ns))
         if (t->spans[span].kind == RANGE_OF_PROGRAM)
             found = span;
     return found;
@@ -119,14 +119,15 @@ static void append_part(text *scope, const char *name) {
     text_format(scope, "%s%s", scope->length ? "." : "", name);
 }
 
-/* The ranges around `span` that are inside the phase's, from the outermost; where there is none, the
- * outermost operation. `phase` may be HOST_NONE. */
-static void describe_scope(host_attributor *a, int span, int phase, int outermost_op) {
+/* The ranges that are open around `span` at that time and inside the phase's, from the outermost; where
+ * there is none, the outermost operation. `phase` may be HOST_NONE. */
+static void describe_scope(host_attributor *a, int span, int64_t at_ns, int phase,
+                           int outermost_op) {
     const host_timeline *t = a->t;
     int chain[HOST_MOST_NESTING], count = 0;
     a->scope.length = 0;
     text_append(&a->scope, "");
-    for (; span != HOST_NONE && span != phase; span = t->spans[span].parent)
+    for (; span != HOST_NONE && span != phase; span = host_timeline_around(t, span, at_ns))
         if (t->spans[span].kind == RANGE_OF_PROGRAM || t->spans[span].kind == RANGE_OF_LIBRARY)
             chain[count++] = span;
     while (count > 0)
@@ -139,7 +140,7 @@ static void describe_scope(host_attributor *a, int span, int phase, int outermos
 
 static host_attribution attribute(host_attributor *a, int thread, int span, int64_t at_ns) {
     const host_timeline *t = a->t;
-    surroundings s = look_around(t, span);
+    surroundings s = look_around(t, span, at_ns);
     host_attribution out = {
         .join = JOINED_BY_THREAD, .op_span = s.op, .is_backward = s.is_backward};
     if (s.op != HOST_NONE)
@@ -159,7 +160,7 @@ static host_attribution attribute(host_attributor *a, int thread, int span, int6
             out.phase = "optimizer";
         else if (s.is_backward)
             out.phase = "backward";
-        else if (s.has_sequence && !t->has_program_ranges)
+        else if (s.has_sequence)
             out.phase = "forward";
         else if (s.step != HOST_NONE && !t->has_program_ranges &&
                  !t->meanings[t->spans[s.step].name].is_profilers)
@@ -169,10 +170,11 @@ static host_attribution attribute(host_attributor *a, int thread, int span, int6
     }
     int forward = s.backward >= 0 ? host_timeline_find_forward(t, s.backward) : HOST_NONE;
     if (forward != HOST_NONE) {
-        surroundings of_forward = look_around(t, forward);
-        describe_scope(a, forward, of_forward.range, of_forward.outermost_op);
+        int64_t then = t->spans[forward].begin_ns;
+        surroundings of_forward = look_around(t, forward, then);
+        describe_scope(a, forward, then, of_forward.range, of_forward.outermost_op);
     } else {
-        describe_scope(a, span, range, s.outermost_op);
+        describe_scope(a, span, at_ns, range, s.outermost_op);
     }
     if (out.phase || a->scope.length)
         out.scope = text_string(&a->scope);

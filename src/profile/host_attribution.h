@@ -3,7 +3,7 @@
  * It is what the launching thread was in when it made the call, never what the host is in while the
  * work runs: a device runs behind. The phase is the program's outermost range around the call; a step
  * is none. PyTorch launches the backward from a thread of its own, on which the program has no ranges:
- * there it is the range that is open in the process, if all of its threads that have one agree. Without
+ * there it is the range that is open in the process, if all of its threads that have one agree. Outside of
  * ranges PyTorch's sequence numbers tell the forward from the backward. Work of the backward has the
  * scope of the operation of the forward that it belongs to. */
 #ifndef PROFILE_HOST_ATTRIBUTION_H

@@ -13,6 +13,7 @@
 
 #include "base/memory.h"
 #include "base/text.h"
+#include "profile/kernel_groups.h"
 
 /* Beyond it a time is no time, and sums could overflow. */
 #define MOST_NS ((int64_t)1 << 61)
@@ -68,6 +69,11 @@ static const char *shorten(arena *strings, const char *name, int length) {
     return name[length] ? arena_format(strings, "%.*s", length, name) : name;
 }
 
+/* What a table calls its own rows must not be the name of a range. */
+static bool is_reserved(const char *name) {
+    return strcmp(name, KERNEL_GROUPS_UNATTRIBUTED) == 0 || strcmp(name, KERNEL_GROUPS_ALL) == 0;
+}
+
 dyno_status host_timeline_name(host_timeline *t, const char *name, int *out) {
     *out = name_table_find(&t->name_numbers, name);
     if (*out >= 0)
@@ -85,10 +91,11 @@ dyno_status host_timeline_name(host_timeline *t, const char *name, int *out) {
         t->meanings = memory_resize(t->meanings, (size_t)t->name_capacity, sizeof *t->meanings);
     }
     *out = t->name_count++;
-    t->names[*out] = arena_copy_string(t->strings, name);
+    const char *kept = arena_copy_string(t->strings, name);
+    t->names[*out] = is_reserved(name) ? arena_format(t->strings, "%s, as a range", name) : kept;
     t->meanings[*out] = range_judge(name);
     t->shown[*out] = shorten(t->strings, t->names[*out], t->meanings[*out].shown_length);
-    name_table_set(&t->name_numbers, t->names[*out], *out);
+    name_table_set(&t->name_numbers, kept, *out);
     return DYNO_OK;
 }
 
@@ -280,8 +287,14 @@ int host_timeline_innermost(const host_timeline *t, int thread, int64_t at_ns) {
             high = middle;
     }
     int span = low > of->first_span ? low - 1 : HOST_NONE;
-    while (span != HOST_NONE && t->spans[span].end_ns <= at_ns)
+    bool is_open = span == HOST_NONE || t->spans[span].end_ns > at_ns;
+    return is_open ? span : host_timeline_around(t, span, at_ns);
+}
+
+int host_timeline_around(const host_timeline *t, int span, int64_t at_ns) {
+    do
         span = t->spans[span].parent;
+    while (span != HOST_NONE && t->spans[span].end_ns <= at_ns);
     return span;
 }
 

@@ -96,6 +96,8 @@ NODISCARD dyno_status host_timeline_seal(host_timeline *t);
 
 /* The rest is for a sealed one. HOST_NONE or NULL when there is none. */
 int host_timeline_innermost(const host_timeline *t, int thread, int64_t at_ns);
+/* The next span around it that is still open at that time: parents may have ended by then. */
+int host_timeline_around(const host_timeline *t, int span, int64_t at_ns);
 const host_call *host_timeline_find_call(const host_timeline *t, int64_t process,
                                          int64_t correlation);
 int host_timeline_find_id(const host_timeline *t, int64_t id);

@@ -55,7 +55,7 @@ struct kernel_groups {
     device_sums *sums;
     int sum_capacity;
     device_time *times; /* as last asked for */
-    value_counts host_steps, steps;
+    value_counts steps;
     int64_t record_count;
     int64_t group_count, group_bytes; /* of all groupings */
     arena *strings;
@@ -107,7 +107,6 @@ void kernel_groups_destroy(kernel_groups *g) {
     free(g->tables);
     free(g->sums);
     free(g->times);
-    value_counts_release(&g->host_steps);
     value_counts_release(&g->steps);
     arena_destroy(g->strings);
     free(g);
@@ -376,14 +375,6 @@ dyno_status kernel_groups_add(kernel_groups *g, const launch_record *given) {
     return DYNO_OK;
 }
 
-dyno_status kernel_groups_add_step(kernel_groups *g, int64_t begin_ns, int64_t end_ns) {
-    if (!is_time(begin_ns) || !is_time(end_ns) || end_ns < begin_ns)
-        return dyno_fail(DYNO_CORRUPT, "a step is from %" PRId64 " to %" PRId64 " ns", begin_ns,
-                         end_ns);
-    value_counts_add(&g->host_steps, end_ns - begin_ns);
-    return DYNO_OK;
-}
-
 /* ---- what came out ---- */
 
 int kernel_groups_grouping_count(const kernel_groups *g) { return g->grouping_count; }
@@ -469,10 +460,6 @@ int kernel_groups_device_times(kernel_groups *g, const device_time **out) {
     qsort(g->times, (size_t)g->devices.count, sizeof *g->times, by_device);
     *out = g->times;
     return g->devices.count;
-}
-
-value_summary kernel_groups_host_steps(const kernel_groups *g) {
-    return value_counts_summarize(&g->host_steps);
 }
 
 int64_t kernel_groups_step_count(const kernel_groups *g) { return (int64_t)g->steps.used; }

@@ -17,6 +17,8 @@
 #include "profile/value_counts.h"
 
 #define KERNEL_GROUPS_UNATTRIBUTED "(unattributed)"
+/* What a table calls all phases together. */
+#define KERNEL_GROUPS_ALL "(all)"
 
 /* What groups can be told apart by. */
 typedef enum group_key {
@@ -68,9 +70,6 @@ void kernel_groups_destroy(kernel_groups *groups);
  * that ends before it begins or whose times no clock could have. DYNO_OUT_OF_MEMORY, and the groups
  * are of no further use, where records differ so much that groups would take more than 256 MiB. */
 NODISCARD dyno_status kernel_groups_add(kernel_groups *groups, const launch_record *record);
-/* When the host began a step and when it saw its end, by the host's clock. The same errors. */
-NODISCARD dyno_status kernel_groups_add_step(kernel_groups *groups, int64_t begin_ns,
-                                             int64_t end_ns);
 
 int kernel_groups_grouping_count(const kernel_groups *groups);
 const grouping *kernel_groups_grouping(const kernel_groups *groups, int index);
@@ -104,8 +103,6 @@ typedef struct device_time {
 /* Devices in order; of each all phases together first, then each in order of its first launch. */
 int kernel_groups_device_times(kernel_groups *groups, const device_time **out);
 
-/* Of the host, over the steps that were told: NAN where none was. */
-value_summary kernel_groups_host_steps(const kernel_groups *groups);
 /* Different steps that records are of. */
 int64_t kernel_groups_step_count(const kernel_groups *groups);
 int64_t kernel_groups_record_count(const kernel_groups *groups);

@@ -9,6 +9,24 @@ static bool has_prefix(const char *name, const char *prefix) {
     return strncmp(name, prefix, strlen(prefix)) == 0;
 }
 
+/* Functions of NVIDIA's libraries, which mark their calls: "ncclAllReduce", "cublasGemmEx". */
+static bool is_call_of_library(const char *name) {
+    static const char *const PREFIXES[] = {"nccl", "cublas", "cudnn", "cusparse", "cusolver"};
+    for (size_t i = 0; i < sizeof PREFIXES / sizeof *PREFIXES; i++)
+        if (has_prefix(name, PREFIXES[i]) && isupper((unsigned char)name[strlen(PREFIXES[i])]))
+            return true;
+    return has_prefix(name, "cub::") || has_prefix(name, "thrust::");
+}
+
+bool range_domain_is_of_library(const char *domain) {
+    static const char *const DOMAINS[] = {"NCCL",  "CCCL",     "CUB",      "thrust", "cuBLAS",
+                                          "cuDNN", "cuSPARSE", "cuSOLVER", "cuFFT",  "NVSHMEM"};
+    for (size_t i = 0; i < sizeof DOMAINS / sizeof *DOMAINS; i++)
+        if (strncasecmp(domain, DOMAINS[i], strlen(DOMAINS[i])) == 0)
+            return true;
+    return false;
+}
+
 /* Names that PyTorch, its distributed layers and its compiler give to ranges. */
 static bool is_of_library(const char *name) {
     static const char *const PREFIXES[] = {"Optimizer.zero_grad#",
@@ -26,7 +44,7 @@ static bool is_of_library(const char *name) {
     for (size_t i = 0; i < sizeof PREFIXES / sizeof *PREFIXES; i++)
         if (has_prefix(name, PREFIXES[i]))
             return true;
-    return false;
+    return is_call_of_library(name);
 }
 
 static int64_t number_behind(const char *name, const char *word) {

@@ -23,6 +23,9 @@ typedef struct range_meaning {
 
 range_meaning range_judge(const char *name);
 
+/* Whether an NVTX domain is one of NVIDIA's libraries, which mark what they do for themselves. */
+bool range_domain_is_of_library(const char *domain);
+
 /* Whether an operation of PyTorch runs the backward of another one. */
 bool range_is_backward_op(const char *op);
 

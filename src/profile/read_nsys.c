@@ -4,8 +4,10 @@
  * it is selected, and NULL stands for what is absent. Rows are read in the order of the file; nothing is
  * sorted by SQLite, which would write temporary files as large as the table. */
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "base/stop.h"
 #include "base/text.h"
 #include "profile/foreign_trace.h"
@@ -22,12 +24,19 @@
 
 enum { PROGRESS_ROWS = 4096 };
 
+/* Their numbers are those of a process. */
+typedef struct nvtx_domain {
+    int64_t process, id;
+} nvtx_domain;
+
 typedef struct nsys_file {
     foreign_reading *reading;
     sqlite_file *database;
     bool has_processes; /* the tables of devices say whose work it is */
     int64_t rows_read, rows_in_all;
     int64_t last_end_ns;
+    nvtx_domain *libraries; /* NVTX domains that libraries made for themselves */
+    int library_count, library_capacity;
 } nsys_file;
 
 /* A table, its columns in the order of the query, and what is done with a row. */
@@ -40,6 +49,7 @@ typedef struct table_reader {
     /* Columns with a text, or the number of one in StringIds: tried from the first on. */
     const char *const *texts;
     dyno_status (*take)(nsys_file *file, sqlite_query *row);
+    const char *condition; /* of rows; NULL: all of them. Its columns must be there */
 } table_reader;
 
 /* ---- queries ---- */
@@ -86,6 +96,8 @@ static void make_query(const nsys_file *file, const table_reader *of, text *sql)
         append_text(file, of, sql);
     else
         text_format(sql, " FROM %s t", of->table);
+    if (of->condition)
+        text_format(sql, " WHERE %s", of->condition);
 }
 
 static dyno_status check_columns(const nsys_file *file, const table_reader *of) {
@@ -214,9 +226,30 @@ static bool is_range_type(int64_t type) {
     return type == PUSH_POP || type == START_END || type == TEXT_PUSH_POP || type == TEXT_START_END;
 }
 
-/* Begin, end, thread, type, name. One that was still open when the recording ended has no end. */
+enum { MOST_LIBRARIES = 256 }; /* domains, over all processes */
+
+/* Thread, domain, name. */
+static dyno_status take_domain(nsys_file *file, sqlite_query *row) {
+    const char *name = sqlite_query_text(row, 2);
+    if (!name || sqlite_query_is_null(row, 1) || !range_domain_is_of_library(name) ||
+        file->library_count == MOST_LIBRARIES)
+        return DYNO_OK;
+    MEMORY_GROW(file->libraries, file->library_count, file->library_capacity);
+    file->libraries[file->library_count++] =
+        (nvtx_domain){process_of(sqlite_query_integer(row, 0)), sqlite_query_integer(row, 1)};
+    return DYNO_OK;
+}
+
+static bool is_of_library(const nsys_file *file, int64_t process, int64_t domain) {
+    for (int i = 0; i < file->library_count; i++)
+        if (file->libraries[i].process == process && file->libraries[i].id == domain)
+            return true;
+    return false;
+}
+
+/* Begin, end, thread, type, domain, name. One that was still open when the recording ended has no end. */
 static dyno_status take_range(nsys_file *file, sqlite_query *row) {
-    const char *name = sqlite_query_text(row, 4);
+    const char *name = sqlite_query_text(row, 5);
     bool has_type = !sqlite_query_is_null(row, 3), has_end = !sqlite_query_is_null(row, 1);
     if (!name || !*name || (has_type ? !is_range_type(sqlite_query_integer(row, 3)) : !has_end)) {
         file->reading->trace->skipped++;
@@ -227,23 +260,37 @@ static dyno_status take_range(nsys_file *file, sqlite_query *row) {
                       .sequence = HOST_NONE};
     if (!has_end)
         span.end_ns = span.begin_ns > file->last_end_ns ? span.begin_ns : file->last_end_ns + 1;
+    if (is_of_library(file, process_of(sqlite_query_integer(row, 2)), sqlite_query_integer(row, 4)))
+        span.kind = RANGE_OF_LIBRARY;
     RETURN_IF_FAILED(host_timeline_name(file->reading->timeline, name, &span.name));
     RETURN_IF_FAILED(find_thread(file, sqlite_query_integer(row, 2), &span.thread));
     return host_timeline_add_span(file->reading->timeline, span);
 }
 
 static const char *const CALL_COLUMNS[] = {"start", "end", "correlationId", "globalTid"};
-static const char *const RANGE_COLUMNS[] = {"start", "end", "globalTid", "eventType"};
+static const char *const RANGE_COLUMNS[] = {"start", "end", "globalTid", "eventType", "domainId"};
+static const char *const DOMAIN_COLUMNS[] = {"globalTid", "domainId"};
 static const char *const RANGE_TEXTS[] = {"text", "textId", NULL};
 
 /* Places in the lists of columns, as bits. */
 enum { START = 1 << 0, END = 1 << 1 };
 
 static const table_reader HOST_TABLES[] = {
-    {RUNTIME_CALLS, CALL_COLUMNS, 4, 3, START, NULL, take_call},
-    {DRIVER_CALLS, CALL_COLUMNS, 4, 3, START, NULL, take_call},
-    {RANGES, RANGE_COLUMNS, 4, 2, START, RANGE_TEXTS, take_range},
+    {RUNTIME_CALLS, CALL_COLUMNS, 4, 3, START, NULL, take_call, NULL},
+    {DRIVER_CALLS, CALL_COLUMNS, 4, 3, START, NULL, take_call, NULL},
+    {RANGES, RANGE_COLUMNS, 5, 2, START, RANGE_TEXTS, take_range, NULL},
 };
+
+/* Before the ranges, which may be in the file before the domain that they are of. */
+static dyno_status read_domains(nsys_file *file) {
+    static const table_reader domains = {RANGES,      DOMAIN_COLUMNS,        2, 2, 0, RANGE_TEXTS,
+                                         take_domain, "t.\"eventType\" = 75"};
+    static const char *const NEEDED[] = {"globalTid", "domainId", "eventType"};
+    for (size_t i = 0; i < sizeof NEEDED / sizeof *NEEDED; i++)
+        if (!sqlite_file_has_column(file->database, RANGES, NEEDED[i]))
+            return DYNO_OK;
+    return read_table(file, &domains);
+}
 
 /* ---- devices ---- */
 
@@ -344,10 +391,10 @@ static const char *const GRAPH_COLUMNS[] = {DEVICE_COLUMNS};
 enum { OF_WORK = START | END };
 
 static const table_reader DEVICE_TABLES[] = {
-    {KERNELS, KERNEL_COLUMNS, FIRST_OWN_COLUMN + 9, 2, OF_WORK, KERNEL_TEXTS, take_kernel},
-    {COPIES, COPY_COLUMNS, FIRST_OWN_COLUMN + 2, 2, OF_WORK, NULL, take_copy},
-    {FILLS, FILL_COLUMNS, FIRST_OWN_COLUMN + 1, 2, OF_WORK, NULL, take_fill},
-    {GRAPHS, GRAPH_COLUMNS, FIRST_OWN_COLUMN, 2, OF_WORK, NULL, take_graph},
+    {KERNELS, KERNEL_COLUMNS, FIRST_OWN_COLUMN + 9, 2, OF_WORK, KERNEL_TEXTS, take_kernel, NULL},
+    {COPIES, COPY_COLUMNS, FIRST_OWN_COLUMN + 2, 2, OF_WORK, NULL, take_copy, NULL},
+    {FILLS, FILL_COLUMNS, FIRST_OWN_COLUMN + 1, 2, OF_WORK, NULL, take_fill, NULL},
+    {GRAPHS, GRAPH_COLUMNS, FIRST_OWN_COLUMN, 2, OF_WORK, NULL, take_graph, NULL},
 };
 
 /* ---- all of it ---- */
@@ -408,6 +455,7 @@ static bool has_several_processes(const host_timeline *t) {
 static dyno_status read_all(nsys_file *file) {
     host_timeline *t = file->reading->timeline;
     RETURN_IF_FAILED(look_at_tables(file));
+    RETURN_IF_FAILED(read_domains(file));
     for (int i = 0; i < HOST_TABLE_COUNT; i++)
         RETURN_IF_FAILED(read_table(file, &HOST_TABLES[i]));
     /* Correlation ids are of a process. Whose a kernel is cannot be said here, so none is joined. */
@@ -430,5 +478,6 @@ dyno_status read_nsys(foreign_reading *reading) {
     RETURN_IF_FAILED(sqlite_file_open(reading->path, &file.database));
     dyno_status status = read_all(&file);
     sqlite_file_close(file.database);
+    free(file.libraries);
     return status;
 }

@@ -246,7 +246,11 @@ static dyno_status read_event(pytorch_file *file) {
     text name = e->name, category = e->category;
     own_words own = e->own;
     own.backward_part = own.flops = own.bytes = (double)NAN;
-    *e = (trace_event){.name = name, .category = category, .own = own, .sequence = HOST_NONE};
+    *e = (trace_event){.name = name,
+                       .category = category,
+                       .own = own,
+                       .correlation = HOST_NONE,
+                       .sequence = HOST_NONE};
     text *texts[EVENT_TEXTS];
     list_texts(e, texts);
     for (int i = 0; i < EVENT_TEXTS; i++) {
@@ -396,10 +400,12 @@ static dyno_status check_event(const pytorch_file *file) {
     if (e->has_begin && e->has_duration && e->begin_ns >= 0 && e->begin_ns <= most &&
         e->duration_ns >= 0 && e->duration_ns <= most - e->begin_ns)
         return DYNO_OK;
-    const char *lack = e->has_duration ? "" : ": it has no dur";
-    return json_stream_fail(file->stream, "the event '%s' begins at %.3f us and takes %.3f us%s",
-                            text_quote(e->name.data).text, (double)e->begin_ns / 1e3,
-                            (double)e->duration_ns / 1e3, e->has_begin ? lack : ": it has no ts");
+    const char *name = text_quote(e->name.data).text;
+    if (!e->has_begin || !e->has_duration)
+        return json_stream_fail(file->stream, "the event '%s' has no %s, which every 'X' has", name,
+                                e->has_begin ? "dur" : "ts");
+    return json_stream_fail(file->stream, "the event '%s' begins at %.3f us and takes %.3f us",
+                            name, (double)e->begin_ns / 1e3, (double)e->duration_ns / 1e3);
 }
 
 /* ---- the first reading ---- */
@@ -479,6 +485,10 @@ static dyno_status take_host_event(pytorch_file *file) {
     RETURN_IF_FAILED(host_timeline_thread(file->reading->timeline, e->process, e->thread, &thread));
     if (has_span)
         return add_span(file, thread);
+    if (e->correlation == HOST_NONE) { /* it launched nothing that could be found */
+        file->reading->trace->skipped++;
+        return DYNO_OK;
+    }
     host_call call = {.correlation = e->correlation,
                       .begin_ns = e->begin_ns,
                       .end_ns = e->begin_ns + e->duration_ns,

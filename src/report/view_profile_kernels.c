@@ -90,10 +90,15 @@ static time_column time_at(bool is_kernel, int place) {
     return is_kernel || place > 2 ? (time_column)place : OURS[place];
 }
 
+/* Launches of other programs have no names; what they are is told by their details. */
+static bool has_key(const groups_view *v) {
+    return !v->is_launch || !v->cell || !profile_is_foreign(v->cell);
+}
+
 static void add_columns(const groups_view *v, report_table *t) {
     /* nsys has the name last, where it may be long. */
     bool is_kernel = strcmp(v->by->key, KEY_KERNEL) == 0;
-    if (!is_kernel)
+    if (!is_kernel && has_key(v))
         table_add_column(t, v->by->key, v->by->key, TABLE_LEFT);
     for (int i = 0; i < TIMES; i++) {
         time_column c = time_at(is_kernel, i);
@@ -206,7 +211,7 @@ static void add_group(const groups_view *v, int64_t row, report_table *t) {
     bool is_kernel = strcmp(v->by->key, KEY_KERNEL) == 0;
     double ns = NUMBER(COLUMN_RUNNING);
     profile_add_row(v->cell, v->is_full, t);
-    if (!is_kernel)
+    if (!is_kernel && has_key(v))
         table_add_text(t, profile_rows_text(&v->rows, row, v->by->key));
     for (int i = 0; i < TIMES; i++)
         add_time(v, row, time_at(is_kernel, i), t);
@@ -353,6 +358,7 @@ void profile_add_groups(const results *run, const results_cell *cell, const char
 
 static void add_full_columns(const profile_part *part, report_table *t) {
     groups_view v = {.by = part->context,
+                     .cell = part->run->cells[0],
                      .is_full = true,
                      .is_launch = strcmp(((const by_table *)part->context)->key, KEY_LAUNCH) == 0,
                      .has_cost = true,

@@ -386,12 +386,12 @@ static void hostile_files_get_an_error(void **state) {
     expect_refused(TRACE(KERNEL("k", 1e300, 3, 9)), DYNO_CORRUPT, "no number of microseconds");
     expect_refused(TRACE(KERNEL("k", 9000000000000000, 3, 9)), DYNO_CORRUPT, "begins at");
     expect_refused(TRACE("{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"k\",\"dur\":1},"),
-                   DYNO_CORRUPT, "it has no ts");
+                   DYNO_CORRUPT, "has no ts");
     expect_refused(TRACE("{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"k\",\"ts\":1},"),
-                   DYNO_CORRUPT, "it has no dur");
+                   DYNO_CORRUPT, "has no dur");
     expect_refused(TRACE(KERNEL("k", 5, 3, 9) "{\"ph\":\"X\",\"cat\":\"cpu_op\",\"name\":\"op\","
                                               "\"ts\":1},"),
-                   DYNO_CORRUPT, "it has no dur");
+                   DYNO_CORRUPT, "has no dur");
     expect_refused(TRACE("{\"ph\":\"X\",\"cat\":\"cpu_op\",\"name\":\"k\",\"ts\":null},"),
                    DYNO_CORRUPT, "no number of microseconds");
 }

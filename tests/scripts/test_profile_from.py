@@ -65,20 +65,45 @@ class Export:
 
 THREAD = make_handmade.global_id(make_handmade.MAIN)
 OTHER = make_handmade.global_id(make_handmade.AUTOGRAD)
+OTHER_PROCESS = (77 << 24) | 77
 KERNEL = "start, end, correlationId, globalPid, shortName"
 CALL = "start, end, globalTid, correlationId"
 RANGE = "start, end, eventType, text, globalTid"
 
 
-def export(kernels=(), calls=(), ranges=(), strings=((1, "k"),)):
-    """Phases of an export with these rows; each is one that nsys would have."""
+def make_export(folder, kernels=(), calls=(), ranges=(), strings=((1, "k"),), range_columns=RANGE):
+    """An export with these rows; each is one that nsys would have."""
+    made = Export(folder)
+    made.table("CUPTI_ACTIVITY_KIND_KERNEL", KERNEL, *kernels)
+    made.table("CUPTI_ACTIVITY_KIND_RUNTIME", CALL, *calls)
+    made.table("NVTX_EVENTS", range_columns, *ranges)
+    made.table("StringIds", "id INTEGER PRIMARY KEY, value", *strings)
+    return made.close()
+
+
+def export(**rows):
     with tempfile.TemporaryDirectory() as folder:
-        made = Export(folder)
-        made.table("CUPTI_ACTIVITY_KIND_KERNEL", KERNEL, *kernels)
-        made.table("CUPTI_ACTIVITY_KIND_RUNTIME", CALL, *calls)
-        made.table("NVTX_EVENTS", RANGE, *ranges)
-        made.table("StringIds", "id INTEGER PRIMARY KEY, value", *strings)
-        return phases_of(made.close())
+        return phases_of(make_export(folder, **rows))
+
+
+def host_of(path):
+    """phase -> time of the host in its ranges, in ms; "all" is the steps"""
+    result = profile("--from", path, "--format", "json")
+    assert result.returncode == 0, result.stderr
+    cell = json.loads(result.stdout)["cells"][0]
+    found = {row["keys"][0]: row["values"][0] / 1e6 for row in cell["breakdowns"]["ranges"]["rows"]}
+    return {**found, "all": cell["metrics"].get("marked_steps_ns", {"value": 0})["value"] / 1e6}
+
+
+def write_json_trace(folder, *events, begin=""):
+    path = os.path.join(folder, "trace.json")
+    write_file(path, begin + json.dumps({"traceEvents": events}))
+    return path
+
+
+def json_event(category, name, begin, duration, thread=1, process=1, **arguments):
+    return {"ph": "X", "cat": category, "name": name, "pid": process, "tid": thread, "ts": begin, "dur": duration,
+            "args": arguments}
 
 
 # ---- the same program in every format ----
@@ -140,8 +165,7 @@ def range_of_another_thread_counts_only_where_the_launching_thread_has_none():
 
 
 def ids_of_another_process_are_not_ours():
-    elsewhere = (77 << 24) | 77
-    found = export(kernels=[(500, 600, 1, elsewhere, 1)], calls=[(10, 20, THREAD, 1)],
+    found = export(kernels=[(500, 600, 1, OTHER_PROCESS, 1)], calls=[(10, 20, THREAD, 1)],
                    ranges=[(0, 100, 59, "forward", THREAD)])
     assert found == {"(unattributed)": (1, 0.0001)}, found
 
@@ -150,10 +174,16 @@ def ranges_may_be_open_at_the_end_or_started_and_ended_by_hand():
     found = export(kernels=[(500, 600, 1, THREAD, 1)], calls=[(10, 20, THREAD, 1)],
                    ranges=[(0, None, 59, "still open", THREAD)])
     assert found == {"still open": (1, 0.0001)}, found
-    # They overlap: the one that began first is the outermost.
-    found = export(kernels=[(500, 600, 1, THREAD, 1)], calls=[(50, 60, THREAD, 1)],
-                   ranges=[(0, 70, 60, "a", THREAD), (40, 100, 60, "b", THREAD)])
-    assert found == {"a": (1, 0.0001)}, found
+    # They overlap: the one that began first is the outermost, as long as it lasts.
+    with tempfile.TemporaryDirectory() as folder:
+        path = make_export(folder, kernels=[(500, 600, n, THREAD, 1) for n in (1, 2, 3)],
+                           calls=[(10, 15, THREAD, 1), (50, 60, THREAD, 2), (80, 90, THREAD, 3)],
+                           ranges=[(0, 70, 60, "a", THREAD), (40, 100, 60, "b", THREAD), (75, 85, 60, "c", THREAD)])
+        found, host = phases_of(path), host_of(path)
+        scopes = {row["scope"]: row["phase"] for row in rows_of("--from", path, "--by", "scope")}
+    assert found == {"a": (2, 0.0002), "b": (1, 0.0001)}, found
+    assert host == {"a": 0.00007, "b": 0.00003, "all": 0}, host
+    assert "b" in scopes and "c" in scopes and "a.b" not in scopes, scopes
 
 
 def events_from_before_and_behind_the_recording_are_cut_off():
@@ -169,6 +199,44 @@ def ranges_of_emit_nvtx_are_operations():
                            (200, 300, 59, "autograd::engine::evaluate_function: MmBackward0, seq = 4, op_id = 9",
                             OTHER)])
     assert found == {"forward": (1, 0.0001), "backward": (1, 0.0001)}, found
+
+
+def domains_of_libraries_name_no_phases():
+    rows = [(0, 5, 75, "NCCL", THREAD, 3), (0, 5, 75, "mine", THREAD, 4), (0, 5, 75, "cuBLAS", OTHER_PROCESS, 4),
+            (0, 100, 59, "a collective", THREAD, 3), (200, 300, 59, "forward", THREAD, 4),
+            (400, 500, 59, "default", THREAD, None)]
+    with tempfile.TemporaryDirectory() as folder:
+        path = make_export(folder, kernels=[(600 + n, 601 + n, n, THREAD, 1) for n in (1, 2, 3)],
+                           calls=[(10, 20, THREAD, 1), (210, 220, THREAD, 2), (410, 420, THREAD, 3)],
+                           ranges=rows, range_columns=RANGE + ", domainId")
+        found = phases_of(path)
+        scopes = {row["scope"] for row in rows_of("--from", path, "--by", "scope")}
+    assert found == {"(unattributed)": (1, 1e-6), "forward": (1, 1e-6), "default": (1, 1e-6)}, found
+    assert "a collective" in scopes, scopes
+    # Where the export does not name the domain, the function does.
+    found = export(kernels=[(500, 600, 1, THREAD, 1)], calls=[(10, 20, THREAD, 1)],
+                   ranges=[(0, 100, 59, "ncclAllReduce", THREAD)])
+    assert found == {"(unattributed)": (1, 0.0001)}, found
+    found = export(kernels=[(500, 600, 1, THREAD, 1)], calls=[(10, 20, THREAD, 1)],
+                   ranges=[(0, 100, 59, "nccl tests", THREAD)])
+    assert found == {"nccl tests": (1, 0.0001)}, found
+
+
+def the_host_of_several_processes_counts_once():
+    with tempfile.TemporaryDirectory() as folder:
+        ranges = [(step * 100 + begin, step * 100 + end, 59, name, thread)
+                  for thread in (THREAD, OTHER_PROCESS) for step in range(2)
+                  for begin, end, name in ((0, 90, f"step {step}"), (10, 50, "forward"))]
+        ranges += [(20, 60, 59, "forward", OTHER)]  # beside the other thread of its process
+        path = make_export(folder, kernels=[(500, 600, 1, THREAD, 1)], calls=[(20, 30, THREAD, 1)], ranges=ranges)
+        assert host_of(path) == {"forward": 0.00009, "all": 0.00018}, host_of(path)
+
+
+def a_range_may_have_the_name_of_a_row():
+    for name in ("(unattributed)", "(all)"):
+        found = export(kernels=[(500, 600, 1, THREAD, 1), (600, 700, 2, THREAD, 1)],
+                       calls=[(10, 20, THREAD, 1), (300, 310, THREAD, 2)], ranges=[(0, 100, 59, name, THREAD)])
+        assert found == {f"{name}, as a range": (1, 0.0001), "(unattributed)": (1, 0.0001)}, found
 
 
 def marks_and_domains_are_no_ranges():
@@ -332,6 +400,39 @@ def kernels_without_flops_have_no_rate():
     assert rate["scal_kernel"] == rate["cublasLt::epilogue"] == rate["splitKreduce"] == [""], rate
 
 
+# ---- PyTorch ----
+
+def kernel_without_a_correlation_joins_no_call():
+    with tempfile.TemporaryDirectory() as folder:
+        path = write_json_trace(folder, json_event("user_annotation", "load", 0, 50),
+                                json_event("cuda_runtime", "cudaLaunchKernel", 10, 5),
+                                json_event("cuda_runtime", "cudaLaunchKernel", 20, 5, correlation=1),
+                                json_event("kernel", "k", 100, 2), json_event("kernel", "k", 110, 3, correlation=1))
+        assert phases_of(path) == {"(unattributed)": (1, 0.002), "load": (1, 0.003)}, phases_of(path)
+
+
+def a_range_elsewhere_does_not_take_the_forward_its_phase():
+    operation = {"correlation": 1, "External id": 7}
+    events = [json_event("cpu_op", "aten::mm", 10, 9, **{"External id": 7, "Sequence number": 4}),
+              json_event("cuda_runtime", "cudaLaunchKernel", 11, 5, **operation),
+              json_event("kernel", "gemm", 100, 2, **operation)]
+    with tempfile.TemporaryDirectory() as folder:
+        assert phases_of(write_json_trace(folder, *events)) == {"forward": (1, 0.002)}
+        path = write_json_trace(folder, *events, json_event("user_annotation", "save", 500, 50))
+        assert phases_of(path) == {"forward": (1, 0.002)}, phases_of(path)
+
+
+def a_byte_order_mark_is_read_past():
+    with tempfile.TemporaryDirectory() as folder:
+        path = write_json_trace(folder, json_event("kernel", "k", 1, 2, correlation=1), begin="\ufeff")
+        assert phases_of(path) == {"(unattributed)": (1, 0.002)}
+
+
+def launches_of_others_have_no_column_of_names():
+    rows = rows_of("--from", trace("kineto-gpu.json"), "--by", "launch")
+    assert rows and "launch" not in rows[0] and rows[0]["kernel"], rows[0]
+
+
 # ---- the command ----
 
 def strange_names_of_files_are_read():
@@ -455,13 +556,16 @@ run_all(phases_are_the_same_in_every_format, what_scripts_made_is_what_is_commit
         range_of_another_thread_counts_only_where_the_launching_thread_has_none, ids_of_another_process_are_not_ours,
         ranges_may_be_open_at_the_end_or_started_and_ended_by_hand,
         events_from_before_and_behind_the_recording_are_cut_off, ranges_of_emit_nvtx_are_operations,
-        marks_and_domains_are_no_ranges, export_without_ranges_strings_or_calls_is_read,
+        domains_of_libraries_name_no_phases, the_host_of_several_processes_counts_once,
+        a_range_may_have_the_name_of_a_row, marks_and_domains_are_no_ranges, export_without_ranges_strings_or_calls_is_read,
         export_with_copies_only_is_read, hostile_exports_get_an_error,
         values_that_are_no_numbers_are_refused_and_named, values_that_an_export_may_lack_are_not_asked_for,
         what_has_no_correlation_is_attributed_to_nothing,
         strings_with_the_same_id_do_not_multiply_kernels, view_in_place_of_a_table_is_not_looked_into,
         view_among_the_tables_is_refused_and_not_dropped, trace_without_work_is_refused,
         damaged_database_is_refused_and_nothing_is_written_beside_it, kernels_without_flops_have_no_rate,
+        kernel_without_a_correlation_joins_no_call, a_range_elsewhere_does_not_take_the_forward_its_phase,
+        a_byte_order_mark_is_read_past, launches_of_others_have_no_column_of_names,
         strange_names_of_files_are_read,
         all_tables_are_printed_in_all_formats, joins_by_process_and_the_top_kernels_are_told,
         one_launch_and_one_step_are_told_in_the_singular, each_grouping_has_the_same_time, classes_of_a_file_come_first, run_is_kept_and_shown_again,
