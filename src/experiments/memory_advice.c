@@ -5,11 +5,9 @@
 
 #include "base/memory.h"
 #include "base/stop.h"
-#include "experiments/step_estimate.h"
+#include "base/target_rates.h"
+#include "experiments/plan_advice.h"
 #include "measure/keys.h"
-#include "plan/least_time.h"
-#include "plan/memory_account.h"
-#include "plan/scope.h"
 
 typedef struct change {
     char text[96], note[160];
@@ -33,9 +31,17 @@ static change *add_change(advisor *a, const step_needs *before, const step_needs
     return &a->changes[a->count++];
 }
 
+static target_rates rates_of(const step_options *options) {
+    const target *chip = options->pipeline.target;
+    return target_rates_of(chip ? chip : target_this_cpu());
+}
+
+/* What goes to other ranks counts as if nothing hid it. */
 static dyno_status needs_of(const step_options *options, step_needs *out) {
     RETURN_IF_FAILED(stop_check("planning advice"));
-    return step_needs_exactly(options, out);
+    RETURN_IF_FAILED(step_needs_exactly(options, out));
+    out->seconds += out->bytes_sent / rates_of(options).link;
+    return DYNO_OK;
 }
 
 /* ---- changes of mode, attention, precision ---- */
@@ -173,88 +179,53 @@ static dyno_status add_accumulation(advisor *a) {
 
 /* ---- several chips ---- */
 
-/* Bytes of the step that chips can divide among each other. */
-typedef struct shards {
-    int64_t reserved, weights, gradients, state;
-    int64_t largest_block; /* weights of the block that has most */
-} shards;
+enum { USUAL_CHIPS = 8 };
 
-static int64_t largest_block_of(const plan *p, int64_t blocks) {
-    int64_t largest = 0, *bytes = memory_allocate((size_t)blocks, sizeof *bytes);
-    for (int i = 0; i < p->buffer_count; i++) {
-        const plan_buffer *b = &p->buffers[i];
-        int number = b->role == ROLE_PARAMETER ? scope_block(b->name) : -1;
-        if (number >= 0 && number < blocks)
-            bytes[number] += b->bytes;
-    }
-    for (int64_t i = 0; i < blocks; i++)
-        largest = bytes[i] > largest ? bytes[i] : largest;
-    free(bytes);
-    return largest;
-}
-
-static dyno_status find_shards(const advisor *a, shards *out) {
-    step_options options = *a->options;
-    options.pipeline.is_unverified = true;
-    plan *p;
-    RETURN_IF_FAILED(step_plan_create(&options, &p));
-    memory_account account = memory_account_plan(p);
-    *out = (shards){.reserved = account.reserved_bytes,
-                    .weights = account.at_peak[ROLE_PARAMETER],
-                    .gradients = account.at_peak[ROLE_GRADIENT],
-                    .state = account.at_peak[ROLE_OPTIMIZER_STATE],
-                    .largest_block = largest_block_of(p, options.config.layers)};
-    plan_destroy(p);
+/* As many as there are, or, of one, the usual number; more where a step with everything sharded does
+ * not fit on each of them. */
+static dyno_status choose_chips(const advisor *a, int64_t *out) {
+    int64_t given = a->options->pipeline.parallel.ranks;
+    step_needs needs;
+    *out = given > 1 ? given : USUAL_CHIPS;
+    if (!a->memory_bytes || a->now.bytes <= a->memory_bytes)
+        return DYNO_OK;
+    int64_t enough;
+    RETURN_IF_FAILED(plan_advice_find_ranks(a->options, a->memory_bytes, &enough, &needs));
+    *out = enough ? enough : *out;
     return DYNO_OK;
 }
 
-static int64_t without_share(int64_t bytes, int64_t chips) { return bytes - bytes / chips; }
-
-static int64_t with_state_sharded(const shards *s, int64_t chips) {
-    return s->reserved - without_share(s->state, chips);
-}
-
-static int64_t with_all_sharded(const shards *s, int64_t chips) {
-    int64_t divided = s->weights + s->gradients + s->state;
-    return s->reserved - without_share(divided, chips) + s->largest_block;
-}
-
-enum { USUAL_CHIPS = 8, MOST_CHIPS = 1024 };
-
-static int64_t chips_to_fit(const shards *s, int64_t memory_bytes) {
-    if (!memory_bytes || s->reserved <= memory_bytes)
-        return USUAL_CHIPS;
-    int64_t chips = 2;
-    while (chips < MOST_CHIPS && with_all_sharded(s, chips) > memory_bytes)
-        chips *= 2;
-    return chips;
-}
-
-static void add_shards(advisor *a, const char *what, int64_t chips, int64_t bytes, double moved) {
-    const target *chip = a->options->pipeline.target;
-    target_rates rates = target_rates_of(chip ? chip : target_this_cpu());
-    step_needs needs = a->now;
-    needs.bytes = bytes;
-    needs.seconds += moved * (double)(chips - 1) / (double)chips / rates.link;
+static dyno_status add_sharded(advisor *a, parallel_mode mode, const char *flag, int64_t chips) {
+    const parallel_options *now = &a->options->pipeline.parallel;
+    step_options trial = *a->options;
+    step_needs needs;
+    if (now->ranks == chips && now->mode == mode)
+        return DYNO_OK;
+    trial.pipeline.parallel.mode = mode;
+    trial.pipeline.parallel.ranks = chips;
+    RETURN_IF_FAILED(needs_of(&trial, &needs));
     change *c = add_change(a, &a->now, &needs);
-    snprintf(c->text, sizeof c->text, "%s over %lld chips", what, (long long)chips);
+    if (now->ranks == chips)
+        snprintf(c->text, sizeof c->text, "--parallel %s", flag);
+    else
+        snprintf(c->text, sizeof c->text, "--ranks %lld --parallel %s", (long long)chips, flag);
     snprintf(c->note, sizeof c->note,
-             "by formula: %.2f GiB x %lld/%lld a step at %.0f GB/s, none of it overlapped",
-             moved / 0x1p30, (long long)chips - 1, (long long)chips, rates.link / 1e9);
+             "on each of %lld chips, with a batch of its own; sends %.2f GiB a step at %.0f GB/s, "
+             "none of it hidden",
+             (long long)chips, needs.bytes_sent / 0x1p30, rates_of(&trial).link / 1e9);
+    return DYNO_OK;
 }
 
-/* State: gradients are reduced and weights gathered, once each. All: weights are gathered in the forward
- * and again in the backward, gradients reduced. */
+/* A step that is sharded entirely already can only be on more chips. Without an optimizer there is no
+ * state. */
 static dyno_status add_sharding(advisor *a) {
-    shards s;
-    RETURN_IF_FAILED(find_shards(a, &s));
-    int64_t chips = chips_to_fit(&s, a->memory_bytes);
-    double weights = (double)s.weights;
-    if (s.state)
-        add_shards(a, "optimizer state sharded", chips, with_state_sharded(&s, chips), 2 * weights);
-    add_shards(a, has_backward(a) ? "weights, gradients and state sharded" : "weights sharded",
-               chips, with_all_sharded(&s, chips), (has_backward(a) ? 3 : 1) * weights);
-    return DYNO_OK;
+    const parallel_options *now = &a->options->pipeline.parallel;
+    bool is_whole = now->ranks <= 1 || now->mode != PARALLEL_FSDP;
+    int64_t chips;
+    RETURN_IF_FAILED(choose_chips(a, &chips));
+    if (is_whole && a->options->pipeline.extent == STEP_FULL)
+        RETURN_IF_FAILED(add_sharded(a, PARALLEL_ZERO1, "zero1", chips));
+    return add_sharded(a, PARALLEL_FSDP, "fsdp", chips);
 }
 
 /* ---- all of them ---- */

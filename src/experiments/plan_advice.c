@@ -165,6 +165,40 @@ static dyno_status search_and_check(advisor *a, const step_options *options, ste
     }
 }
 
+dyno_status plan_advice_find_ranks(const step_options *options, int64_t memory_bytes,
+                                   int64_t *ranks, step_needs *needs) {
+    enum { MOST_RANKS = 1024 };
+    step_options trial = *options;
+    parallel_options *how = &trial.pipeline.parallel;
+    how->mode = PARALLEL_FSDP;
+    how->ranks = options->pipeline.parallel.ranks > 1 ? options->pipeline.parallel.ranks : 2;
+    for (; how->ranks <= MOST_RANKS; how->ranks *= 2) {
+        RETURN_IF_FAILED(step_needs_exactly(&trial, needs));
+        *ranks = how->ranks;
+        if (needs->bytes <= memory_bytes)
+            return DYNO_OK;
+    }
+    *ranks = 0;
+    return DYNO_OK;
+}
+
+/* No change of the step by itself will do: more chips may. */
+static dyno_status describe_ranks(const step_options *options, int64_t memory_bytes,
+                                  int64_t least_bytes, plan_advice *out) {
+    int64_t ranks, now = options->pipeline.parallel.ranks;
+    step_needs needs;
+    RETURN_IF_FAILED(plan_advice_find_ranks(options, memory_bytes, &ranks, &needs));
+    size_t used =
+        (size_t)snprintf(out->text, sizeof out->text,
+                         "nothing on %s: weights and their state alone need more (%s at the least)",
+                         now > 1 ? "so many chips" : "one chip", units_bytes(least_bytes).text);
+    if (ranks > 0)
+        snprintf(out->text + used, sizeof out->text - used,
+                 "; --ranks %lld --parallel fsdp (%s on each)", (long long)ranks,
+                 units_bytes(needs.bytes).text);
+    return DYNO_OK;
+}
+
 dyno_status plan_advice_find(const step_options *options, bool is_attention_named,
                              int64_t memory_bytes, plan_advice *out) {
     advisor a = {.estimator = step_estimator_begin(options->config.layers),
@@ -174,11 +208,8 @@ dyno_status plan_advice_find(const step_options *options, bool is_attention_name
     dyno_status status = search_and_check(&a, options, &start, &found);
     step_estimator_release(&a.estimator);
     RETURN_IF_FAILED(status);
-    if (found.fits)
-        describe(options, is_attention_named, &found.options, &start, &found.needs, out);
-    else
-        snprintf(out->text, sizeof out->text,
-                 "nothing here: weights and their state alone need more (%s at the least)",
-                 units_bytes(found.needs.bytes).text);
+    if (!found.fits)
+        return describe_ranks(options, memory_bytes, found.needs.bytes, out);
+    describe(options, is_attention_named, &found.options, &start, &found.needs, out);
     return DYNO_OK;
 }

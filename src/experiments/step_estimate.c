@@ -39,7 +39,9 @@ dyno_status step_needs_exactly(const step_options *options, step_needs *out) {
     plan *p;
     RETURN_IF_FAILED(step_plan_create(&counted, &p));
     out->bytes = memory_account_plan(p).reserved_bytes;
-    out->flops = plan_total_cost(p, PHASE_COUNT).flops;
+    plan_cost cost = plan_total_cost(p, PHASE_COUNT);
+    out->flops = cost.flops;
+    out->bytes_sent = cost.bytes_sent;
     out->seconds = least_time_of_plan(p, PHASE_COUNT);
     plan_destroy(p);
     return DYNO_OK;

@@ -11,7 +11,8 @@
 typedef struct step_needs {
     int64_t bytes; /* reserved */
     double flops;
-    double seconds; /* at the least, at the target's rates on paper (plan/least_time.h) */
+    double seconds;    /* at the least, at the target's rates on paper (plan/least_time.h) */
+    double bytes_sent; /* to other ranks; on top of that time where nothing hides them */
 } step_needs;
 
 typedef struct estimated_step {

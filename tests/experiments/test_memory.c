@@ -167,8 +167,8 @@ static void advice_names_every_change_that_there_is(void **state) {
                                         "--recompute every:2",
                                         "--recompute full",
                                         "--batch 2 --accumulate 2",
-                                        "optimizer state sharded over 8",
-                                        "weights, gradients and state sharded over 8"};
+                                        "--ranks 8 --parallel zero1",
+                                        "--ranks 8 --parallel fsdp"};
     experiment_output out;
     const results_breakdown *b = advice_of(&out, "mode=eager", "precision=fp32");
     for (size_t i = 0; i < sizeof eager / sizeof *eager; i++)
@@ -207,6 +207,49 @@ static void advice_to_accumulate_needs_what_such_a_step_reserves(void **state) {
         assert_true(number(b, row, COLUMN_SECONDS) > number(b, row, COLUMN_SECONDS_BEFORE));
         experiment_output_release(&out);
     }
+}
+
+/* What a row says is what the flags that it names give. */
+static void advice_to_shard_needs_what_one_of_those_ranks_reserves(void **state) {
+    (void)state;
+    static const char *const modes[] = {"mode=eager", "mode=compiled"};
+    static const char *const ways[][3] = {
+        {"--ranks 8 --parallel zero1", "ranks=8", "parallel=zero1"},
+        {"--ranks 8 --parallel fsdp", "ranks=8", "parallel=fsdp"}};
+    for (int i = 0; i < 4; i++) {
+        const char *const *way = ways[i / 2];
+        experiment_output out;
+        const results_breakdown *b = advice_of(&out, modes[i % 2], "precision=bf16");
+        int64_t row = find_change(b, way[0]);
+        assert_true(row >= 0);
+        assert_true(number(b, row, COLUMN_AFTER) ==
+                    reserved_by(modes[i % 2], "precision=bf16", way[1], way[2]));
+        experiment_output_release(&out);
+    }
+}
+
+static void expect_changes(const char *ranks, const char *parallel, const char *pass,
+                           const char *const *wanted, int count) {
+    experiment_output out;
+    expect_ok(RUN(&out, MODEL, "context=64", "target=h200", ranks, parallel, pass, "part=advice"));
+    const results_breakdown *b = cell_find_breakdown(out.run->cells[0], BREAKDOWN_ADVICE);
+    int found = 0;
+    for (int64_t i = 0; i < b->row_count; i++)
+        found += strstr(b->rows[i].keys[0], "--parallel") != NULL;
+    assert_int_equal(found, count);
+    for (int i = 0; i < count; i++)
+        assert_true(find_change(b, wanted[i]) >= 0);
+    experiment_output_release(&out);
+}
+
+static void advice_to_shard_is_of_steps_that_are_not_sharded(void **state) {
+    (void)state;
+    static const char *const of_ddp[] = {"--parallel zero1", "--parallel fsdp"};
+    static const char *const of_forward[] = {"--ranks 8 --parallel fsdp"};
+    expect_changes("ranks=4", "parallel=ddp-flat", "pass=step", of_ddp, 2);
+    expect_changes("ranks=4", "parallel=zero1", "pass=step", of_ddp + 1, 1);
+    expect_changes("ranks=4", "parallel=fsdp", "pass=step", NULL, 0);
+    expect_changes("ranks=1", "parallel=ddp-flat", "pass=forward", of_forward, 1);
 }
 
 /* Those that save come first, and among them the cheapest in time. */
@@ -342,6 +385,8 @@ int main(void) {
         cmocka_unit_test(a_chip_that_is_not_here_cannot_be_measured),
         cmocka_unit_test(advice_names_every_change_that_there_is),
         cmocka_unit_test(advice_to_accumulate_needs_what_such_a_step_reserves),
+        cmocka_unit_test(advice_to_shard_needs_what_one_of_those_ranks_reserves),
+        cmocka_unit_test(advice_to_shard_is_of_steps_that_are_not_sharded),
         cmocka_unit_test(advice_is_cheapest_first),
         cmocka_unit_test(a_change_needs_what_its_row_says),
         cmocka_unit_test(a_step_that_does_not_fit_is_told_what_would),

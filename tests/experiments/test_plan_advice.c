@@ -15,6 +15,7 @@
 #include "experiments/plan_advice.h"
 #include "experiments/step_estimate.h"
 #include "plan/memory_account.h"
+#include "support/expect.h"
 
 enum { LAYERS = 9 };
 
@@ -119,7 +120,24 @@ static void compiled_mode_comes_first_and_smaller_steps_last(void **state) {
         plan_advice_find(&options, false, cost_at(compiled, "full").bytes - 1, &advice), DYNO_OK);
     assert_non_null(strstr(advice.text, "--recompute full --batch 2 ("));
     assert_int_equal(plan_advice_find(&options, false, 1, &advice), DYNO_OK);
-    assert_non_null(strstr(advice.text, "nothing here"));
+    assert_non_null(strstr(advice.text, "nothing on one chip"));
+}
+
+/* Where one chip is too small whatever is changed, several are named, and fit. */
+static void chips_that_are_enough_are_named(void **state) {
+    (void)state;
+    step_options options = step_of(STEP_COMPILED, PRECISION_BF16, 256), sharded = options;
+    int64_t ranks;
+    step_needs needs, half;
+    sharded.pipeline.parallel = (parallel_options){.mode = PARALLEL_FSDP, .ranks = 4};
+    expect_ok(step_needs_exactly(&sharded, &needs));
+    expect_ok(plan_advice_find_ranks(&options, needs.bytes, &ranks, &half));
+    assert_int_equal(ranks, 4);
+    assert_int_equal(half.bytes, needs.bytes);
+    expect_ok(plan_advice_find_ranks(&sharded, needs.bytes - 1, &ranks, &half));
+    assert_int_equal(ranks, 8);
+    expect_ok(plan_advice_find_ranks(&options, 1, &ranks, &half));
+    assert_int_equal(ranks, 0);
 }
 
 /* An eager step's attention is naive; --mode compiled of the same command line is flash. Advice that
@@ -199,6 +217,7 @@ int main(void) {
         cmocka_unit_test(the_level_of_the_fewest_flops_that_fits_is_named),
         cmocka_unit_test(a_step_that_runs_mlps_again_is_told_to_run_more),
         cmocka_unit_test(compiled_mode_comes_first_and_smaller_steps_last),
+        cmocka_unit_test(chips_that_are_enough_are_named),
         cmocka_unit_test(compiled_mode_brings_flash_attention_with_it),
         cmocka_unit_test(flash_is_not_advised_for_heads_that_its_kernels_do_not_take),
         cmocka_unit_test(estimates_are_near_what_all_blocks_need),
