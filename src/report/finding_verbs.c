@@ -202,10 +202,20 @@ static void append_row_name(const report_table *table, int row, int except, text
 /* What is best where it is most, and how a sentence says it. */
 typedef struct rate {
     const char *key, *begin, *unit;
-    const char *of; /* that it is a part of; "" */
+    const char *of;     /* that it is a part of; "" */
+    double most;        /* more is a mistake of the measurement, */
+    const char *beyond; /* of this kind */
 } rate;
 
 /* " Begin 12.3 unit (ranks 2, bytes 1000000).", " Begin 45.6 % of it in fp32 (model a), 12.3 % in bf16 (model b)." */
+static bool is_beyond(const report_table *table, const int *rows, int count, int column,
+                      const rate *what) {
+    bool found = false;
+    for (int i = 0; i < count; i++)
+        found = found || table->rows[rows[i]].cells[column].real > what->most;
+    return found;
+}
+
 static void append_best(const report_table *table, const rate *what, text *out) {
     int rows[MOST_MATHS], math = column_of(table, PARAM_MATH);
     int column = column_of(table, what->key), count = best_rows(table, column, rows);
@@ -220,6 +230,8 @@ static void append_best(const report_table *table, const rate *what, text *out) 
         append_row_name(table, rows[i], count > 1 ? math : -1, out);
     }
     text_append(out, count ? "." : "");
+    if (count && is_beyond(table, rows, count, column, what))
+        text_format(out, " %s", what->beyond);
 }
 
 /* Of the first table that has the column. */
@@ -233,7 +245,13 @@ static void append_best_of_run(const results *run, const rate *what, text *out) 
 }
 
 void finding_append_limits(const results *run, text *out) {
-    static const rate mfu = {"mfu_percent", "The highest MFU is ", "%", " of the measured peak"};
+    static const rate mfu = {
+        "mfu_percent",
+        "The highest MFU is ",
+        "%",
+        " of the measured peak",
+        100,
+        "More than 100 % is not possible: the machine was slower when its peak was measured."};
     append_best_of_run(run, &mfu, out);
 }
 
@@ -248,7 +266,8 @@ void finding_append_utilization(const results *run, text *out) {
 }
 
 void finding_append_bandwidth(const results *run, text *out) {
-    static const rate bandwidth = {"busbw_gb_s", " The highest bus bandwidth is ", "GB/s", ""};
+    static const rate bandwidth = {
+        "busbw_gb_s", " The highest bus bandwidth is ", "GB/s", "", INFINITY, ""};
     if (strcmp(run->verb, RUN_ALLREDUCE) == 0)
         append_best_of_run(run, &bandwidth, out);
 }

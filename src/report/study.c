@@ -97,7 +97,12 @@ static dyno_status read_suite(const char *path, const suite *made, study *s) {
         section->title = arena_copy_string(s->memory, part->title);
         section->question = arena_copy_string(s->memory, part->question);
         section->number = arena_copy_string(s->memory, part->number);
-        add_skips(s, part, section);
+        suite_part found = *part;
+        if (part->status == SUITE_OK && !suite_has_record(part, path)) {
+            found.status = SUITE_PENDING;
+            found.reason = SUITE_RECORD_IS_GONE;
+        }
+        add_skips(s, &found, section);
     }
     for (int i = 0; i < s->count; i++)
         RETURN_IF_FAILED(read_section(s, path, &s->sections[i]));

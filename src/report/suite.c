@@ -14,6 +14,7 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "base/units.h"
+#include "measure/results.h"
 
 enum { MOST_PARTS = 10000, MOST_FLAGS = 64, LAST_PRIORITY = 9, USUAL_PRIORITY = 5 };
 
@@ -447,6 +448,40 @@ static bool are_same_parts(const suite_part *a, const suite_part *b) {
     return true;
 }
 
+bool suite_has_record(const suite_part *part, const char *directory) {
+    text path = {0};
+    text_format(&path, "%s/%s/run.json", directory, part->directory);
+    bool has = file_exists(text_string(&path));
+    text_release(&path);
+    return has;
+}
+
+/* What is damaged may be worth more than the time to measure it again: it is never replaced. */
+static dyno_status check_record(const suite_part *part, const char *directory) {
+    text path = {0};
+    results *run = NULL;
+    text_format(&path, "%s/%s/run.json", directory, part->directory);
+    dyno_status status = results_read(text_string(&path), &run);
+    results_destroy(run);
+    if (status != DYNO_OK)
+        status = dyno_fail_within(status,
+                                  "a part that was finished cannot be read (move '%s/%s' away, and "
+                                  "it is measured again)",
+                                  directory, part->directory);
+    text_release(&path);
+    return status;
+}
+
+static dyno_status take_over(suite *s, int index, const suite_part *before, const char *directory) {
+    if (!suite_has_record(before, directory)) {
+        suite_settle(s, index, SUITE_PENDING, SUITE_RECORD_IS_GONE, 0);
+        return DYNO_OK;
+    }
+    RETURN_IF_FAILED(check_record(before, directory));
+    suite_settle(s, index, SUITE_OK, "", before->seconds);
+    return DYNO_OK;
+}
+
 dyno_status suite_resume(suite *s, const char *directory) {
     suite *before;
     dyno_status status = suite_read_record(directory, &before);
@@ -457,11 +492,11 @@ dyno_status suite_resume(suite *s, const char *directory) {
         status = dyno_fail(DYNO_INVALID,
                            "'%s' holds the suite '%s', not '%s'; use another output directory",
                            directory, text_quote(before->name).text, text_quote(s->name).text);
-    for (int i = 0; i < s->count && status == DYNO_OK; i++)
-        for (int j = 0; j < before->count; j++)
+    for (int i = 0; i < s->count; i++)
+        for (int j = 0; j < before->count && status == DYNO_OK; j++)
             if (before->parts[j].status == SUITE_OK &&
                 are_same_parts(&s->parts[i], &before->parts[j]))
-                suite_settle(s, i, SUITE_OK, "", before->parts[j].seconds);
+                status = take_over(s, i, &before->parts[j], directory);
     suite_destroy(before);
     return status;
 }

@@ -46,13 +46,18 @@ typedef struct suite {
 NODISCARD dyno_status suite_read(const char *name, const char *device, suite **out);
 void suite_destroy(suite *s);
 
-/* What DIRECTORY/suite.json says of parts with the same arguments is taken over; without such a file
- * nothing is. DYNO_INVALID where it is the record of another suite. */
+/* What DIRECTORY/suite.json says of parts with the same arguments is taken over, where their run.json is
+ * there; without such a file nothing is. DYNO_INVALID where it is the record of another suite; a
+ * run.json that cannot be read is a failure. */
 NODISCARD dyno_status suite_resume(suite *s, const char *directory);
 /* Writes DIRECTORY/suite.json in one step. */
 NODISCARD dyno_status suite_write(const suite *s, const char *directory);
 /* DIRECTORY/suite.json as it is, for a report. DYNO_NOT_FOUND: there is none. */
 NODISCARD dyno_status suite_read_record(const char *directory, suite **out);
+
+/* Whether what the part measured is there. */
+bool suite_has_record(const suite_part *part, const char *directory);
+#define SUITE_RECORD_IS_GONE "its run.json is gone; the same command measures it again"
 
 /* Copied. */
 void suite_add_argument(suite *s, int part, const char *argument);

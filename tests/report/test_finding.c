@@ -263,6 +263,20 @@ static results_cell *add_utilized(results *run, const char *pass, const char *ma
     return cell;
 }
 
+static void more_than_the_peak_is_said_to_be_a_mistake(void **state) {
+    (void)state;
+    results *run = results_create(RUN_BENCH, 0, NULL);
+    add_utilized(run, "step", "fp32", 100);
+    expect_limits(run, "The highest MFU is 100.0 % of the measured peak (model small, pass step).");
+    results_destroy(run);
+    run = results_create(RUN_BENCH, 0, NULL);
+    add_utilized(run, "step", "fp32", 110);
+    expect_limits(run, "The highest MFU is 110.0 % of the measured peak (model small, pass step). "
+                       "More than 100 % is not possible: the machine was slower when its peak was "
+                       "measured.");
+    results_destroy(run);
+}
+
 static void utilization_is_that_of_whole_steps_where_there_are_some(void **state) {
     (void)state;
     results *run = results_create(RUN_BENCH, 0, NULL);
@@ -616,6 +630,7 @@ int main(void) {
         cmocka_unit_test(one_length_or_one_implementation_has_no_crossover),
         cmocka_unit_test(the_backward_is_compared_with_the_forward),
         cmocka_unit_test(utilization_is_that_of_the_best_row_of_the_table),
+        cmocka_unit_test(more_than_the_peak_is_said_to_be_a_mistake),
         cmocka_unit_test(utilization_is_that_of_whole_steps_where_there_are_some),
         cmocka_unit_test(utilization_is_said_of_each_of_a_few_maths),
         cmocka_unit_test(utilization_is_not_that_of_times_that_scatter),

@@ -11,6 +11,8 @@
 
 #include "base/embedded.h"
 #include "report/suite.h"
+
+#include "base/file.h"
 #include "support/scratch.h"
 
 #define SUITE(experiments)                                                                         \
@@ -74,6 +76,18 @@ static void what_needs_another_device_is_skipped_with_the_reason(void **state) {
     scratch_remove(&made);
 }
 
+static void expect_resumed_as(suite *s, const scratch *made, suite_status wanted) {
+    assert_int_equal(suite_resume(s, made->path), DYNO_OK);
+    assert_int_equal(s->parts[0].status, wanted);
+}
+
+static void write_run(const scratch *made, const char *directory, const char *content) {
+    char path[240];
+    assert_int_equal(file_make_output_directory(scratch_join(made, directory).text), DYNO_OK);
+    snprintf(path, sizeof path, "%.200s/run.json", directory);
+    scratch_write(made, path, content, strlen(content));
+}
+
 static void finished_parts_are_found_again_and_changed_ones_are_not(void **state) {
     (void)state;
     scratch made = scratch_create();
@@ -87,8 +101,16 @@ static void finished_parts_are_found_again_and_changed_ones_are_not(void **state
     assert_int_equal(suite_write(s, made.path), DYNO_OK);
     suite_destroy(s);
     assert_int_equal(read_text(&made, content, "cpu", &s), DYNO_OK);
-    assert_int_equal(suite_resume(s, made.path), DYNO_OK);
-    assert_int_equal(s->parts[0].status, SUITE_OK);
+    expect_resumed_as(s, &made, SUITE_PENDING); /* what it measured is not there */
+    assert_string_equal(s->parts[0].reason, SUITE_RECORD_IS_GONE);
+    write_run(&made, s->parts[0].directory, "{\"format\": ");
+    assert_int_equal(suite_resume(s, made.path), DYNO_CORRUPT);
+    assert_non_null(strstr(dyno_error_message(), "it is measured again"));
+    write_run(&made, s->parts[0].directory,
+              "{\"format\": \"dyno-run\", \"version\": 1, \"verb\": \"bench\", \"argv\": [], "
+              "\"started\": \"\", \"complete\": true, \"planned_cells\": 0, "
+              "\"environment\": {}, \"cells\": []}");
+    expect_resumed_as(s, &made, SUITE_OK);
     assert_true(s->parts[0].seconds == 1.5);
     assert_int_equal(s->parts[1].status, SUITE_PENDING);
     suite_destroy(s);

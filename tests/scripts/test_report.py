@@ -175,7 +175,8 @@ def what_to_speed_up_next_is_the_first_row_of_its_table():
                  and "step gains %" in part.splitlines()[0])
     first = next(csv.DictReader(table.splitlines()))
     text = " ".join(Page(page_of(measured().name)).texts)
-    said = (f"{first['op']} in {first['scope']} ({first['phase']}, {first['launches']} launches) takes "
+    said = (f"{first['op']} in {first['scope']} ({first['phase']}, {first['launches']} "
+            f"launch{'es' if int(first['launches']) > 1 else ''}) takes "
             f"{float(first['above floor ms']):.2f} ms more")
     assert said in text, said
 
