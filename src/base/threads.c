@@ -85,6 +85,22 @@ int threads_available(void) {
 /* Asked of the system once for each setting: every launch wants to know. */
 static _Atomic int available_count;
 
+void threads_unbind(void) {
+    cpu_set_t all;
+    CPU_ZERO(&all);
+    int places = omp_get_proc_bind() == omp_proc_bind_false ? 0 : omp_get_num_places();
+    for (int i = 0; i < places; i++) {
+        int count = omp_get_place_num_procs(i);
+        int *cores = memory_allocate((size_t)count, sizeof *cores);
+        omp_get_place_proc_ids(i, cores);
+        for (int j = 0; j < count; j++)
+            CPU_SET((size_t)cores[j], &all);
+        free(cores);
+    }
+    if (CPU_COUNT(&all) > 0 && sched_setaffinity(0, sizeof all, &all) == 0)
+        available_count = 0;
+}
+
 void threads_set_count(int count) {
     chosen_count = count;
     available_count = 0;

@@ -20,6 +20,10 @@ NODISCARD dyno_status threads_check(int count);
 /* This process is one of so many on this machine that share the cores evenly: its part is from now on
  * what a count of 0 means. */
 void threads_share_cores(int processes);
+/* Before the first thread: where OMP_PROC_BIND, OMP_PLACES or GOMP_CPU_AFFINITY made OpenMP bind the
+ * program to its first place, of which the others know nothing, the program may use all of the places
+ * again. */
+void threads_unbind(void);
 /* Cores this process may run on. */
 int threads_available(void);
 

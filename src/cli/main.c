@@ -10,6 +10,7 @@
 #include "base/isa.h"
 #include "base/json.h"
 #include "base/memory.h"
+#include "base/threads.h"
 #include "base/wrap.h"
 #include "cli/cli.h"
 #include "cli/interrupt.h"
@@ -158,5 +159,6 @@ int main(int argc, char **argv) {
         fputs(", which this CPU does not have; build without DYNO_ARCH\n", stderr);
         return 1;
     }
+    threads_unbind();
     return run(argc, argv);
 }

@@ -361,6 +361,25 @@ static void an_interrupted_bench_keeps_what_it_measured(void **state) {
     }
 }
 
+/* OpenMP binds the program to one core before it begins, and its other threads are not OpenMP's. */
+static void cores_are_all_there_where_openmp_binds_its_threads(void **state) {
+    (void)state;
+    static const char command[] = "doctor --threads 1 --format csv 2>/dev/null";
+    text free_threads = {0}, bound = {0};
+    assert_int_equal(dyno_run(&free_threads, command), 0);
+    setenv("OMP_PROC_BIND", "true", 1);
+    assert_int_equal(dyno_run(&bound, command), 0);
+    unsetenv("OMP_PROC_BIND");
+    const char *part = strstr(text_string(&free_threads), "cores available,");
+    assert_non_null(part);
+    text wanted = {0};
+    text_append_bytes(&wanted, part, strcspn(part, "\r\n"));
+    assert_non_null(strstr(text_string(&bound), text_string(&wanted)));
+    text_release(&wanted);
+    text_release(&free_threads);
+    text_release(&bound);
+}
+
 static void doctor_tells_what_the_machine_has(void **state) {
     (void)state;
     text output = {0};
@@ -383,6 +402,7 @@ int main(void) {
         cmocka_unit_test(a_model_is_drawn_trained_and_saved),
         cmocka_unit_test(an_interrupted_bench_keeps_what_it_measured),
         cmocka_unit_test(doctor_tells_what_the_machine_has),
+        cmocka_unit_test(cores_are_all_there_where_openmp_binds_its_threads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
