@@ -3,7 +3,8 @@
  * jansson makes a tree of a whole value and numbers of at most 53 bits of fraction; here memory is one
  * buffer and the longest text that is kept, and a number is its digits, so that a time in microseconds
  * since 1970 keeps its nanoseconds (docs/decisions/0030). The grammar is checked: tokens come only in
- * an order that JSON has. A byte order mark before the document is read past. As Python's json does, NaN, Infinity and -Infinity are taken for numbers. */
+ * an order that JSON has. As Python's json does, NaN, Infinity and -Infinity are taken for numbers. A byte
+ * order mark before the document is read past. */
 #ifndef BASE_JSON_STREAM_H
 #define BASE_JSON_STREAM_H
 
