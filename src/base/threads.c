@@ -9,6 +9,10 @@
  * a sleep and a wake-up would take, and then sleeps. Then the core is free, too, for whoever is
  * waited for.
  *
+ * Some kernels wake a thread on the core of the one that wakes it, although another core is idle: it
+ * takes turns with the caller there until it is moved, some milliseconds later. So the caller keeps its
+ * own core from workers that it wakes, and each gives itself all cores back when it runs.
+ *
  *   state   bit 31: the job takes workers; below: how many are at it. 0 when there is none
  *   epoch   counts jobs; workers sleep on it
  *
@@ -46,12 +50,21 @@ typedef struct task_share {
     char apart[48]; /* from the next thread's cache line */
 } task_share;
 
+typedef struct worker {
+    pthread_t thread;
+    int number; /* from 1; the caller is 0 */
+    cpu_set_t cores;
+    _Atomic pid_t id;      /* 0 until it and the cores are known */
+    atomic_bool is_asleep; /* or about to be */
+    atomic_bool is_kept_away;
+} worker;
+
 typedef struct pool {
     pthread_mutex_t owner; /* of the thread whose job it is */
     _Atomic uint32_t state, epoch;
     atomic_int sleeping; /* workers */
     atomic_bool is_caller_asleep, is_stopping;
-    pthread_t *workers;
+    worker **workers; /* each stays where it is, for its thread */
     int worker_count;
     /* The job. */
     threads_range *run;
@@ -226,29 +239,55 @@ static void leave(pool *p) {
         wake(&p->state, 1);
 }
 
-static void wait_for_job(pool *p, uint32_t seen) {
+static void wait_for_job(pool *p, worker *self, uint32_t seen) {
     if (spin_while(&p->epoch, seen, IDLE_SPIN_NS))
         return;
+    atomic_store(&self->is_asleep, true);
     atomic_fetch_add(&p->sleeping, 1);
     while (atomic_load(&p->epoch) == seen)
         sleep_while(&p->epoch, seen);
     atomic_fetch_sub(&p->sleeping, 1);
+    atomic_store(&self->is_asleep, false);
 }
 
-static void *run_worker(void *self) {
+static void take_all_cores(worker *self) {
+    if (atomic_load_explicit(&self->is_kept_away, memory_order_relaxed) &&
+        atomic_exchange(&self->is_kept_away, false))
+        sched_setaffinity(0, sizeof self->cores, &self->cores);
+}
+
+static void *run_worker(void *context) {
     pool *p = &the_pool;
+    worker *self = context;
     uint32_t seen = 0;
     is_inside = true;
     omp_set_num_threads(1); /* a library that uses OpenMP runs on this thread alone */
+    if (sched_getaffinity(0, sizeof self->cores, &self->cores) == 0)
+        atomic_store(&self->id, (pid_t)syscall(SYS_gettid));
     for (;;) {
-        wait_for_job(p, seen);
+        wait_for_job(p, self, seen);
+        take_all_cores(self);
         seen = atomic_load(&p->epoch);
         if (atomic_load(&p->is_stopping))
             return NULL;
         if (join(p)) {
-            work(p, (int)(intptr_t)self);
+            work(p, self->number);
             leave(p);
         }
+    }
+}
+
+/* Of the workers that sleep; where there is not a core for each of the threads, the system knows better. */
+static void keep_away_from(pool *p, int core, int threads) {
+    for (int i = 0; core >= 0 && i < p->worker_count; i++) {
+        worker *w = p->workers[i];
+        pid_t id = atomic_load(&w->id);
+        if (!id || !atomic_load(&w->is_asleep))
+            continue;
+        cpu_set_t others = w->cores;
+        CPU_CLR((size_t)core, &others);
+        if (CPU_COUNT(&others) >= threads - 1 && sched_setaffinity(id, sizeof others, &others) == 0)
+            atomic_store(&w->is_kept_away, true);
     }
 }
 
@@ -256,6 +295,8 @@ static void *run_worker(void *self) {
 
 /* The child of a fork has none of the threads. */
 static void forget_workers(void) {
+    for (int i = 0; i < the_pool.worker_count; i++)
+        free(the_pool.workers[i]);
     free(the_pool.workers);
     free(the_pool.is_taken);
     free(the_pool.shares);
@@ -271,8 +312,19 @@ __attribute__((destructor)) static void stop_workers(void) {
     atomic_fetch_add(&p->epoch, 1);
     wake(&p->epoch, p->worker_count);
     for (int i = 0; i < p->worker_count; i++)
-        pthread_join(p->workers[i], NULL);
+        pthread_join(p->workers[i]->thread, NULL);
     forget_workers();
+}
+
+static bool start_worker(pool *p) {
+    worker *made = memory_allocate(1, sizeof *made);
+    made->number = p->worker_count + 1;
+    if (pthread_create(&made->thread, NULL, run_worker, made) != 0) {
+        free(made);
+        return false;
+    }
+    p->workers[p->worker_count] = made;
+    return true;
 }
 
 /* As many workers as wanted, or as there can be. Signals are for the threads of the program. */
@@ -287,9 +339,7 @@ static void start_workers(pool *p, int wanted) {
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    while (p->worker_count < wanted &&
-           pthread_create(&p->workers[p->worker_count], NULL, run_worker,
-                          (void *)(intptr_t)(p->worker_count + 1)) == 0)
+    while (p->worker_count < wanted && start_worker(p))
         p->worker_count++;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
@@ -318,6 +368,8 @@ static void run_job(pool *p, int threads) {
     }
     p->asks_to_stop = p->has_tasks && stop_is_asked();
     atomic_store_explicit(&p->is_stopped, false, memory_order_relaxed);
+    if (atomic_load(&p->sleeping) > 0)
+        keep_away_from(p, sched_getcpu(), threads);
     atomic_store(&p->state, OPEN);
     atomic_fetch_add(&p->epoch, 1);
     if (atomic_load(&p->sleeping) > 0)

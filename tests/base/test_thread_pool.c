@@ -1,4 +1,5 @@
 /* test_thread_pool.c - jobs within jobs, of several threads at once, and behind a fork. */
+#define _GNU_SOURCE
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stddef.h>
@@ -9,11 +10,13 @@
 #include <cmocka.h>
 
 #include <pthread.h>
+#include <sched.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/threads.h"
+#include "support/skip.h"
 
 static void count_range(void *context, int64_t begin, int64_t end) {
     atomic_fetch_add((_Atomic int64_t *)context, end - begin);
@@ -95,12 +98,53 @@ static void workers_without_work_sleep(void **state) {
     threads_set_count(0);
 }
 
+typedef struct meeting {
+    _Atomic int arrived, cores[2], allowed[2];
+} meeting;
+
+/* Both tasks run at once, each in a thread of its own, if the worker comes within a second. */
+static void meet(void *context, int64_t begin, int64_t end) {
+    meeting *m = context;
+    cpu_set_t allowed;
+    for (int64_t i = begin; i < end; i++) {
+        int place = atomic_fetch_add(&m->arrived, 1);
+        m->cores[place] = sched_getcpu();
+        sched_getaffinity(0, sizeof allowed, &allowed);
+        m->allowed[place] = CPU_COUNT(&allowed);
+        for (int turn = 0; m->arrived < 2 && turn < 10000; turn++)
+            nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
+    }
+}
+
+/* Where a kernel wakes it beside its waker it took turns with the caller, while another core was idle. */
+static void a_woken_worker_has_another_core_than_the_caller(void **state) {
+    (void)state;
+    enum { TRIES = 40 };
+    if (threads_available() < 2)
+        SKIP_BECAUSE("there is one core");
+    threads_set_count(2);
+    int together = 0;
+    for (int i = 0; i < TRIES; i++) {
+        meeting m = {0};
+        nanosleep(&(struct timespec){.tv_nsec = 3000000}, NULL); /* the worker sleeps by then */
+        int core = sched_getcpu();
+        threads_for_each(2, meet, &m);
+        assert_int_equal(m.arrived, 2);
+        together += m.cores[0] == core && m.cores[1] == core;
+        assert_int_equal(m.allowed[0], threads_available()); /* it may go everywhere again */
+        assert_int_equal(m.allowed[1], threads_available());
+    }
+    assert_true(together < TRIES / 4);
+    threads_set_count(0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_job_within_a_job_is_done),
         cmocka_unit_test(jobs_of_several_threads_are_all_done),
         cmocka_unit_test(the_child_of_a_fork_has_threads_of_its_own),
         cmocka_unit_test(workers_without_work_sleep),
+        cmocka_unit_test(a_woken_worker_has_another_core_than_the_caller),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
