@@ -277,7 +277,8 @@ static void *run_worker(void *context) {
     }
 }
 
-/* Of the workers that sleep; where there is not a core for each of the threads, the system knows better. */
+/* Takes the caller's core from the workers that sleep. Where there are fewer cores than threads, the
+ * scheduler places them better. */
 static void keep_away_from(pool *p, int core, int threads) {
     for (int i = 0; core >= 0 && i < p->worker_count; i++) {
         worker *w = p->workers[i];

@@ -1,10 +1,10 @@
 /* attention_parts.h - what is inside attention: by the scopes of dyno's own launches, and in the forward
  * of another program by the order of its launches.
  *
- * In another program a softmax between two matrix products is attention: the product before it computes the scores, the one
- * after it the values, and the element-wise kernels between them (scale, mask, dropout) count with the
- * softmax. A fused kernel is a part of its own. Records come as their launches did on each stream;
- * where they do not, less is found and nothing wrong. */
+ * In another program a softmax between two matrix products is attention: the product before it computes
+ * the scores, the one after it the values, and the element-wise kernels between them (scale, mask,
+ * dropout) count with the softmax. A fused kernel is a part of its own. Records come as their launches
+ * did on each stream; where they do not, less is found and nothing wrong. */
 #ifndef PROFILE_ATTENTION_PARTS_H
 #define PROFILE_ATTENTION_PARTS_H
 
@@ -36,9 +36,9 @@ typedef struct attention_parts attention_parts;
 
 attention_parts *attention_parts_create(void);
 void attention_parts_destroy(attention_parts *parts);
-/* By the order of launches, */
+/* Adds a launch of another program; its place among the others tells which part it is. */
 void attention_parts_add(attention_parts *parts, const launch_record *record);
-/* or, of a launch of dyno's own forward, by its scope. */
+/* Adds a launch of dyno's own; its scope tells which part it is. Only the forward counts. */
 void attention_parts_add_own(attention_parts *parts, const launch_record *record);
 /* How many softmaxes between two products were found. */
 int64_t attention_parts_count(const attention_parts *parts);

@@ -22,9 +22,10 @@ void host_phases_destroy(host_phases *phases);
 void host_phases_add(host_phases *phases, const char *name, int64_t process, int64_t begin_ns,
                      int64_t end_ns);
 
-/* In the order of their first ranges, without the steps; they hold until the next call. */
+/* Lists the phases in the order of their first ranges, without the steps; the list holds until the next
+ * call. */
 int host_phases_list(host_phases *phases, const host_phase **out);
-/* Of the steps; a count of 0 where there are none. */
+/* What the steps take together; its count is 0 where there are none. */
 host_phase host_phases_steps(host_phases *phases);
 
 #endif

@@ -400,12 +400,12 @@ static dyno_status check_event(const pytorch_file *file) {
     if (e->has_begin && e->has_duration && e->begin_ns >= 0 && e->begin_ns <= most &&
         e->duration_ns >= 0 && e->duration_ns <= most - e->begin_ns)
         return DYNO_OK;
-    const char *name = text_quote(e->name.data).text;
+    quoted_text name = text_quote(e->name.data);
     if (!e->has_begin || !e->has_duration)
-        return json_stream_fail(file->stream, "the event '%s' has no %s, which every 'X' has", name,
-                                e->has_begin ? "dur" : "ts");
+        return json_stream_fail(file->stream, "the event '%s' has no %s, which every 'X' has",
+                                name.text, e->has_begin ? "dur" : "ts");
     return json_stream_fail(file->stream, "the event '%s' begins at %.3f us and takes %.3f us",
-                            name, (double)e->begin_ns / 1e3, (double)e->duration_ns / 1e3);
+                            name.text, (double)e->begin_ns / 1e3, (double)e->duration_ns / 1e3);
 }
 
 /* ---- the first reading ---- */
