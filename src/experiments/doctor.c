@@ -116,8 +116,8 @@ static void add_memory(results *run) {
 NODISCARD static dyno_status add_peaks(results *run, int threads) {
     machine_peaks peaks;
     char item[64], by[64];
-    RETURN_IF_FAILED(machine_peaks_get(threads, &peaks));
-    machine_peak bf16 = machine_measure_peak_bf16(threads);
+    RETURN_IF_FAILED(machine_peaks_get(target_this_cpu(), threads, &peaks));
+    machine_peak bf16 = machine_measure_peak_bf16(target_this_cpu(), threads);
     snprintf(by, sizeof by, "%s in registers", bf16.by ? bf16.by : "");
     const struct {
         const char *name, *note;

@@ -214,10 +214,11 @@ static int64_t ranks_on_host(const scale_job *job, int64_t ranks) {
 /* Of a CPU with so many threads, measured, unless the flags say it. */
 static dyno_status measure_rates(scale_job *job, int threads) {
     machine_peaks peaks;
-    RETURN_IF_FAILED(machine_peaks_get(threads, &peaks));
+    RETURN_IF_FAILED(machine_peaks_get(job->target, threads, &peaks));
     job->rates.fp32 = job->rates.tf32 = job->rates.low = peaks.gflops_f32 * 1e9;
     if (job->variant.precision == PRECISION_BF16)
-        job->rates.low = fmax(job->rates.low, machine_measure_peak_bf16(threads).gflops * 1e9);
+        job->rates.low =
+            fmax(job->rates.low, machine_measure_peak_bf16(job->target, threads).gflops * 1e9);
     job->rates.memory = peaks.bandwidth.copy * 1e9;
     return DYNO_OK;
 }
@@ -238,8 +239,8 @@ static dyno_status settle_host(const scale_job *job, int64_t ranks, scale_host *
     *out = (scale_host){
         .cores = threads_available(), .ranks = (int)here, .threads = threads_of(job, here)};
     machine_peaks alone, all;
-    RETURN_IF_FAILED(machine_peaks_get(out->threads, &alone));
-    RETURN_IF_FAILED(machine_peaks_get(out->cores, &all));
+    RETURN_IF_FAILED(machine_peaks_get(target_this_cpu(), out->threads, &alone));
+    RETURN_IF_FAILED(machine_peaks_get(target_this_cpu(), out->cores, &all));
     out->alone_bytes_a_second = alone.bandwidth.copy * 1e9;
     out->all_bytes_a_second = fmax(alone.bandwidth.copy, all.bandwidth.copy) * 1e9;
     return DYNO_OK;

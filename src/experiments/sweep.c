@@ -52,11 +52,12 @@ static void keep_better_peaks(sweep *s, double fp32, machine_peak bf16) {
 
 static machine_peak measure_bf16(const sweep *s) {
     bool has_rows = flags_list_has(s->given, "precision", precision_name(PRECISION_BF16));
-    return has_rows ? machine_measure_peak_bf16(threads_count()) : (machine_peak){0};
+    return has_rows ? machine_measure_peak_bf16(&s->device->target, threads_count())
+                    : (machine_peak){0};
 }
 
 static dyno_status measure_cpu(sweep *s) {
-    RETURN_IF_FAILED(machine_peaks_get(threads_count(), &s->peaks));
+    RETURN_IF_FAILED(machine_peaks_get(&s->device->target, threads_count(), &s->peaks));
     RETURN_IF_FAILED(stop_check("measuring the machine"));
     keep_better_peaks(s, s->peaks.gflops_f32, measure_bf16(s));
     results_set_environment_real(s->run, ENV_READ_GBS, s->peaks.bandwidth.read);
@@ -82,7 +83,8 @@ dyno_status sweep_finish(sweep *s, dyno_status status) {
     /* Somebody else may have been busy when the sweep began; the better of two is the peak. Whoever
      * asked to stop does not wait for the second. */
     if (is_cpu(s) && s->has_peaks && status == DYNO_OK)
-        keep_better_peaks(s, machine_measure_peak_flops_f32(threads_count()), measure_bf16(s));
+        keep_better_peaks(s, machine_measure_peak_flops_f32(&s->device->target, threads_count()),
+                          measure_bf16(s));
     sweep_close(s);
     return status;
 }

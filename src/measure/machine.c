@@ -25,7 +25,7 @@ enum { ACCUMULATORS = 24 };
 #else
 enum { ACCUMULATORS = 12 };
 #endif
-enum { MOST_THREAD_COUNTS = 8 };
+enum { MOST_KNOWN = 8 };
 
 static const int64_t FLOPS_BUDGET_NS = 150 * 1000 * 1000;
 static const int64_t FLOPS_RUN_NS = 10 * 1000 * 1000;
@@ -94,13 +94,14 @@ LOOPS(avx2, __attribute__((target("avx2,fma"))), 32)
 LOOPS(avx512, __attribute__((target("avx512f"))), 64)
 #endif
 
-static const loops *widest_loops(void) {
+static const loops *widest_loops(const target *chip) {
 #if defined(__x86_64__)
-    if (target_has(target_this_cpu(), ISA_AVX512))
+    if (target_has(chip, ISA_AVX512))
         return &avx512;
-    if (target_has(target_this_cpu(), ISA_AVX2))
+    if (target_has(chip, ISA_AVX2))
         return &avx2;
 #endif
+    (void)chip;
     return &baseline;
 }
 
@@ -160,12 +161,12 @@ static double measure_peak(const machine_loop *loop, int threads) {
     return (double)threads * (double)iterations * (double)loop->flops / (double)best;
 }
 
-double machine_measure_peak_flops_f32(int threads) {
-    return measure_peak(&widest_loops()->fmas, threads);
+double machine_measure_peak_flops_f32(const target *chip, int threads) {
+    return measure_peak(&widest_loops(chip)->fmas, threads);
 }
 
-machine_peak machine_measure_peak_bf16(int threads) {
-    machine_loop fastest = machine_loop_bf16();
+machine_peak machine_measure_peak_bf16(const target *chip, int threads) {
+    machine_loop fastest = machine_loop_bf16(chip);
     if (!fastest.run)
         return (machine_peak){0};
     return (machine_peak){measure_peak(&fastest, threads), fastest.by};
@@ -175,7 +176,7 @@ static int64_t time_loop(traffic which, int threads, unsigned char *buffer, size
     volatile uint64_t sink = 0;
     uint64_t total = 0;
     int64_t begin = 0, end = 0;
-    const loops *widest = widest_loops();
+    const loops *widest = widest_loops(target_this_cpu());
 #pragma omp parallel num_threads(threads) reduction(+ : total)
     {
         unsigned char *mine = buffer + (size_t)omp_get_thread_num() * share;
@@ -247,22 +248,28 @@ dyno_status machine_measure_bandwidth(int threads, machine_bandwidth *out) {
     return status;
 }
 
-dyno_status machine_peaks_get(int threads, machine_peaks *out) {
-    static machine_peaks known[MOST_THREAD_COUNTS];
+dyno_status machine_peaks_get(const target *chip, int threads, machine_peaks *out) {
+    static struct {
+        unsigned instruction_sets;
+        machine_peaks peaks;
+    } known[MOST_KNOWN];
     static int known_count;
     if (threads <= 0)
         threads = threads_count();
     for (int i = 0; i < known_count; i++)
-        if (known[i].threads == threads) {
-            *out = known[i];
+        if (known[i].peaks.threads == threads &&
+            known[i].instruction_sets == chip->instruction_sets) {
+            *out = known[i].peaks;
             return DYNO_OK;
         }
     machine_peaks peaks = {.threads = threads};
     RETURN_IF_FAILED(machine_measure_bandwidth(threads, &peaks.bandwidth));
     RETURN_IF_FAILED(stop_check("measuring the machine"));
-    peaks.gflops_f32 = machine_measure_peak_flops_f32(threads);
-    if (known_count < MOST_THREAD_COUNTS)
-        known[known_count++] = peaks;
+    peaks.gflops_f32 = machine_measure_peak_flops_f32(chip, threads);
+    if (known_count < MOST_KNOWN) {
+        known[known_count].instruction_sets = chip->instruction_sets;
+        known[known_count++].peaks = peaks;
+    }
     *out = peaks;
     return DYNO_OK;
 }

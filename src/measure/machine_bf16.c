@@ -6,8 +6,6 @@
 
 #include <stddef.h>
 
-#include "base/isa.h"
-
 #if defined(__x86_64__)
 
 #include <immintrin.h>
@@ -73,17 +71,20 @@ __attribute__((target("avx512f,avx512bf16"))) static float dot_loop(int64_t iter
     return _mm512_cvtss_f32(total);
 }
 
-machine_loop machine_loop_bf16(void) {
-    if (isa_check(ISA_AMX_BF16).is_usable)
+machine_loop machine_loop_bf16(const target *chip) {
+    if (target_has(chip, ISA_AMX_BF16))
         return (machine_loop){
             tile_loop, (int64_t)TILE_SUMS * TILE_ROWS * TILE_ROWS * TILE_DEPTH * 2, "AMX tiles"};
-    if (isa_check(ISA_AVX512_BF16).is_usable)
+    if (target_has(chip, ISA_AVX512_BF16))
         return (machine_loop){dot_loop, DOT_SUMS * DOT_LANES * 2 * 2, "AVX-512 BF16 dot products"};
     return (machine_loop){0};
 }
 
 #else
 
-machine_loop machine_loop_bf16(void) { return (machine_loop){0}; }
+machine_loop machine_loop_bf16(const target *chip) {
+    (void)chip;
+    return (machine_loop){0};
+}
 
 #endif

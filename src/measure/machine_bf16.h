@@ -4,6 +4,8 @@
 
 #include <stdint.h>
 
+#include "base/target.h"
+
 typedef struct machine_loop {
     /* `seed` is 1, but opaque to the compiler. */
     float (*run)(int64_t iterations, float seed);
@@ -11,8 +13,7 @@ typedef struct machine_loop {
     const char *by;
 } machine_loop;
 
-/* The fastest that this process may run; run is NULL where there is none. Asks the kernel for
- * AMX. */
-machine_loop machine_loop_bf16(void);
+/* The fastest that `chip` has, whose instruction sets this process may use; run is NULL where there is none. */
+machine_loop machine_loop_bf16(const target *chip);
 
 #endif

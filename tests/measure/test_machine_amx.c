@@ -16,10 +16,12 @@
 
 static void four_tiles_of_sums_grow_by_their_depth(void **state) {
     (void)state;
+    const target *chip;
+    assert_int_equal(target_find("amx", &chip), DYNO_OK);
     assert_true(tile_loop(0, 1) == 0);
     assert_true(tile_loop(10, 1) == 10 * TILE_SUMS * TILE_DEPTH);
-    machine_loop loop = emulated_machine_loop_bf16();
-    assert_int_equal(loop.run != NULL, loop.flops > 0 && loop.by);
+    machine_loop loop = emulated_machine_loop_bf16(chip);
+    assert_true(loop.run == tile_loop && loop.flops > 0 && loop.by);
 }
 
 int main(void) {
