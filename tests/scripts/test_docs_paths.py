@@ -66,4 +66,17 @@ def every_link_leads_somewhere():
     assert not missing, missing
 
 
-run_all(every_path_exists, every_source_file_named_alone_exists, every_link_leads_somewhere)
+def every_test_that_a_mistake_names_is_there_and_runs():
+    tests = "".join(read(os.path.relpath(path, ROOT))
+                    for path in glob.glob(os.path.join(ROOT, "tests", "*", "test_*.c")))
+    rows = [line for line in read("docs/mistakes.md").splitlines() if line.startswith("|")][2:]
+    assert len(rows) == 12, len(rows)
+    for row in rows:
+        names = re.findall(r"`(\w+_\w+)`", row.split("|")[-2])
+        assert names, row
+        missing = [name for name in names if f"cmocka_unit_test({name})" not in tests]
+        assert not missing, missing
+
+
+run_all(every_path_exists, every_source_file_named_alone_exists, every_link_leads_somewhere,
+        every_test_that_a_mistake_names_is_there_and_runs)
