@@ -483,13 +483,17 @@ static value *add_product(graph *g, dtype type, dtype out, double alpha) {
                                out, alpha);
 }
 
-/* Where our products and the library's were each measured faster with AVX-512. */
-static target two_cores_with_avx512(int64_t l2_bytes) {
+/* Where our products and the library's were each measured faster. */
+static target two_cores(unsigned instruction_sets, int64_t l2_bytes) {
     target chip = *target_this_cpu();
     chip.cores = 2;
     chip.l2_bytes = l2_bytes;
-    chip.instruction_sets = 1u << ISA_AVX2 | 1u << ISA_AVX512;
+    chip.instruction_sets = instruction_sets;
     return chip;
+}
+
+static target two_cores_with_avx512(int64_t l2_bytes) {
+    return two_cores(1u << ISA_AVX2 | 1u << ISA_AVX512, l2_bytes);
 }
 
 static void the_library_is_passed_over_where_rows_conflict_in_l1(void **state) {
@@ -517,6 +521,22 @@ static void the_library_is_first_for_few_columns_of_a_transposed_operand(void **
     p.n = 768;
     assert_non_null(gemm_pass_over(GEMM_ONEDNN, &p));
     p.n = 64;
+    p.a = (gemm_operand){.type = DTYPE_F32, .row_stride = 512, .column_stride = 1};
+    assert_non_null(gemm_pass_over(GEMM_ONEDNN, &p));
+}
+
+static void with_avx2_the_library_is_first_where_such_rows_do_not_conflict(void **state) {
+    (void)state;
+    target narrow = two_cores(1u << ISA_AVX2, 1 << 20);
+    gemm_problem p = {.m = 512, .n = 64, .k = 512, .target = &narrow};
+    p.a = (gemm_operand){.type = DTYPE_F32, .row_stride = 1, .column_stride = 512};
+    p.b = (gemm_operand){.type = DTYPE_F32, .row_stride = 64, .column_stride = 1};
+    assert_null(gemm_pass_over(GEMM_ONEDNN, &p));
+    p.b.row_stride = 1024;
+    assert_non_null(gemm_pass_over(GEMM_ONEDNN, &p));
+    p.b.row_stride = 64;
+    p.a.column_stride = 1024;
+    assert_non_null(gemm_pass_over(GEMM_ONEDNN, &p));
     p.a = (gemm_operand){.type = DTYPE_F32, .row_stride = 512, .column_stride = 1};
     assert_non_null(gemm_pass_over(GEMM_ONEDNN, &p));
 }
@@ -578,6 +598,7 @@ int main(void) {
         cmocka_unit_test(the_method_picked_rejects_nothing),
         cmocka_unit_test(the_library_is_passed_over_where_rows_conflict_in_l1),
         cmocka_unit_test(the_library_is_first_for_few_columns_of_a_transposed_operand),
+        cmocka_unit_test(with_avx2_the_library_is_first_where_such_rows_do_not_conflict),
         cmocka_unit_test(results_have_the_operands_type_or_f32),
         cmocka_unit_test(gradients_have_their_operands_types_and_the_scale),
     };
