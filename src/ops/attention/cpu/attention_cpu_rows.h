@@ -24,6 +24,15 @@ static inline void attention_load_row(const tensor *t, int64_t b, int64_t h, int
         convert_low_to_f32(t->type, width, (const void *)from, out);
 }
 
+/* The row where it lies if that is f32, else in `room`. */
+static inline const float *attention_row_f32(const tensor *t, int64_t b, int64_t h, int64_t row,
+                                             float *room) {
+    if (t->type == DTYPE_F32)
+        return (const float *)(const void *)attention_row(t, b, h, row);
+    attention_load_row(t, b, h, row, room);
+    return room;
+}
+
 static inline void attention_store_row(const tensor *t, int64_t b, int64_t h, int64_t row,
                                        const float *in) {
     char *to = attention_row(t, b, h, row);
@@ -92,10 +101,10 @@ static inline void attention_store_rotated_back(const tensor *t, const attention
 static inline float attention_mean(const tensor *o, const tensor *dy, int64_t b, int64_t h,
                                    int64_t row) {
     enum { PARTS = 16 };
-    float x[ATTENTION_MAX_HEAD_DIM], y[ATTENTION_MAX_HEAD_DIM], part[PARTS] = {0}, sum = 0;
+    float room[2][ATTENTION_MAX_HEAD_DIM], part[PARTS] = {0}, sum = 0;
     int64_t width = o->shape.dim[3], d = 0;
-    attention_load_row(o, b, h, row, x);
-    attention_load_row(dy, b, h, row, y);
+    const float *x = attention_row_f32(o, b, h, row, room[0]);
+    const float *y = attention_row_f32(dy, b, h, row, room[1]);
     for (; d + PARTS <= width; d += PARTS)
         for (int i = 0; i < PARTS; i++)
             part[i] += x[d + i] * y[d + i];

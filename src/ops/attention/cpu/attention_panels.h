@@ -65,18 +65,19 @@ LANES_INLINE lanes panel_exp2(lanes x) {
 #else
     /* x = n + r with n its nearest integer, which the addition leaves in the low bits beside the
      * bias of an exponent and 24 more: so that the smallest factor is no subnormal number, and
-     * that of n = -151 is 0. The second operand of min and max is the result where one is NaN. */
+     * that of n = -151 is 0. The polynomial is 2^(r - 24). The second operand of min and max is the
+     * result where one is NaN. */
     const lanes round = lanes_set(0x1.8p23f + 127 + 24);
     x = _mm256_min_ps(lanes_set(64), lanes_max(lanes_set(-151), x));
     lanes shifted = lanes_add(x, round), r = lanes_sub(x, lanes_sub(shifted, round));
-    lanes y = lanes_set(1.326473663e-3f);
-    y = lanes_fma(y, r, lanes_set(9.671512060e-3f));
-    y = lanes_fma(y, r, lanes_set(5.550733581e-2f));
-    y = lanes_fma(y, r, lanes_set(2.402224243e-1f));
-    y = lanes_fma(y, r, lanes_set(6.931470037e-1f));
-    y = lanes_fma(y, r, lanes_set(1.0f));
+    lanes y = lanes_set(1.326473663e-3f * 0x1p-24f);
+    y = lanes_fma(y, r, lanes_set(9.671512060e-3f * 0x1p-24f));
+    y = lanes_fma(y, r, lanes_set(5.550733581e-2f * 0x1p-24f));
+    y = lanes_fma(y, r, lanes_set(2.402224243e-1f * 0x1p-24f));
+    y = lanes_fma(y, r, lanes_set(6.931470037e-1f * 0x1p-24f));
+    y = lanes_fma(y, r, lanes_set(0x1p-24f));
     lanes factor = _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_castps_si256(shifted), 23));
-    return lanes_mul(lanes_mul(y, factor), lanes_set(0x1p-24f));
+    return lanes_mul(y, factor);
 #endif
 }
 

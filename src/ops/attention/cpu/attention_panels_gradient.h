@@ -3,8 +3,9 @@
  * made of this.
  *
  * The keys of a key/value head are cut into splits: as many as it takes for all heads together to
- * have LEAST_UNITS, which depends on the sizes alone. Who takes a split goes over its tiles of
- * keys, and for each over the queries that see them, some panels at a time:
+ * have LEAST_UNITS, but of about LEAST_SPLIT_KEYS at least, since adding the splits of a short head up takes
+ * longer than several threads for it save. That depends on the sizes alone. Who takes a split goes over its
+ * tiles of keys, and for each over the queries that see them, some panels at a time:
  *   S^T = K Q'^T     P^T = 2^(S^T - LSE')     dP^T = V dO^T     dS^T = P^T (dP^T - D)
  *   dV += P^T dO     dK' += dS^T Q'           dQ^T += K^T dS^T
  * with Q' = Q scale log2(e), so dK = dK' ln(2). dK and dV are the tile's own. dQ is the split's
@@ -23,7 +24,12 @@
 
 #if defined(__x86_64__)
 
-enum { TILE_PANELS = 2, TILE_QUERIES = TILE_PANELS * PANEL, LEAST_UNITS = 16 };
+enum {
+    TILE_PANELS = 2,
+    TILE_QUERIES = TILE_PANELS * PANEL,
+    LEAST_UNITS = 16,
+    LEAST_SPLIT_KEYS = 256
+};
 
 typedef struct work {
     const kernel_args *args;
@@ -55,7 +61,8 @@ static work describe(const kernel_args *args) {
     w.tile_queries = tile.queries;
     w.panels = (w.p.queries + PANEL - 1) / PANEL;
     int64_t heads = w.p.batch * w.p.kv_heads, tiles = (w.p.keys + w.tile_keys - 1) / w.tile_keys;
-    int64_t splits = attention_smaller((LEAST_UNITS + heads - 1) / heads, tiles);
+    int64_t wanted = (LEAST_UNITS + heads - 1) / heads, most = w.p.keys / LEAST_SPLIT_KEYS;
+    int64_t splits = attention_smaller(attention_smaller(wanted, tiles), most > 1 ? most : 1);
     w.split_keys = (tiles + splits - 1) / splits * w.tile_keys;
     w.splits = (w.p.keys + w.split_keys - 1) / w.split_keys;
     w.panel_floats = attention_round_up(w.p.head_dim, STEP) * PANEL;
