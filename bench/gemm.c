@@ -172,11 +172,11 @@ static void side_release(side_of_case *side) {
  * side's. */
 static void settle(void) { nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL); }
 
+typedef void run_product(side_of_case *side);
+
 /* One turn of a side: the time of a product, in ns. The first products are not timed: a thread that was
  * asleep may be woken on the core of the one that wakes it and stay there for some milliseconds, while
  * the threads of a step that is under way are awake and have a core each. */
-typedef void run_product(side_of_case *side);
-
 static double time_turn(side_of_case *side, run_product *run, int repeats) {
     enum { PLACING_NS = 10000000 };
     settle();

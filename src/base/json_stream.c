@@ -72,16 +72,6 @@ dyno_status json_stream_fail(const json_stream *s, const char *format, ...) {
 
 /* ---- bytes ---- */
 
-static bool fill(json_stream *s) {
-    if (s->failed == DYNO_OK) {
-        s->at = 0;
-        s->failed = byte_source_read(s->source, s->buffer, BUFFER_BYTES, &s->filled);
-        if (s->failed != DYNO_OK)
-            s->filled = 0;
-    }
-    return s->filled > 0;
-}
-
 /* Some editors and tools put U+FEFF before a document in UTF-8, where it says nothing. */
 static void skip_byte_order_mark(json_stream *s) {
     static const char MARK[] = "\xef\xbb\xbf";
@@ -89,12 +79,22 @@ static void skip_byte_order_mark(json_stream *s) {
         s->at = sizeof MARK - 1;
 }
 
+static bool fill(json_stream *s) {
+    if (s->failed == DYNO_OK) {
+        s->at = 0;
+        s->failed = byte_source_read(s->source, s->buffer, BUFFER_BYTES, &s->filled);
+        if (s->failed != DYNO_OK)
+            s->filled = 0;
+        else if (s->is_at_begin)
+            skip_byte_order_mark(s);
+        s->is_at_begin = false;
+    }
+    return s->at < s->filled;
+}
+
 static int peek(json_stream *s) {
     if (s->at == s->filled && !fill(s))
         return END_OF_BYTES;
-    if (s->is_at_begin)
-        skip_byte_order_mark(s);
-    s->is_at_begin = false;
     return (unsigned char)s->buffer[s->at];
 }
 

@@ -57,6 +57,7 @@ typedef struct worker {
     _Atomic pid_t id;      /* 0 until it and the cores are known */
     atomic_bool is_asleep; /* or about to be */
     atomic_bool is_kept_away;
+    int kept_from; /* the core; of who has the job */
 } worker;
 
 typedef struct pool {
@@ -283,12 +284,16 @@ static void keep_away_from(pool *p, int core, int threads) {
     for (int i = 0; core >= 0 && i < p->worker_count; i++) {
         worker *w = p->workers[i];
         pid_t id = atomic_load(&w->id);
-        if (!id || !atomic_load(&w->is_asleep))
+        if (!id || !atomic_load(&w->is_asleep) ||
+            (atomic_load(&w->is_kept_away) && w->kept_from == core))
             continue;
         cpu_set_t others = w->cores;
         CPU_CLR((size_t)core, &others);
-        if (CPU_COUNT(&others) >= threads - 1 && sched_setaffinity(id, sizeof others, &others) == 0)
+        if (CPU_COUNT(&others) >= threads - 1 &&
+            sched_setaffinity(id, sizeof others, &others) == 0) {
+            w->kept_from = core;
             atomic_store(&w->is_kept_away, true);
+        }
     }
 }
 

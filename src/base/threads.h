@@ -20,9 +20,9 @@ NODISCARD dyno_status threads_check(int count);
 /* This process is one of so many on this machine that share the cores evenly: its part is from now on
  * what a count of 0 means. */
 void threads_share_cores(int processes);
-/* Before the first thread: where OMP_PROC_BIND, OMP_PLACES or GOMP_CPU_AFFINITY made OpenMP bind the
- * program to its first place, of which the others know nothing, the program may use all of the places
- * again. */
+/* OMP_PROC_BIND, OMP_PLACES and GOMP_CPU_AFFINITY make OpenMP bind the program's first thread to one place, and
+ * threads that OpenMP did not start inherit that. This gives the calling thread all places again. It is called before the
+ * first thread is started. */
 void threads_unbind(void);
 /* Cores this process may run on. */
 int threads_available(void);

@@ -2,38 +2,37 @@
 
 #include <stdio.h>
 
+#include "base/stop.h"
+#include "base/text.h"
 #include "base/units.h"
+#include "distributed/world.h"
 #include "experiments/step_estimate.h"
 
 /* The change so far, as flags. */
-static void describe(const step_options *before, bool is_attention_named, const step_options *after,
-                     const step_needs *start, const step_needs *result, plan_advice *out) {
-    size_t used = 0, room = sizeof out->text;
-    out->text[0] = '\0';
-#define APPEND(...)                                                                                \
-    do {                                                                                           \
-        if (used < room)                                                                           \
-            used += (size_t)snprintf(out->text + used, room - used, __VA_ARGS__);                  \
-    } while (0)
+static void append_flags(const step_options *before, bool is_attention_named,
+                         const step_options *after, text *out) {
     if (after->pipeline.mode != before->pipeline.mode)
-        APPEND("--mode %s ", step_mode_name(after->pipeline.mode));
+        text_format(out, "--mode %s ", step_mode_name(after->pipeline.mode));
     bool is_named = before->pipeline.mode == STEP_COMPILED || is_attention_named;
     if (after->pipeline.attention != before->pipeline.attention && is_named)
-        APPEND("--attention %s ", attention_way_name(after->pipeline.attention));
+        text_format(out, "--attention %s ", attention_way_name(after->pipeline.attention));
     if (after->pipeline.precision != before->pipeline.precision)
-        APPEND("--precision %s ", precision_name(after->pipeline.precision));
+        text_format(out, "--precision %s ", precision_name(after->pipeline.precision));
     if (after->pipeline.recompute.mode != before->pipeline.recompute.mode ||
         after->pipeline.recompute.every != before->pipeline.recompute.every)
-        APPEND("--recompute %s ", recompute_format(&after->pipeline.recompute).text);
+        text_format(out, "--recompute %s ", recompute_format(&after->pipeline.recompute).text);
     if (after->batch != before->batch)
-        APPEND("--batch %lld ", (long long)after->batch);
+        text_format(out, "--batch %lld ", (long long)after->batch);
     if (after->context != before->context)
-        APPEND("--context %lld ", (long long)after->context);
+        text_format(out, "--context %lld ", (long long)after->context);
+}
+
+static void append_cost(const step_options *before, const step_options *after,
+                        const step_needs *start, const step_needs *result, text *out) {
     double tokens =
         (double)(before->batch * before->context) / (double)(after->batch * after->context);
-    APPEND("(%s, %.2fx the FLOPs a token)", units_bytes(result->bytes).text,
-           result->flops * tokens / start->flops);
-#undef APPEND
+    text_format(out, "(%s, %.2fx the FLOPs a token)", units_bytes(result->bytes).text,
+                result->flops * tokens / start->flops);
 }
 
 /* A change, what it needs, and whether that fits. */
@@ -167,12 +166,13 @@ static dyno_status search_and_check(advisor *a, const step_options *options, ste
 
 dyno_status plan_advice_find_ranks(const step_options *options, int64_t memory_bytes,
                                    int64_t *ranks, step_needs *needs) {
-    enum { MOST_RANKS = 1024 };
     step_options trial = *options;
+    trial.pipeline.dump_after = NULL;
     parallel_options *how = &trial.pipeline.parallel;
     how->mode = PARALLEL_FSDP;
     how->ranks = options->pipeline.parallel.ranks > 1 ? options->pipeline.parallel.ranks : 2;
-    for (; how->ranks <= MOST_RANKS; how->ranks *= 2) {
+    for (; how->ranks <= WORLD_MOST_RANKS; how->ranks *= 2) {
+        RETURN_IF_FAILED(stop_check("planning advice"));
         RETURN_IF_FAILED(step_needs_exactly(&trial, needs));
         *ranks = how->ranks;
         if (needs->bytes <= memory_bytes)
@@ -182,25 +182,39 @@ dyno_status plan_advice_find_ranks(const step_options *options, int64_t memory_b
     return DYNO_OK;
 }
 
-/* No change of the step by itself will do: more chips may. */
-static dyno_status describe_ranks(const step_options *options, int64_t memory_bytes,
-                                  int64_t least_bytes, plan_advice *out) {
+/* No change of the step by itself will do: more chips may, with the step as it is or, where no number of them is
+ * enough for that, with all that the search changed but the batch and the context. */
+static dyno_status describe_ranks(const step_options *options, bool is_attention_named,
+                                  const candidate *smallest, int64_t memory_bytes, text *out) {
     int64_t ranks, now = options->pipeline.parallel.ranks;
+    step_options sharded = *options;
     step_needs needs;
-    RETURN_IF_FAILED(plan_advice_find_ranks(options, memory_bytes, &ranks, &needs));
-    size_t used =
-        (size_t)snprintf(out->text, sizeof out->text,
-                         "nothing on %s: weights and their state alone need more (%s at the least)",
-                         now > 1 ? "so many chips" : "one chip", units_bytes(least_bytes).text);
-    if (ranks > 0)
-        snprintf(out->text + used, sizeof out->text - used,
-                 "; --ranks %lld --parallel fsdp (%s on each)", (long long)ranks,
-                 units_bytes(needs.bytes).text);
+    text_append(out, "nothing on ");
+    if (now > 1)
+        text_format(out, "%lld chips", (long long)now);
+    else
+        text_append(out, "one chip");
+    text_format(out, ": the smallest step needs %s", units_bytes(smallest->needs.bytes).text);
+    RETURN_IF_FAILED(plan_advice_find_ranks(&sharded, memory_bytes, &ranks, &needs));
+    if (ranks == 0) {
+        sharded = smallest->options;
+        sharded.batch = options->batch;
+        sharded.context = options->context;
+        RETURN_IF_FAILED(plan_advice_find_ranks(&sharded, memory_bytes, &ranks, &needs));
+    }
+    if (ranks == 0) {
+        text_format(out, "; nor on %d with --parallel fsdp", WORLD_MOST_RANKS);
+        return DYNO_OK;
+    }
+    text_append(out, "; ");
+    append_flags(options, is_attention_named, &sharded, out);
+    text_format(out, "--ranks %lld --parallel fsdp (%s on each)", (long long)ranks,
+                units_bytes(needs.bytes).text);
     return DYNO_OK;
 }
 
-dyno_status plan_advice_find(const step_options *options, bool is_attention_named,
-                             int64_t memory_bytes, plan_advice *out) {
+static dyno_status find(const step_options *options, bool is_attention_named, int64_t memory_bytes,
+                        text *out) {
     advisor a = {.estimator = step_estimator_begin(options->config.layers),
                  .memory_bytes = memory_bytes};
     step_needs start;
@@ -209,7 +223,17 @@ dyno_status plan_advice_find(const step_options *options, bool is_attention_name
     step_estimator_release(&a.estimator);
     RETURN_IF_FAILED(status);
     if (!found.fits)
-        return describe_ranks(options, memory_bytes, found.needs.bytes, out);
-    describe(options, is_attention_named, &found.options, &start, &found.needs, out);
+        return describe_ranks(options, is_attention_named, &found, memory_bytes, out);
+    append_flags(options, is_attention_named, &found.options, out);
+    append_cost(options, &found.options, &start, &found.needs, out);
     return DYNO_OK;
+}
+
+dyno_status plan_advice_find(const step_options *options, bool is_attention_named,
+                             int64_t memory_bytes, plan_advice *out) {
+    text said = {0};
+    dyno_status status = find(options, is_attention_named, memory_bytes, &said);
+    snprintf(out->text, sizeof out->text, "%s", text_string(&said));
+    text_release(&said);
+    return status;
 }

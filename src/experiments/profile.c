@@ -184,8 +184,9 @@ static void remember_what_to_show(const flags *given, results *run) {
     if (flags_is_set(given, "by"))
         results_set_environment_text(run, ENV_SHOWN_BY, flags_text(given, "by"));
     results_set_environment_integer(run, ENV_SHOWN_TOP, flags_integer(given, "top"));
+    results_set_environment_integer(run, ENV_SHOWN_DEPTH, flags_integer(given, "depth"));
     if (flags_is_set(given, "depth"))
-        results_set_environment_integer(run, ENV_SHOWN_DEPTH, flags_integer(given, "depth"));
+        results_set_environment_integer(run, ENV_SHOWN_TREE, 1);
 }
 
 /* The sweep is over; what was refused on the way is said now. */

@@ -6,6 +6,8 @@
 #ifndef MEASURE_KEYS_H
 #define MEASURE_KEYS_H
 
+#include "profile/row_names.h" /* of rows that are no kernel, phase or range */
+
 /* Verbs that make a run; those of the last two are not kept. */
 #define RUN_BENCH "bench"
 #define RUN_ATTENTION "attention"
@@ -228,9 +230,6 @@
 #define KEY_COST "cost"
 #define KEY_DEVICE "device"
 #define KEY_PART "part"
-/* The row of what belongs to no launch that is known. */
-#define ROW_UNATTRIBUTED "(unattributed)"
-#define ROW_ALL_PHASES "(all)"
 #define KEY_VALUE "value"
 #define KEY_ROLE "role"
 #define KEY_FORMULA "formula"
@@ -335,6 +334,7 @@
 #define ENV_SHOWN_BY "shown_by"
 #define ENV_SHOWN_TOP "shown_top"
 #define ENV_SHOWN_DEPTH "shown_depth"
+#define ENV_SHOWN_TREE "shown_tree" /* 1: a depth was asked for, so that files get the tree, too */
 
 /* the network that `scale` replays steps against, */
 #define ENV_INSIDE_GBS "inside_gbs"

@@ -36,7 +36,8 @@ static void add_step(results_cell *cell, const plan *p, const step_times *times)
                      phase_name((phase)i));
         }
     }
-    if (times->together_ns && times->together_ns < times->total_ns) /* more than the step again */
+    /* Where no phase was timed by itself, they are the whole step, which is a series already. */
+    if (times->together_ns && times->together_ns < times->total_ns)
         cell_add_sample(cell, together, "ns", times->together_ns);
 }
 

@@ -1,3 +1,9 @@
+/* model_blocks.c - bytes of buffers told by the names of what lies in them.
+ *
+ * A buffer may hold a block's value, a part of it, or, as buckets do, parts of many. Names, gradients of parameters and
+ * terms of sums say which bytes are whose; these shares are sorted by place, at one place the smallest first, and each
+ * takes the bytes from its begin on that no share before it took. So every byte is told once. What no share covers is
+ * of the block that the buffer's own name or scope says. */
 #include "plan/model_blocks.h"
 
 #include <stdlib.h>
@@ -26,12 +32,15 @@ static void add_share(division *d, const plan_operand *at, int block) {
     d->shares[d->count++] = (share){at->buffer, block, at->offset, tensor_bytes(&at->layout)};
 }
 
-/* The block of the value with this name that lies there; -2 where no name tells of it. */
+/* No block is -1. */
+enum { NO_NAME = -2 };
+
+/* The block of the value with a name that lies there. */
 static int block_named_at(const plan *p, const plan_operand *at) {
     for (int i = 0; i < p->name_count; i++)
         if (p->names[i].operand.buffer == at->buffer && p->names[i].operand.offset == at->offset)
             return scope_block(p->names[i].name);
-    return -2;
+    return NO_NAME;
 }
 
 /* What a micro-batch adds to a sum belongs to the sum's block. */
@@ -41,7 +50,7 @@ static void add_terms(division *d) {
         if (strcmp(l->op_name, "accumulate") != 0 || l->input_count != 2)
             continue;
         int block = block_named_at(d->p, &l->inputs[0]);
-        if (block > -2)
+        if (block != NO_NAME)
             add_share(d, &l->inputs[1], block);
     }
 }

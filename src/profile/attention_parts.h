@@ -8,6 +8,7 @@
 #ifndef PROFILE_ATTENTION_PARTS_H
 #define PROFILE_ATTENTION_PARTS_H
 
+#include "profile/kernel_classes.h" /* the names of classes */
 #include "profile/launch_record.h"
 
 typedef enum attention_part {

@@ -1,3 +1,7 @@
+/* host_phases.c - a set of intervals for each phase in each process.
+ *
+ * Ranges of several threads may be open at once, and the host is in the phase as long as one of them is: the sets count
+ * such time once. Processes are compared, not added up, when a phase is asked for. */
 #include "profile/host_phases.h"
 
 #include <stdio.h>

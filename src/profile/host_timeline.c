@@ -71,7 +71,7 @@ static const char *shorten(arena *strings, const char *name, int length) {
 
 /* What a table calls its own rows must not be the name of a range. */
 static bool is_reserved(const char *name) {
-    return strcmp(name, KERNEL_GROUPS_UNATTRIBUTED) == 0 || strcmp(name, KERNEL_GROUPS_ALL) == 0;
+    return strcmp(name, ROW_UNATTRIBUTED) == 0 || strcmp(name, ROW_ALL_PHASES) == 0;
 }
 
 dyno_status host_timeline_name(host_timeline *t, const char *name, int *out) {
@@ -92,9 +92,13 @@ dyno_status host_timeline_name(host_timeline *t, const char *name, int *out) {
     }
     *out = t->name_count++;
     const char *kept = arena_copy_string(t->strings, name);
-    t->names[*out] = is_reserved(name) ? arena_format(t->strings, "%s, as a range", name) : kept;
     t->meanings[*out] = range_judge(name);
-    t->shown[*out] = shorten(t->strings, t->names[*out], t->meanings[*out].shown_length);
+    if (is_reserved(name)) {
+        t->names[*out] = t->shown[*out] = arena_format(t->strings, "%s, as a range", name);
+    } else {
+        t->names[*out] = kept;
+        t->shown[*out] = shorten(t->strings, kept, t->meanings[*out].shown_length);
+    }
     name_table_set(&t->name_numbers, kept, *out);
     return DYNO_OK;
 }

@@ -161,6 +161,7 @@ static const class_rule BUILT_IN[] = {
     {"aten::multinomial", "random"},
     {"aten::exponential", "random"},
     {"aten::normal", "random"},
+    {"aten::log_normal", "random"},
     {"aten::uniform", "random"},
 
     {"reduce_kernel", "reduction"},
@@ -189,6 +190,7 @@ static const class_rule BUILT_IN[] = {
     {"aten::count_nonzero", "reduction"},
     {"aten::argmax", "reduction"},
     {"aten::cumsum", "reduction"},
+    {"aten::logcumsumexp", "reduction"},
     {"aten::norm", "reduction"},
     {"aten::linalg_vector_norm", "reduction"},
 
@@ -263,7 +265,6 @@ static const class_rule BUILT_IN[] = {
     {"aten::as_strided", "view"},
     {"aten::transpose", "view"},
     {"aten::permute", "view"},
-    {"aten::expand", "view"},
     {"aten::unsqueeze", "view"},
     {"aten::squeeze", "view"},
     {"aten::select", "view"},
@@ -276,10 +277,15 @@ static const class_rule BUILT_IN[] = {
     {"aten::flatten", "view"},
     {"aten::detach", "view"},
     {"aten::alias", "view"},
+
+    /* Short names, behind longer ones that begin with them and are something else. */
+    {"aten::tensordot", CLASS_MATMUL},
+    {"aten::ger", CLASS_MATMUL},
+    {"aten::trace", "reduction"},
+    {"aten::tile", "copy"},
+    {"aten::type_as", "copy"},
     {"aten::to", "copy"},
     {"aten::t", "view"},
-
-    /* Short names, which others begin with that have a class by now. */
     {"aten::eq", "element-wise"},
     {"aten::ne", "element-wise"},
     {"aten::gt", "element-wise"},

@@ -138,7 +138,7 @@ static key_texts make_texts(const launch_record *r) {
 }
 
 static const char *or_unattributed(const char *text) {
-    return text && *text ? text : KERNEL_GROUPS_UNATTRIBUTED;
+    return text && *text ? text : ROW_UNATTRIBUTED;
 }
 
 static const char *name_of(const launch_record *r) { return r->recorded ? r->recorded : r->kernel; }
@@ -154,9 +154,9 @@ static const char *key_of(const launch_record *r, const key_texts *made, group_k
     case GROUP_CLASS:
         return or_unattributed(r->class_name);
     case GROUP_SCOPE: /* that of the whole model is "" */
-        return r->scope ? (*r->scope ? r->scope : made->folded.text) : KERNEL_GROUPS_UNATTRIBUTED;
+        return r->scope ? (*r->scope ? r->scope : made->folded.text) : ROW_UNATTRIBUTED;
     case GROUP_FOLDED_SCOPE:
-        return r->scope ? made->folded.text : KERNEL_GROUPS_UNATTRIBUTED;
+        return r->scope ? made->folded.text : ROW_UNATTRIBUTED;
     case GROUP_PHASE:
         return or_unattributed(r->phase);
     case GROUP_LAUNCH:

@@ -3,7 +3,7 @@
  * Each record is added to one group of every grouping: by kernel, class, op, scope, phase and so on.
  * A group keeps how often each duration occurred, so that the median and the standard deviation are
  * exact and a long trace still needs little memory. Records that cannot be attributed are a group of
- * their own, KERNEL_GROUPS_UNATTRIBUTED, and never spread over others.
+ * their own, ROW_UNATTRIBUTED, and never spread over others.
  *
  * The time of a device is the union over its streams, in all and of each phase. Which phase a record
  * belongs to is a matter of its launch: a phase's span is that of its launches, never a window of
@@ -14,11 +14,8 @@
 #include "base/status.h"
 #include "profile/interval_set.h"
 #include "profile/launch_record.h"
+#include "profile/row_names.h"
 #include "profile/value_counts.h"
-
-#define KERNEL_GROUPS_UNATTRIBUTED "(unattributed)"
-/* What a table calls all phases together. */
-#define KERNEL_GROUPS_ALL "(all)"
 
 /* What groups can be told apart by. */
 typedef enum group_key {

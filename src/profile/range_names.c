@@ -21,9 +21,12 @@ static bool is_call_of_library(const char *name) {
 bool range_domain_is_of_library(const char *domain) {
     static const char *const DOMAINS[] = {"NCCL",  "CCCL",     "CUB",      "thrust", "cuBLAS",
                                           "cuDNN", "cuSPARSE", "cuSOLVER", "cuFFT",  "NVSHMEM"};
-    for (size_t i = 0; i < sizeof DOMAINS / sizeof *DOMAINS; i++)
-        if (strncasecmp(domain, DOMAINS[i], strlen(DOMAINS[i])) == 0)
+    for (size_t i = 0; i < sizeof DOMAINS / sizeof *DOMAINS; i++) {
+        size_t length = strlen(DOMAINS[i]);
+        if (strncasecmp(domain, DOMAINS[i], length) == 0 &&
+            !islower((unsigned char)domain[length])) /* "cubes" is a program's own */
             return true;
+    }
     return false;
 }
 

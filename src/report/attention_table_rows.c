@@ -72,6 +72,17 @@ bool attention_cell_has_text(const results_cell *cell, const char *key, const ch
 
 /* A tile that a user asks for is of both passes: "auto", "64x64/32x64" and "attention_mma:64x64" say so
  * themselves, and with "64x64" the forward has it too. */
+bool attention_has_split_products(const results *run) {
+    for (int64_t i = 0; i < run->cell_count; i++) {
+        const results_cell *cell = run->cells[i];
+        if (strncmp(view_text(cell, PARAM_DEVICE), "cuda", 4) == 0 &&
+            attention_cell_has_text(cell, PARAM_IMPL, "flash") &&
+            attention_cell_has_text(cell, PARAM_MATH, "fp32"))
+            return true;
+    }
+    return false;
+}
+
 bool attention_table_row_is_mixed(const attention_table_row *row) {
     const results_value *tile = row->whole ? cell_find_parameter(row->whole, PARAM_TILE) : NULL;
     const results_value *used =

@@ -34,6 +34,10 @@ bool attention_table_rows_have_time(const attention_table_rows *all, int which);
 const results_cell *attention_table_row_cell(const attention_table_row *row);
 bool attention_cell_has_text(const results_cell *cell, const char *key, const char *wanted);
 
+/* Whether flash ran in fp32 on a GPU: its products are split into three of tf32, so that its rate can be above the
+ * peak of fp32 (docs/decisions/0018). */
+bool attention_has_split_products(const results *run);
+
 /* Whether the runs of both passes had another tile forward than the row's: the sweep over all tiles
  * gives a tile to one pass and leaves the other its own. Their end-to-end time is no tile's. */
 bool attention_table_row_is_mixed(const attention_table_row *row);

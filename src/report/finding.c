@@ -174,7 +174,7 @@ void finding_append_next(const results *run, text *out) {
     bool is_pass = view_text(cell, PARAM_PASS)[0] && extent_of(cell) < 2;
     text_format(out, "%s %s takes the most time, %.0f %% of %s %s (",
                 top.is_kernel ? "Kernel" : "Class", top.row->keys[0], top.share,
-                rivals > 1 ? "the slowest" : "a", rivals > 1 && is_pass ? "pass" : "step");
+                rivals > 1 ? "the slowest" : "a", is_pass ? "pass" : "step");
     finding_append_cell_name(run, cell, NULL, out);
     text_append(out, ").");
 }

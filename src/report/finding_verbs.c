@@ -6,6 +6,7 @@
 #include "base/units.h"
 #include "measure/keys.h"
 #include "measure/statistics.h"
+#include "report/attention_table_rows.h"
 #include "report/finding.h"
 #include "report/finding_parts.h"
 #include "report/view.h"
@@ -207,7 +208,7 @@ typedef struct rate {
     const char *beyond; /* of this kind */
 } rate;
 
-/* " Begin 12.3 unit (ranks 2, bytes 1000000).", " Begin 45.6 % of it in fp32 (model a), 12.3 % in bf16 (model b)." */
+/* Whether one of the rows is above what is possible. */
 static bool is_beyond(const report_table *table, const int *rows, int count, int column,
                       const rate *what) {
     bool found = false;
@@ -216,6 +217,7 @@ static bool is_beyond(const report_table *table, const int *rows, int count, int
     return found;
 }
 
+/* " Begin 12.3 unit (ranks 2, bytes 1000000).", " Begin 45.6 % of it in fp32 (model a), 12.3 % in bf16 (model b)." */
 static void append_best(const report_table *table, const rate *what, text *out) {
     int rows[MOST_MATHS], math = column_of(table, PARAM_MATH);
     int column = column_of(table, what->key), count = best_rows(table, column, rows);
@@ -245,13 +247,15 @@ static void append_best_of_run(const results *run, const rate *what, text *out) 
 }
 
 void finding_append_limits(const results *run, text *out) {
-    static const rate mfu = {
+    rate mfu = {
         "mfu_percent",
         "The highest MFU is ",
         "%",
         " of the measured peak",
         100,
         "More than 100 % is not possible: the machine was slower when its peak was measured."};
+    if (attention_has_split_products(run))
+        mfu.beyond = "Flash in fp32 multiplies on tensor cores; the peak is that of FMAs.";
     append_best_of_run(run, &mfu, out);
 }
 

@@ -174,14 +174,14 @@ const char *profile_shown_by(const results *run) {
     return by && by->kind == RESULTS_TEXT ? by->text : NULL;
 }
 
-bool profile_shows_depth(const results *run) {
-    return results_find_environment(run, ENV_SHOWN_DEPTH) != NULL;
-}
-
 int64_t profile_shown_number(const results *run, const char *key, int64_t fallback) {
     const results_value *value = results_find_environment(run, key);
     return value && value->kind == RESULTS_INTEGER && value->integer >= 0 ? value->integer
                                                                           : fallback;
+}
+
+bool profile_shows_tree(const results *run) {
+    return profile_shown_number(run, ENV_SHOWN_TREE, 0) == 1;
 }
 
 void profile_append_cell(const results *run, const results_cell *cell, text *out) {

@@ -63,7 +63,7 @@ void profile_append_note(const results_cell *cell, text *out);
 /* What was asked to be shown. */
 const char *profile_shown_by(const results *run); /* NULL: everything */
 int64_t profile_shown_number(const results *run, const char *key, int64_t fallback);
-bool profile_shows_depth(const results *run); /* levels of the tree of scopes were asked for */
+bool profile_shows_tree(const results *run); /* also in files: its depth was asked for */
 
 /* The parts of the view, each a function of its own file. `is_full`: for a file, all rows, every row
  * with its cell's parameters. */

@@ -323,20 +323,12 @@ static void note_mixed(const attention_view *view) {
         }
 }
 
-/* Its rate can be above that peak (docs/decisions/0018). */
 static void note_split_products(const attention_view *view) {
-    for (int64_t i = 0; i < view->all.count; i++) {
-        const results_cell *cell = attention_table_row_cell(&view->all.rows[i]);
-        if (strncmp(view_text(cell, PARAM_DEVICE), "cuda", 4) == 0 &&
-            attention_cell_has_text(cell, PARAM_IMPL, "flash") &&
-            attention_cell_has_text(cell, PARAM_MATH, "fp32")) {
-            table_add_note(view->table,
-                           "flash in fp32 multiplies on tensor cores, from sm_80 on: three tf32 "
-                           "products each, so that it can be faster than the peak of fp32, which "
-                           "is of FMAs");
-            return;
-        }
-    }
+    if (attention_has_split_products(view->run))
+        table_add_note(view->table,
+                       "flash in fp32 multiplies on tensor cores, from sm_80 on: three tf32 "
+                       "products each, so that it can be faster than the peak of fp32, which "
+                       "is of FMAs");
 }
 
 static void add_notes(const attention_view *view) {

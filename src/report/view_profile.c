@@ -203,7 +203,7 @@ static void add_cells(const results *run, const char *by, report_document *out) 
 static void add_files(const results *run, const char *by, report_document *out) {
     if (!by)
         add_overview(run, true, out);
-    if (by && strcmp(by, KEY_SCOPE) == 0 && profile_shows_depth(run))
+    if (by && strcmp(by, KEY_SCOPE) == 0 && profile_shows_tree(run))
         profile_add_all_scopes(run, out);
     else
         profile_add_all_groups(run, by ? by : "kernel", out);

@@ -10,9 +10,6 @@
 #include "report/profile_rows.h"
 #include "report/view_parts.h"
 
-#define CLASS_PRODUCTS "matmul"
-#define CLASS_ATTENTION "attention"
-
 static const char *const PHASES[] = {SERIES_FORWARD, SERIES_BACKWARD, SERIES_OPTIMIZER};
 enum { PHASE_COLUMNS = sizeof PHASES / sizeof *PHASES };
 
@@ -58,7 +55,7 @@ static class_parts collect(const profile_rows *kinds) {
     class_parts all = {0};
     for (int64_t i = 0; i < kinds->count; i++) {
         const char *class_name = profile_rows_text(kinds, i, KEY_CLASS);
-        if (strcmp(class_name, CLASS_PRODUCTS) == 0)
+        if (strcmp(class_name, CLASS_MATMUL) == 0)
             continue;
         class_part *part =
             find_part(&all, class_name, last_part(profile_rows_text(kinds, i, KEY_SCOPE)));
@@ -145,7 +142,7 @@ static bool differ_in_pass(const results_cell *a, const results_cell *b) {
 
 static void add_share_row(const results *run, const results_cell *cell, const char *what,
                           const char *phase, report_table *t) {
-    double products = class_share(run, cell, phase, CLASS_PRODUCTS),
+    double products = class_share(run, cell, phase, CLASS_MATMUL),
            fused = class_share(run, cell, phase, CLASS_ATTENTION);
     if (isnan(products))
         return;
@@ -192,8 +189,8 @@ static void append_pair(const results *run, const results_cell *forward, text *o
 
 static void note_shares(const results *run, const results_cell *forward, const results_cell *step,
                         report_table *t) {
-    double before = class_share(run, forward, NULL, CLASS_PRODUCTS),
-           after = class_share(run, step, NULL, CLASS_PRODUCTS);
+    double before = class_share(run, forward, NULL, CLASS_MATMUL),
+           after = class_share(run, step, NULL, CLASS_MATMUL);
     text about = {0};
     append_pair(run, forward, &about);
     table_add_note(t, "%s: matrix products are %.1f %% of inference and %.1f %% of a training step",
@@ -243,7 +240,7 @@ void profile_add_products(const results *run, report_document *out) {
 
 /* ---- inside attention ---- */
 
-/* Launches of one part of attention, and what the rows of a cell call it. */
+/* Time and FLOPs of one part of attention. */
 typedef struct part_sum {
     double ns, flops;
 } part_sum;

@@ -88,6 +88,13 @@ static void tokens_come_in_the_order_of_the_document(void **state) {
     expect_tokens("[NaN, Infinity, -Infinity]", "[NaN Infinity -Infinity ]");
 }
 
+static void a_byte_order_mark_says_nothing(void **state) {
+    (void)state;
+    expect_tokens("\xef\xbb\xbf[1]", "[1 ]");
+    expect_refused("\xef\xbb\xbf", "ends where there should be a value");
+    expect_refused("[\xef\xbb\xbf]", "where there should be a value");
+}
+
 static void escapes_become_utf8(void **state) {
     (void)state;
     expect_tokens("\"a\\n\\\"\\\\\\/\\u00e9\\u20ac\\ud83d\\ude00\"",
@@ -313,6 +320,7 @@ static void source_can_be_read_twice(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tokens_come_in_the_order_of_the_document),
+        cmocka_unit_test(a_byte_order_mark_says_nothing),
         cmocka_unit_test(escapes_become_utf8),
         cmocka_unit_test(what_is_no_json_is_refused_with_its_place),
         cmocka_unit_test(nesting_has_a_limit),

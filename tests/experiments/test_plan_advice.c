@@ -140,6 +140,28 @@ static void chips_that_are_enough_are_named(void **state) {
     assert_int_equal(ranks, 0);
 }
 
+/* Activations of the step as it is are too large on every chip, however many there are. */
+static void chips_come_with_the_changes_that_they_need(void **state) {
+    (void)state;
+    step_options options = step_of(STEP_EAGER, PRECISION_FP32, 256), smallest = options;
+    options.context = smallest.context = 256;
+    smallest = step_compiled(&smallest);
+    smallest.pipeline.precision = PRECISION_BF16;
+    smallest.pipeline.recompute = (recompute_options){.mode = RECOMPUTE_FULL};
+    smallest.pipeline.parallel = (parallel_options){.mode = PARALLEL_FSDP, .ranks = 64};
+    step_needs needs;
+    plan_advice advice;
+    expect_ok(step_needs_exactly(&smallest, &needs));
+    expect_ok(plan_advice_find(&options, false, needs.bytes, &advice));
+    assert_int_equal(strncmp(advice.text, "nothing on one chip: the smallest step needs ", 45), 0);
+    assert_non_null(strstr(advice.text, "; --mode compiled --precision bf16 --recompute full "
+                                        "--ranks 64 --parallel fsdp ("));
+    options.pipeline.parallel = (parallel_options){.mode = PARALLEL_FSDP, .ranks = 2};
+    expect_ok(plan_advice_find(&options, false, 1, &advice));
+    assert_int_equal(strncmp(advice.text, "nothing on 2 chips: ", 20), 0);
+    assert_non_null(strstr(advice.text, "; nor on 1024 with --parallel fsdp"));
+}
+
 /* An eager step's attention is naive; --mode compiled of the same command line is flash. Advice that
  * kept the naive one would ask for more changes than are needed. */
 static void compiled_mode_brings_flash_attention_with_it(void **state) {
@@ -218,6 +240,7 @@ int main(void) {
         cmocka_unit_test(a_step_that_runs_mlps_again_is_told_to_run_more),
         cmocka_unit_test(compiled_mode_comes_first_and_smaller_steps_last),
         cmocka_unit_test(chips_that_are_enough_are_named),
+        cmocka_unit_test(chips_come_with_the_changes_that_they_need),
         cmocka_unit_test(compiled_mode_brings_flash_attention_with_it),
         cmocka_unit_test(flash_is_not_advised_for_heads_that_its_kernels_do_not_take),
         cmocka_unit_test(estimates_are_near_what_all_blocks_need),

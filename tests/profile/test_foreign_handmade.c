@@ -39,7 +39,7 @@ static void what_belongs_to_no_range_or_call_is_a_row_of_its_own(void **state) {
     (void)state;
     for (int i = 0; i < WHOLE_COUNT; i++) {
         foreign_groups g = foreign_groups_read(trace_path(WHOLE[i]), DYNO_OK);
-        expect_group(&g, BY_PHASE, KERNEL_GROUPS_UNATTRIBUTED, 3, 2 * 1000 + 777);
+        expect_group(&g, BY_PHASE, ROW_UNATTRIBUTED, 3, 2 * 1000 + 777);
         assert_int_equal(g.trace.joined[JOINED_TO_NOTHING], 2);
         assert_int_equal(g.trace.joined[JOINED_NOT], 1);
         foreign_groups_release(&g);
@@ -145,7 +145,7 @@ static void bare_export_has_kernels_and_nothing_to_join_them_to(void **state) {
     assert_int_equal(g.trace.records, 23);
     assert_int_equal(g.trace.joined[JOINED_NOT], 23);
     expect_group(&g, BY_KERNEL, "(kernel without a name)", 23, 2 * (60000 + 111500 + 11700) + 777);
-    expect_group(&g, BY_PHASE, KERNEL_GROUPS_UNATTRIBUTED, 23, 2 * (60000 + 111500 + 11700) + 777);
+    expect_group(&g, BY_PHASE, ROW_UNATTRIBUTED, 23, 2 * (60000 + 111500 + 11700) + 777);
     foreign_groups_release(&g);
 }
 

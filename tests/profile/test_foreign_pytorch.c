@@ -133,7 +133,7 @@ static void expect_nearly_the_same_phases(const foreign_groups *marked,
         assert_non_null(b);
         assert_true(b->count <= a->count && 10 * b->count >= 9 * a->count);
     }
-    assert_true(time_of(marked, KERNEL_GROUPS_UNATTRIBUTED) <= 0);
+    assert_true(time_of(marked, ROW_UNATTRIBUTED) <= 0);
     assert_int_equal(plain->trace.joined[JOINED_BY_THREAD], 0);
     assert_true(plain->trace.joined[JOINED_BY_SEQUENCE] >
                 9 * plain->trace.joined[JOINED_TO_NOTHING]);
@@ -192,7 +192,7 @@ static void outermost_range_names_the_phase_and_steps_name_none(void **state) {
                  "train", 1);
     expect_phase(TRACE(RANGE("step 3", 1, 0, 100) CALL(1, 5, 9) KERNEL("k", 500, 3, 9)), "step", 1);
     expect_phase(TRACE(RANGE("ProfilerStep#3", 1, 0, 100) CALL(1, 5, 9) KERNEL("k", 500, 3, 9)),
-                 KERNEL_GROUPS_UNATTRIBUTED, 1);
+                 ROW_UNATTRIBUTED, 1);
 }
 
 static void pytorchs_own_ranges_name_no_phase_but_the_optimizer(void **state) {
@@ -230,13 +230,13 @@ static void backward_thread_belongs_to_the_range_that_is_open(void **state) {
     /* Two threads with work are in different ranges: which one it is cannot be said. */
     expect_phase(TRACE(RANGE("a", 1, 0, 100) CALL(1, 1, 7) RANGE("b", 2, 0, 100) CALL(2, 1, 8)
                            CALL(3, 50, 9) KERNEL("k", 500, 3, 9)),
-                 KERNEL_GROUPS_UNATTRIBUTED, 1);
+                 ROW_UNATTRIBUTED, 1);
 }
 
 static void launch_outside_of_its_threads_ranges_is_not_attributed(void **state) {
     (void)state;
     expect_phase(TRACE(RANGE("forward", 1, 0, 50) CALL(1, 55, 9) KERNEL("k", 500, 3, 9)),
-                 KERNEL_GROUPS_UNATTRIBUTED, 1);
+                 ROW_UNATTRIBUTED, 1);
 }
 
 static void kernel_without_a_call_belongs_to_its_operation(void **state) {
@@ -320,7 +320,7 @@ static void kernel_without_a_name_is_called_so(void **state) {
                      9) "{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":12,\"ts\":9,\"dur\":4},"),
         DYNO_OK);
     expect_group(&g, BY_KERNEL, "(kernel without a name)", 2, 7000);
-    expect_group(&g, BY_KERNEL, KERNEL_GROUPS_UNATTRIBUTED, 0, 0);
+    expect_group(&g, BY_KERNEL, ROW_UNATTRIBUTED, 0, 0);
     foreign_groups_release(&g);
 }
 

@@ -274,9 +274,9 @@ static void what_belongs_to_no_launch_has_a_row_of_its_own(void **state) {
                            .begin_ns = 10,
                            .end_ns = 40,
                            .share_ns = 30});
-    expect_near(find(g, BY_PHASE, KERNEL_GROUPS_UNATTRIBUTED, NULL)->running_ns, 30);
-    expect_near(find(g, BY_CLASS, KERNEL_GROUPS_UNATTRIBUTED, NULL)->running_ns, 30);
-    expect_near(find(g, BY_SCOPE, KERNEL_GROUPS_UNATTRIBUTED, NULL)->running_ns, 30);
+    expect_near(find(g, BY_PHASE, ROW_UNATTRIBUTED, NULL)->running_ns, 30);
+    expect_near(find(g, BY_CLASS, ROW_UNATTRIBUTED, NULL)->running_ns, 30);
+    expect_near(find(g, BY_SCOPE, ROW_UNATTRIBUTED, NULL)->running_ns, 30);
     expect_near(find(g, BY_KERNEL, "stranger", NULL)->running_ns, 30);
     expect_near(find(g, BY_PHASE, "forward", NULL)->running_ns, 10);
     const device_time *times;

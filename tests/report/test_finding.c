@@ -202,7 +202,7 @@ static void what_takes_most_is_of_the_slowest_step(void **state) {
     results *run = results_create(RUN_BENCH, 0, NULL);
     add_time(add_bench(run, "forward", "fp32", 90), BREAKDOWN_BY_KERNEL, "gemm", 9);
     expect_next(run,
-                "Kernel gemm takes the most time, 90 % of a step (model small, pass forward).");
+                "Kernel gemm takes the most time, 90 % of a pass (model small, pass forward).");
     add_time(add_bench(run, "forward", "bf16", 20), BREAKDOWN_BY_KERNEL, "gemm", 9);
     expect_next(run, "Kernel gemm takes the most time, 90 % of the slowest pass (model small, pass "
                      "forward, math fp32).");

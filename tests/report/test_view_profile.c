@@ -416,8 +416,9 @@ static void the_tree_is_a_table_for_files_where_its_depth_is_asked_for(void **st
     results *run = new_run();
     add_profile(run, true, "cpu", 600);
     results_set_environment_text(run, ENV_SHOWN_BY, "scope");
+    results_set_environment_integer(run, ENV_SHOWN_DEPTH, 2); /* as every record has it */
     assert_null(strstr(render(run, TABLE_CSV), "layers.*.attn,"));
-    results_set_environment_integer(run, ENV_SHOWN_DEPTH, 2);
+    results_set_environment_integer(run, ENV_SHOWN_TREE, 1);
     const char *csv = render(run, TABLE_CSV);
     assert_non_null(strstr(csv, "OK,,layers.*.attn,"));
     assert_null(strstr(csv, "softmax"));

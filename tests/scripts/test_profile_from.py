@@ -202,7 +202,7 @@ def ranges_of_emit_nvtx_are_operations():
 
 
 def domains_of_libraries_name_no_phases():
-    rows = [(0, 5, 75, "NCCL", THREAD, 3), (0, 5, 75, "mine", THREAD, 4), (0, 5, 75, "cuBLAS", OTHER_PROCESS, 4),
+    rows = [(0, 5, 75, "NCCL", THREAD, 3), (0, 5, 75, "cubes", THREAD, 4), (0, 5, 75, "cuBLAS", OTHER_PROCESS, 4),
             (0, 100, 59, "a collective", THREAD, 3), (200, 300, 59, "forward", THREAD, 4),
             (400, 500, 59, "default", THREAD, None)]
     with tempfile.TemporaryDirectory() as folder:
