@@ -117,6 +117,12 @@ static dyno_status read_trace(const flags *given, from_job *job) {
     if (status == DYNO_OK)
         status = foreign_trace_read(job->path, &visitor, &job->trace);
     kernel_classes_destroy(visitor.classes);
+    if (status == DYNO_OK && flags_is_set(given, "classes") &&
+        strcmp(job->trace.format, FOREIGN_FORMAT_OWN) == 0)
+        return dyno_fail(DYNO_INVALID,
+                         "--classes: '%s' is a trace of dyno's own, whose launches say their "
+                         "class; leave --classes out",
+                         job->path);
     return status;
 }
 

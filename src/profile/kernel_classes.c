@@ -419,7 +419,9 @@ static dyno_status add_file(kernel_classes *classes, const char *path) {
     if (strlen(bytes) != size)
         status = dyno_fail(DYNO_INVALID, "'%s' is no text: it holds a NUL", path);
     int number = 1;
-    for (char *line = bytes; line && status == DYNO_OK; number++) {
+    char *begin =
+        strncmp(bytes, "\xef\xbb\xbf", 3) == 0 ? bytes + 3 : bytes; /* a byte order mark */
+    for (char *line = begin; line && status == DYNO_OK; number++) {
         char *end = strchr(line, '\n');
         if (end)
             *end = '\0';

@@ -418,7 +418,8 @@ static void count_flops(const operand_shape *a, const operand_shape *b, host_spa
     double batch = rank == 3 ? (double)a->dimensions[0] : 1;
     double m = (double)a->dimensions[rank - 2], k = (double)a->dimensions[rank - 1],
            n = (double)b->dimensions[rank - 1];
-    if (a->dimensions[rank - 1] != b->dimensions[rank - 2] || !(batch * m * k * n > 0))
+    if (a->dimensions[rank - 1] != b->dimensions[rank - 2] ||
+        !(batch > 0 && m > 0 && k > 0 && n > 0))
         return;
     op->flops = 2 * batch * m * n * k;
     op->bytes = batch * (m * k + k * n + m * n) * a->element_bytes;
@@ -430,7 +431,7 @@ static void count_softmax(const operand_shape *x, host_span *op) {
     enum { FLOPS_PER_ELEMENT = 5 };
     double elements = x->rank > 0 && x->rank <= MOST_DIMENSIONS ? 1 : 0;
     for (int i = 0; i < x->rank && i < MOST_DIMENSIONS; i++)
-        elements *= (double)x->dimensions[i];
+        elements *= x->dimensions[i] > 0 ? (double)x->dimensions[i] : 0;
     op->flops = elements > 0 ? FLOPS_PER_ELEMENT * elements : 0;
     op->bytes = elements > 0 ? 2 * elements * x->element_bytes : 0;
 }

@@ -25,6 +25,14 @@ static bool is_number(const char *string) {
     return !*string;
 }
 
+/* "--mode compiled": flags, which scripts read, cannot call anything. */
+static bool is_flags(const char *string) {
+    bool begins = string[0] == '-' && string[1] == '-' && islower((unsigned char)string[2]);
+    while (isalnum((unsigned char)*string) || (*string && strchr(" -.:,", *string)))
+        string++;
+    return begins && !*string;
+}
+
 /* Spreadsheets skip blanks, and some take the full-width forms for the signs. */
 static bool is_like_formula(const char *string) {
     static const char *const signs[] = {
@@ -32,7 +40,7 @@ static bool is_like_formula(const char *string) {
     const char *begin = string + strspn(string, " \t\r\n");
     for (size_t i = 0; i < sizeof signs / sizeof *signs; i++)
         if (strncmp(begin, signs[i], strlen(signs[i])) == 0)
-            return !is_number(string);
+            return !is_number(string) && !is_flags(string);
     return *string == '\t' || *string == '\r' || *string == '\n';
 }
 

@@ -326,9 +326,9 @@ static void add_advice_columns(const results_breakdown *b, bool is_full, report_
     table_add_column(t, "fits", "fits", TABLE_LEFT);
     table_add_column(t, "time_ms", "step ms on paper", TABLE_RIGHT);
     table_add_column(t, "costs", "costs % time", TABLE_RIGHT);
-    table_add_column(t, "note", "note", TABLE_LEFT);
-    static const char *const importance[] = {"change",  "saves", "costs", "fits",
-                                             "time_ms", "needs", "note",  NULL};
+    table_add_column(t, "effect", "what it does", TABLE_LEFT);
+    static const char *const importance[] = {"change",  "saves", "costs",  "fits",
+                                             "time_ms", "needs", "effect", NULL};
     table_set_importance(t, importance);
 }
 

@@ -25,6 +25,7 @@ static void add_overview_columns(const results *run, const view_list *chosen, re
     table_add_column(t, KEY_PHASE, KEY_PHASE, TABLE_LEFT);
     table_add_column(t, "host_ms", "host ms", TABLE_RIGHT);
     table_add_column(t, "device_ms", "device ms", TABLE_RIGHT);
+    table_add_column(t, "device_mean_ms", "mean ms", TABLE_RIGHT);
     table_add_column(t, "host_device", "host / device", TABLE_RIGHT);
     table_add_column(t, "busy_percent", "busy %", TABLE_RIGHT);
     table_add_column(t, "launches", "launches", TABLE_RIGHT);
@@ -38,10 +39,10 @@ static void add_overview_columns(const results *run, const view_list *chosen, re
     table_add_column(t, "tracing_percent", "tracing costs %", TABLE_RIGHT);
     table_add_column(t, "note", "note", TABLE_LEFT);
     static const char *const IMPORTANCE[] = {
-        "phase",      "host_ms",   "device_ms",     "busy_percent",
-        "verdict",    "note",      "host_device",   "launches",
-        "gaps",       "idle_ms",   "gap_max_us",    "tracing_percent",
-        "enqueue_ms", "behind_us", "gap_median_us", NULL};
+        "phase",          "host_ms",     "device_ms",       "busy_percent", "verdict",
+        "note",           "host_device", "launches",        "gaps",         "idle_ms",
+        "device_mean_ms", "gap_max_us",  "tracing_percent", "enqueue_ms",   "behind_us",
+        "gap_median_us",  NULL};
     table_set_importance(t, IMPORTANCE);
 }
 
@@ -58,7 +59,7 @@ static void add_unprofiled(const view_list *chosen, const results_cell *cell, re
     text note = {0};
     profile_append_note(cell, &note);
     begin_row(chosen, cell, profile_status_name(cell), t);
-    for (int i = 0; i < 14; i++)
+    for (int i = 0; i < 15; i++)
         table_add_empty(t);
     table_add_text(t, text_string(&note));
     text_release(&note);
@@ -76,6 +77,7 @@ static void add_device_row(const results *run, const view_list *chosen, const re
     table_add_text(t, is_all ? "all" : profile_rows_text(devices, row, KEY_PHASE));
     table_add_real(t, is_all ? host / 1e6 : (double)NAN, 3);
     table_add_real(t, median / 1e6, 3);
+    table_add_real(t, span / 1e6, 3);
     table_add_real(t, is_all ? host / median : (double)NAN, 3);
     table_add_real(t, 100 * busy / span, 1);
     table_add_real(t, NUMBER(COLUMN_LAUNCHES), 0);
@@ -98,10 +100,10 @@ static void note_overview(const results *run, report_table *t) {
         is_cpu = is_cpu || profile_is_on_cpu(run->cells[i]);
         is_gpu = is_gpu || !profile_is_on_cpu(run->cells[i]);
     }
-    table_add_note(t,
-                   "host: the median untraced step by the host's clock; device: the median traced "
-                   "one, from the begin of the first launch to the end of the last; busy: while at "
-                   "least one ran, and gaps: mean of the traced steps");
+    table_add_note(
+        t, "host: the median untraced step by the host's clock; device: the median traced "
+           "one, from the begin of the first launch to the end of the last; mean: of all traced "
+           "steps, and so are busy, while at least one ran, gaps, and the tables below");
     table_add_note(t, "phases are those of their launches: where updates run beside the backward, "
                       "their spans overlap");
     if (is_gpu)

@@ -24,6 +24,39 @@ static const char *last_part(const char *scope) {
     return strcmp(last, "*") == 0 ? before : last;
 }
 
+/* ---- shares ---- */
+
+/* Of which launches a share is told. Attention kernels and the loss head of compiled steps have products inside. */
+typedef enum share_of { SHARE_PRODUCTS, SHARE_ATTENTION, SHARE_LOSS_HEAD } share_of;
+
+static bool is_of(const profile_rows *kinds, int64_t row, share_of what) {
+    const char *class_name = profile_rows_text(kinds, row, KEY_CLASS);
+    const char *op = profile_rows_text(kinds, row, KEY_OP);
+    switch (what) {
+    case SHARE_PRODUCTS:
+        return strcmp(class_name, CLASS_MATMUL) == 0;
+    case SHARE_ATTENTION:
+        return strcmp(class_name, CLASS_ATTENTION) == 0;
+    default:
+        return strncmp(op, "loss_head", strlen("loss_head")) == 0;
+    }
+}
+
+/* In percent of the cell, or of one of its phases; NAN where it has none. */
+static double share(const results *run, const results_cell *cell, const char *phase,
+                    share_of what) {
+    profile_rows kinds = profile_rows_find(run, cell, BREAKDOWN_KINDS);
+    double part = 0, whole = 0;
+    for (int64_t i = 0; i < kinds.count; i++) {
+        if (phase && strcmp(profile_rows_text(&kinds, i, KEY_PHASE), phase) != 0)
+            continue;
+        double ns = profile_rows_number(&kinds, i, COLUMN_TIME);
+        whole += ns;
+        part += is_of(&kinds, i, what) ? ns : 0;
+    }
+    return whole > 0 ? 100 * part / whole : (double)NAN;
+}
+
 /* ---- other than products ---- */
 
 typedef struct class_part {
@@ -108,26 +141,13 @@ void profile_add_classes(const results *run, const results_cell *cell, bool is_f
     table_add_note(t, "%.3f of %.3f ms, %.1f %%, are not matrix products%s", others / 1e6,
                    whole / 1e6, 100 * others / whole,
                    all.count > top && top ? "; --top 0 shows all rows" : "");
+    if (share(run, cell, NULL, SHARE_ATTENTION) + share(run, cell, NULL, SHARE_LOSS_HEAD) > 0)
+        table_add_note(t, "attention kernels and the loss head have matrix products inside");
     free(all.items);
     document_add_table(out, t);
 }
 
 /* ---- the share of products ---- */
-
-/* Of the cell, or of one of its phases; NAN where it has none. */
-static double class_share(const results *run, const results_cell *cell, const char *phase,
-                          const char *class_name) {
-    profile_rows kinds = profile_rows_find(run, cell, BREAKDOWN_KINDS);
-    double part = 0, whole = 0;
-    for (int64_t i = 0; i < kinds.count; i++) {
-        if (phase && strcmp(profile_rows_text(&kinds, i, KEY_PHASE), phase) != 0)
-            continue;
-        double ns = profile_rows_number(&kinds, i, COLUMN_TIME);
-        whole += ns;
-        part += strcmp(profile_rows_text(&kinds, i, KEY_CLASS), class_name) == 0 ? ns : 0;
-    }
-    return whole > 0 ? 100 * part / whole : (double)NAN;
-}
 
 /* Whether two cells differ in nothing but the pass. */
 static bool differ_in_pass(const results_cell *a, const results_cell *b) {
@@ -142,8 +162,9 @@ static bool differ_in_pass(const results_cell *a, const results_cell *b) {
 
 static void add_share_row(const results *run, const results_cell *cell, const char *what,
                           const char *phase, report_table *t) {
-    double products = class_share(run, cell, phase, CLASS_MATMUL),
-           fused = class_share(run, cell, phase, CLASS_ATTENTION);
+    double products = share(run, cell, phase, SHARE_PRODUCTS),
+           attention = share(run, cell, phase, SHARE_ATTENTION),
+           head = share(run, cell, phase, SHARE_LOSS_HEAD);
     if (isnan(products))
         return;
     table_add_row(t);
@@ -154,8 +175,9 @@ static void add_share_row(const results *run, const results_cell *cell, const ch
     table_add_text(t, view_text(cell, PARAM_ATTENTION));
     table_add_text(t, what);
     table_add_real(t, products, 1);
-    table_add_real(t, fused, 1);
-    table_add_real(t, 100 - products - fused, 1);
+    table_add_real(t, attention, 1);
+    table_add_real(t, head, 1);
+    table_add_real(t, 100 - products - attention - head, 1);
 }
 
 /* The training step that belongs to an inference, or NULL. */
@@ -189,13 +211,22 @@ static void append_pair(const results *run, const results_cell *forward, text *o
 
 static void note_shares(const results *run, const results_cell *forward, const results_cell *step,
                         report_table *t) {
-    double before = class_share(run, forward, NULL, CLASS_MATMUL),
-           after = class_share(run, step, NULL, CLASS_MATMUL);
-    text about = {0};
-    append_pair(run, forward, &about);
-    table_add_note(t, "%s: matrix products are %.1f %% of inference and %.1f %% of a training step",
-                   text_string(&about), before, after);
-    text_release(&about);
+    const results_cell *cells[] = {forward, step};
+    double products[2], inside[2];
+    for (int i = 0; i < 2; i++) {
+        products[i] = share(run, cells[i], NULL, SHARE_PRODUCTS);
+        inside[i] = share(run, cells[i], NULL, SHARE_ATTENTION) +
+                    share(run, cells[i], NULL, SHARE_LOSS_HEAD);
+    }
+    text said = {0};
+    append_pair(run, forward, &said);
+    text_format(&said, ": matrix products are %.1f %% of inference and %.1f %% of a training step",
+                products[0], products[1]);
+    if (inside[0] > 0 || inside[1] > 0)
+        text_format(&said, "; with the kernels that have products inside, %.1f %% and %.1f %%",
+                    products[0] + inside[0], products[1] + inside[1]);
+    table_add_note(t, "%s", text_string(&said));
+    text_release(&said);
 }
 
 void profile_add_products(const results *run, report_document *out) {
@@ -208,8 +239,9 @@ void profile_add_products(const results *run, report_document *out) {
     table_add_column(t, "of", "of", TABLE_LEFT);
     table_add_column(t, "products_percent", "matrix products %", TABLE_RIGHT);
     table_add_column(t, "attention_percent", "attention kernels %", TABLE_RIGHT);
+    table_add_column(t, "head_percent", "loss head %", TABLE_RIGHT);
     table_add_column(t, "others_percent", "others %", TABLE_RIGHT);
-    bool has_attention = false;
+    bool has_attention = false, has_head = false;
     for (int64_t i = 0; i < run->cell_count; i++) {
         const results_cell *forward = run->cells[i];
         if (!profile_is_shown(forward) ||
@@ -218,7 +250,8 @@ void profile_add_products(const results *run, report_document *out) {
         const results_cell *step = find_step(run, forward);
         if (!step)
             continue;
-        has_attention = has_attention || class_share(run, step, NULL, CLASS_ATTENTION) > 0;
+        has_attention = has_attention || share(run, step, NULL, SHARE_ATTENTION) > 0;
+        has_head = has_head || share(run, step, NULL, SHARE_LOSS_HEAD) > 0;
         add_share_row(run, forward, "inference", NULL, t);
         add_share_row(run, step, "training step", NULL, t);
         for (int j = 0; j < PHASE_COLUMNS; j++) {
@@ -232,6 +265,9 @@ void profile_add_products(const results *run, report_document *out) {
     if (has_attention)
         table_add_note(t, "an attention kernel (flash) has the products of scores and values, and "
                           "the softmax between them, in one");
+    if (has_head)
+        table_add_note(t, "the loss head of compiled steps has the product with its weights, "
+                          "softmax and loss in one");
     if (table_row_count(t))
         document_add_table(out, t);
     else

@@ -188,9 +188,12 @@ static void add_time(const groups_view *v, int64_t row, time_column column, repo
     case COUNT:
         add_count(t, NUMBER(COLUMN_COUNT));
         break;
-    case AVG:
-        table_add_real(t, rate(ns, NUMBER(COLUMN_COUNT)) / 1e3, 2);
+    case AVG: {
+        /* A row of a launch that phases share has a part of its time; the least and the most are of all of it. */
+        double average = rate(ns, NUMBER(COLUMN_COUNT));
+        table_add_real(t, average < NUMBER(COLUMN_MIN) ? (double)NAN : average / 1e3, 2);
         break;
+    }
     case MED:
         table_add_real(t, NUMBER(COLUMN_MEDIAN) / 1e3, 2);
         break;
@@ -251,9 +254,14 @@ static void note_units(const groups_view *v, report_table *t) {
     double steps = view_metric(v->cell, METRIC_TRACED_STEPS);
     if (steps > 1)
         table_add_note(t,
-                       "Time %%, Total and Instances are of one step, the mean of %.0f traced "
-                       "ones; the others are of single launches",
+                       strcmp(v->by->key, KEY_KERNEL) == 0
+                           ? "Time %%, Total and Instances are of one step, the mean of %.0f "
+                             "traced ones; the others are of single launches"
+                           : "time and count are of one step, the mean of %.0f traced ones; the "
+                             "others are of single launches",
                        steps);
+    if (v->is_launch)
+        view_note_split_launches(v->cell, t);
     if (v->has_cost && !v->has_floor)
         table_add_note(t, "no floors: %s",
                        profile_is_foreign(v->cell)
@@ -305,14 +313,19 @@ static top_kernel find_top(const profile_rows *kinds, const char *phase) {
 }
 
 static void note_top(const char *phase, const top_kernel *top, report_table *t) {
-    if (top->name)
-        table_add_note(t,
-                       "the top kernel of the %s is %s: %.3f ms in %.0f instance%s, %.1f %% of it",
-                       phase, top->name, top->ns / 1e6, top->count, top->count > 1 ? "s" : "",
-                       100 * top->ns / top->phase_ns);
+    if (!top->name)
+        return;
+    text count = {0};
+    if (top->count > 0)
+        text_format(&count, "%.0f instance%s", top->count, top->count > 1 ? "s" : "");
+    else
+        text_append(&count, "the instance that it shares with another phase");
+    table_add_note(t, "the top kernel of the %s is %s: %.3f ms in %s, %.1f %% of it", phase,
+                   top->name, top->ns / 1e6, text_string(&count), 100 * top->ns / top->phase_ns);
+    text_release(&count);
 }
 
-static void note_tops(const profile_rows *kinds, report_table *t) {
+static void note_tops(const results_cell *cell, const profile_rows *kinds, report_table *t) {
     top_kernel forward = find_top(kinds, SERIES_FORWARD),
                backward = find_top(kinds, SERIES_BACKWARD);
     note_top(SERIES_FORWARD, &forward, t);
@@ -320,6 +333,9 @@ static void note_tops(const profile_rows *kinds, report_table *t) {
     if (forward.name && backward.name)
         table_add_note(t, "the top kernels of forward and backward are %s",
                        strcmp(forward.name, backward.name) == 0 ? "the same" : "not the same");
+    if (!forward.name && !backward.name && profile_is_foreign(cell))
+        table_add_note(t, "no range of the program is called 'forward' or 'backward': ranges of "
+                          "these names would tell their kernels apart");
 }
 
 static bool has_floors(const profile_rows *rows) {
@@ -351,7 +367,7 @@ void profile_add_groups(const results *run, const results_cell *cell, const char
         add_group(&v, i, t);
     note_rest(&v, shown, t);
     if (strcmp(v.by->name, "kernel") == 0)
-        note_tops(&v.kinds, t);
+        note_tops(cell, &v.kinds, t);
     note_units(&v, t);
     document_add_table(out, t);
 }
@@ -488,7 +504,9 @@ void profile_add_next(const results *run, const results_cell *cell, bool is_full
                    "a row: launches that are alike but for their layer. Its gain: the step without "
                    "what they take above their floor");
     view_note_split_launches(cell, t);
-    table_add_note(t, "all launches are %.3f ms above their floors, of a traced step of %.3f ms",
+    table_add_note(t,
+                   "all launches are %.3f ms above their floors, of a traced step of %.3f ms; "
+                   "both are means, as every time of a launch is",
                    all / 1e6, step_ns / 1e6);
     if (profile_is_host_bound(run, cell))
         table_add_note(t,
