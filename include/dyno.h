@@ -411,6 +411,7 @@ typedef struct dyno_compare_options {
     /* How much two runs of one program differ, for sides of fewer than 5 rounds, which do not tell; 0:
      * 0.02, negative: not at all. */
     double between_runs;
+    const char *names[2]; /* what the two sides are called; NULL: their paths */
 } dyno_compare_options;
 
 /* Each side is a run.json, its directory, or a directory whose subdirectories have one each: rounds of

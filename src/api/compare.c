@@ -23,10 +23,12 @@ static double take_share(double given, double usual) {
     return given < 0 ? 0 : given > 0 ? given : usual;
 }
 
-static dyno_status take_options(const dyno_compare_options *given, compare_options *out) {
+static dyno_status take_options(const dyno_compare_options *given, dyno_compare_options *all,
+                                compare_options *out) {
     dyno_compare_options known = {0};
     if (given)
         RETURN_IF_FAILED(options_take("dyno_compare_options", given, &known, sizeof known));
+    *all = known;
     *out = (compare_options){.threshold = take_share(known.threshold, 0.02),
                              .confidence = known.confidence > 0 ? known.confidence : 0.95,
                              .between_runs = take_share(known.between_runs, 0.02)};
@@ -40,11 +42,12 @@ dyno_status dyno_compare(const char *a, const char *b, const dyno_compare_option
     RETURN_IF_NULL(out);
     *out = NULL;
     RETURN_IF_NULL(a, b);
+    dyno_compare_options given;
     compare_options known;
-    RETURN_IF_FAILED(take_options(options, &known));
+    RETURN_IF_FAILED(take_options(options, &given, &known));
     dyno_comparison *c = memory_allocate(1, sizeof *c);
-    c->a_name = memory_copy_string(a);
-    c->b_name = memory_copy_string(b);
+    c->a_name = memory_copy_string(given.names[0] ? given.names[0] : a);
+    c->b_name = memory_copy_string(given.names[1] ? given.names[1] : b);
     dyno_status status = run_set_read(a, &c->a);
     if (status == DYNO_OK)
         status = run_set_read(b, &c->b);

@@ -99,3 +99,20 @@ const char *text_nearest(const char *word, const char *const *names, int count) 
     }
     return nearest;
 }
+
+void text_append_shell_word(text *out, const char *word) {
+    static const char PLAIN[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./:,+%@=-";
+    size_t plain = strspn(word, PLAIN);
+    if (plain && !word[plain] && *word != '=') { /* zsh: =ls is its path */
+        text_append(out, word);
+        return;
+    }
+    text_append(out, "'");
+    for (; *word; word++)
+        if (*word == '\'')
+            text_append(out, "'\\''");
+        else
+            text_append_bytes(out, word, 1);
+    text_append(out, "'");
+}

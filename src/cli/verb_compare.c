@@ -105,7 +105,10 @@ static dyno_status run_rounds(const flags *given, const dyno_compare_options *op
     dyno_status status = rounds_run(&how, &made);
     bool is_over = status == DYNO_OK || (status == DYNO_INTERRUPTED && made.finished > 0);
     if (is_over) {
-        dyno_status shown = show(given, made.paths[0], made.paths[1], options);
+        dyno_compare_options named =
+            *options; /* a pull request has the commands, not our directories */
+        memcpy(named.names, how.commands, sizeof named.names);
+        dyno_status shown = show(given, made.paths[0], made.paths[1], &named);
         status =
             shown == DYNO_OK && status == DYNO_INTERRUPTED
                 ? dyno_fail(status, "interrupted after %d of %d rounds", made.finished, how.count)

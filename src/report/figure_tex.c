@@ -52,8 +52,13 @@ static void append_axis_options(const figure *f, text *out) {
 /* Beside a dot stands its label, which every one of the plot must have. */
 static void append_point(const figure *f, const figure_point *p, text *out) {
     double y = shown(&f->y, p->y);
-    if (figure_is_bars(f)) {
+    if (f->form == FIGURE_STACKS) {
         text_format(out, "(%.9g,%d)\n", y, (int)p->x);
+        return;
+    }
+    if (figure_is_bars(f)) {
+        text_format(out, "(%.9g,%d) += (%.9g,0) -= (%.9g,0)\n", y, (int)p->x,
+                    shown(&f->y, p->high) - y, y - shown(&f->y, p->low));
         return;
     }
     text_format(out, "(%.9g,%.9g) += (0,%.9g) -= (0,%.9g)", shown(&f->x, p->x), y,
@@ -67,8 +72,10 @@ static void append_point(const figure *f, const figure_point *p, text *out) {
 }
 
 static const char *command_of(const figure *f) {
-    if (figure_is_bars(f))
+    if (f->form == FIGURE_STACKS)
         return "\\addplot";
+    if (figure_is_bars(f))
+        return "\\addplot+[error bars/.cd,x dir=both,x explicit]";
     return f->form == FIGURE_DOTS ? "\\addplot+[only marks,nodes near coords,point meta=explicit "
                                     "symbolic,error bars/.cd,y dir=both,y explicit]"
                                   : "\\addplot+[error bars/.cd,y dir=both,y explicit]";

@@ -173,6 +173,7 @@ typedef struct crossover {
     double from;               /* shortest length from which on flash always wins; INFINITY: none */
     double shortest, longest;  /* that were compared */
     int wins;
+    double alone; /* shortest length at which flash alone fits; INFINITY: none */
 } crossover;
 
 /* 1: flash is faster, or alone fits; 0: it is not; -1: there is nothing to compare. */
@@ -188,13 +189,15 @@ static int does_win(const results *run, const results_cell *flash) {
 }
 
 static crossover crossover_of(const results *run, const results_cell *of) {
-    crossover c = {of, -INFINITY, INFINITY, -INFINITY, 0};
+    crossover c = {of, -INFINITY, INFINITY, -INFINITY, 0, INFINITY};
     for (int64_t i = 0; i < run->cell_count; i++) { /* the longest at which it does not win */
         const results_cell *cell = run->cells[i];
         int wins = is_impl(cell, "flash") && is_of_curve(run, of, cell) ? does_win(run, cell) : -1;
         if (wins < 0)
             continue;
         c.wins += wins;
+        if (wins && partner_of(run, cell)->status == RESULTS_OOM)
+            c.alone = fmin(c.alone, place_of(run, cell));
         c.shortest = fmin(c.shortest, place_of(run, cell));
         c.longest = fmax(c.longest, place_of(run, cell));
         if (!wins)
@@ -221,7 +224,8 @@ static bool is_first_of_curve(const results *run, int64_t index) {
 static bool say_the_same(const crossover *a, const crossover *b) {
     return !(a->from < b->from) && !(a->from > b->from) && !(a->shortest < b->shortest) &&
            !(a->shortest > b->shortest) && !(a->longest < b->longest) &&
-           !(a->longest > b->longest) && !a->wins == !b->wins;
+           !(a->longest > b->longest) && !a->wins == !b->wins && !(a->alone < b->alone) &&
+           !(a->alone > b->alone);
 }
 
 /* " from 512 on" */
@@ -234,6 +238,9 @@ static void append_from(const crossover *c, text *out) {
         text_format(out, "at every length from %.0f to %.0f", c->shortest, c->longest);
     else
         text_format(out, "from %.0f on", c->from);
+    if (isfinite(c->alone))
+        text_format(out, ", and alone fits %s %.0f%s", c->alone < c->longest ? "from" : "at",
+                    c->alone, c->alone < c->longest ? " on" : "");
 }
 
 /* Curves that say the same are named together; where all do, none is named. */

@@ -85,6 +85,8 @@ static int column_of(const report_table *table, const char *key) {
     return -1;
 }
 
+enum { WHOLE_STEP = 2 };
+
 /* How much of a training step the row is; rows without a pass are all alike. */
 static int extent_of_row(const report_table *table, int row) {
     static const char *const extents[] = {"forward", "forward+backward", "step"};
@@ -93,7 +95,7 @@ static int extent_of_row(const report_table *table, int row) {
         return 0;
     for (int i = 0; i < 3; i++)
         if (strcmp(table->rows[row].cells[column].text, extents[i]) == 0)
-            extent = i < 2 ? 1 : 2;
+            extent = i < 2 ? 1 : WHOLE_STEP;
     return extent; /* 0: a part, as "step: forward" */
 }
 
@@ -206,6 +208,8 @@ typedef struct rate {
     const char *of;     /* that it is a part of; "" */
     double most;        /* more is a mistake of the measurement, */
     const char *beyond; /* of this kind */
+    const char *
+        begin_of_steps; /* where only whole training steps are looked at; NULL: they are nothing special */
 } rate;
 
 /* Whether one of the rows is above what is possible. */
@@ -222,7 +226,8 @@ static void append_best(const report_table *table, const rate *what, text *out) 
     int rows[MOST_MATHS], math = column_of(table, PARAM_MATH);
     int column = column_of(table, what->key), count = best_rows(table, column, rows);
     for (int i = 0; i < count; i++) {
-        text_append(out, i ? ", " : what->begin);
+        bool is_step = what->begin_of_steps && extent_of_row(table, rows[0]) == WHOLE_STEP;
+        text_append(out, i ? ", " : is_step ? what->begin_of_steps : what->begin);
         table_append_shown(out, &table->rows[rows[i]].cells[column]);
         text_format(out, " %s%s", what->unit, i ? "" : what->of);
         if (count > 1) {
@@ -253,7 +258,8 @@ void finding_append_limits(const results *run, text *out) {
         "%",
         " of the measured peak",
         100,
-        "More than 100 % is not possible: the machine was slower when its peak was measured."};
+        "More than 100 % is not possible: the machine was slower when its peak was measured.",
+        "The highest MFU of a whole step is "};
     if (attention_has_split_products(run))
         mfu.beyond = "Flash in fp32 multiplies on tensor cores; the peak is that of FMAs.";
     append_best_of_run(run, &mfu, out);
@@ -271,7 +277,7 @@ void finding_append_utilization(const results *run, text *out) {
 
 void finding_append_bandwidth(const results *run, text *out) {
     static const rate bandwidth = {
-        "busbw_gb_s", " The highest bus bandwidth is ", "GB/s", "", INFINITY, ""};
+        "busbw_gb_s", " The highest bus bandwidth is ", "GB/s", "", INFINITY, "", NULL};
     if (strcmp(run->verb, RUN_ALLREDUCE) == 0)
         append_best_of_run(run, &bandwidth, out);
 }

@@ -45,8 +45,10 @@ static void add_command(study *s, const results *run, study_section *section) {
         bool takes_value;
         if (is_of_output(run->argv[i], &takes_value))
             i += takes_value;
-        else
-            text_format(&command, strpbrk(run->argv[i], " \t'\"") ? " '%s'" : " %s", run->argv[i]);
+        else {
+            text_append(&command, " ");
+            text_append_shell_word(&command, run->argv[i]);
+        }
     }
     MEMORY_GROW(section->commands, section->command_count, section->command_capacity);
     section->commands[section->command_count++] =
@@ -94,6 +96,7 @@ static dyno_status read_suite(const char *path, const suite *made, study *s) {
     for (int i = 0; i < made->count; i++) {
         const suite_part *part = &made->parts[i];
         study_section *section = add_section(s, part->experiment);
+        section->place = section->place ? section->place : i + 1;
         section->title = arena_copy_string(s->memory, part->title);
         section->question = arena_copy_string(s->memory, part->question);
         section->number = arena_copy_string(s->memory, part->number);
@@ -126,11 +129,13 @@ static dyno_status read_runs(const char *path, study *s) {
     return status;
 }
 
-/* By the number of the experiment, then by name. */
+/* By the number of the experiment, then as the suite has them, then by name. */
 static int compare_sections(const void *a, const void *b) {
     const study_section *x = a, *y = b;
     long of_x = strtol(x->number, NULL, 10), of_y = strtol(y->number, NULL, 10);
-    return of_x != of_y ? (of_x > of_y) - (of_x < of_y) : strcmp(x->name, y->name);
+    if (of_x != of_y)
+        return (of_x > of_y) - (of_x < of_y);
+    return x->place != y->place ? x->place - y->place : strcmp(x->name, y->name);
 }
 
 dyno_status study_read(const char *path, study **out) {

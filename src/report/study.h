@@ -11,6 +11,7 @@ typedef struct study_section {
     const char *skipped;   /* why parts were not run; "" */
     const char **commands; /* that measure its parts again */
     int command_count, command_capacity;
+    int place; /* in the suite; 0 where the study is none */
 } study_section;
 
 typedef struct study {

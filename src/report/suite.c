@@ -43,6 +43,24 @@ static dyno_status take_text(suite *s, const char *where, const json_t *object, 
     return DYNO_OK;
 }
 
+/* A misspelt field would be ignored, and something else be measured than was meant. */
+static dyno_status check_fields(const char *where, const json_t *object, const char *const *known,
+                                int count) {
+    const char *name;
+    json_t *value;
+    json_object_foreach((json_t *)object, name, value) {
+        int at = 0;
+        while (at < count && strcmp(known[at], name) != 0)
+            at++;
+        const char *nearest = at == count ? text_nearest(name, known, count) : NULL;
+        if (at == count)
+            return dyno_fail(DYNO_INVALID, "%s: there is no field \"%s\"%s%s%s", where,
+                             text_quote(name).text, nearest ? "; did you mean \"" : "",
+                             nearest ? nearest : "", nearest ? "\"?" : "");
+    }
+    return DYNO_OK;
+}
+
 static bool is_plain(const char *name, size_t length) {
     return length && *name != '.' &&
            strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-_.") >= length;
@@ -183,8 +201,12 @@ static dyno_status add_entry(suite *s, const char *source, size_t index, const j
     char *where = arena_format(s->memory, "%s: experiment %zu", source, index + 1);
     suite_part part = {.reason = "", .priority = USUAL_PRIORITY};
     suite_flags flags = {.count = 0};
+    static const char *const fields[] = {"name",   "verb",  "title",    "question",
+                                         "number", "needs", "flags",    "priority",
+                                         "cpu",    "gpu",   "arguments"};
     if (!json_is_object(entry))
         return dyno_fail(DYNO_CORRUPT, "%s must be an object", where);
+    RETURN_IF_FAILED(check_fields(where, entry, fields, sizeof fields / sizeof *fields));
     RETURN_IF_FAILED(take_text(s, where, entry, "name", NULL, &part.experiment));
     RETURN_IF_FAILED(check_new_name(s, where, part.experiment));
     RETURN_IF_FAILED(take_text(s, where, entry, "verb", NULL, &part.verb));
@@ -258,7 +280,9 @@ static dyno_status check_format(const char *source, const json_t *root, const ch
 static dyno_status fill(suite *s, const char *source, const json_t *root, const char *device) {
     size_t i;
     json_t *entry;
+    static const char *const fields[] = {"format", "version", "name", "title", "experiments"};
     RETURN_IF_FAILED(check_format(source, root, SUITE_FORMAT));
+    RETURN_IF_FAILED(check_fields(source, root, fields, sizeof fields / sizeof *fields));
     RETURN_IF_FAILED(take_text(s, source, root, "name", NULL, &s->name));
     RETURN_IF_FAILED(take_text(s, source, root, "title", s->name, &s->title));
     const json_t *entries = json_object_get(root, "experiments");
@@ -482,11 +506,23 @@ static dyno_status take_over(suite *s, int index, const suite_part *before, cons
     return DYNO_OK;
 }
 
+/* Without suite.json nobody knows what the parts that are there were measured with. */
+static dyno_status check_that_no_part_is_there(const suite *s, const char *directory) {
+    for (int i = 0; i < s->count; i++)
+        if (suite_has_record(&s->parts[i], directory))
+            return dyno_fail(
+                DYNO_INVALID,
+                "'%s/%s' holds a record, but '%s' has no suite.json that says what of; "
+                "move it away, or give another --out",
+                directory, s->parts[i].directory, directory);
+    return DYNO_OK;
+}
+
 dyno_status suite_resume(suite *s, const char *directory) {
     suite *before;
     dyno_status status = suite_read_record(directory, &before);
     if (status == DYNO_NOT_FOUND)
-        return DYNO_OK;
+        return check_that_no_part_is_there(s, directory);
     RETURN_IF_FAILED(status);
     if (strcmp(before->name, s->name) != 0)
         status = dyno_fail(DYNO_INVALID,
@@ -529,8 +565,10 @@ report_document *suite_create_document(const suite *s) {
         const suite_part *part = &s->parts[i];
         text command = {0};
         text_append(&command, part->verb);
-        for (int j = 0; j < part->argument_count; j++)
-            text_format(&command, " %s", part->arguments[j]);
+        for (int j = 0; j < part->argument_count; j++) {
+            text_append(&command, " ");
+            text_append_shell_word(&command, part->arguments[j]);
+        }
         table_add_row(table);
         table_add_text(table, part->experiment);
         table_add_text(table, suite_status_name(part->status));

@@ -191,9 +191,22 @@ static void note_rounds(const comparison *of, report_table *table) {
                    100 * o->threshold, 100 * o->threshold);
 }
 
+/* A record that ended early says nothing of the rows that it lacks. */
+static void note_incomplete(const run_set *side, const char *name, report_document *out) {
+    for (int i = 0; i < side->count; i++)
+        if (!side->runs[i]->is_complete) {
+            document_add_note(out, "%s is incomplete: it ended after %lld of %lld cells", name,
+                              (long long)results_finished_cells(side->runs[i]),
+                              (long long)side->runs[i]->planned_cells);
+            return;
+        }
+}
+
 static void note_counts(const comparison *of, report_document *out) {
-    int64_t counts[COMPARE_WORSE + 1] = {0}, broken = 0, more = 0;
+    int64_t counts[COMPARE_WORSE + 1] = {0}, broken = 0, more = 0, only_a = 0, only_b = 0;
     for (int64_t i = 0; i < of->count; i++) {
+        only_a += !of->rows[i].b;
+        only_b += !of->rows[i].a;
         counts[of->rows[i].of_time]++;
         broken += of->rows[i].is_broken;
         more += of->rows[i].of_memory == COMPARE_WORSE;
@@ -206,8 +219,14 @@ static void note_counts(const comparison *of, report_document *out) {
         text_format(&said, ", %lld with more memory", (long long)more);
     if (broken)
         text_format(&said, ", %lld that ran in A and does not in B", (long long)broken);
+    if (only_a)
+        text_format(&said, ", %lld only in A", (long long)only_a);
+    if (only_b)
+        text_format(&said, ", %lld only in B", (long long)only_b);
     document_add_note(out, "%s", text_string(&said));
     text_release(&said);
+    note_incomplete(of->a, "A", out);
+    note_incomplete(of->b, "B", out);
 }
 
 /* In a file every parameter of A is a column; elsewhere those that tell rows apart are, and `common` says what

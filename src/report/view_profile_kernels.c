@@ -457,14 +457,15 @@ void profile_append_next(const results *run, const results_cell *cell, text *out
     const candidate *top = &sorted[0];
     double launches = profile_rows_number(&kinds, top->row, COLUMN_COUNT);
     if (top->above_ns > 0)
-        text_format(out,
-                    "%s in %s (%s, %.0f launch%s) takes %.2f ms more than bytes and FLOPs ask for: "
-                    "at its floor the %s would take %.2f instead of %.2f ms",
-                    profile_rows_text(&kinds, top->row, KEY_OP),
-                    profile_rows_text(&kinds, top->row, KEY_SCOPE),
-                    profile_rows_text(&kinds, top->row, KEY_PHASE), launches,
-                    launches > 1 ? "es" : "", top->above_ns / 1e6, name_of_pass(cell),
-                    (step_ns - top->above_ns) / 1e6, step_ns / 1e6);
+        text_format(
+            out,
+            "%s in %s (%s, %.0f launch%s) takes %.2f ms more than bytes and FLOPs ask for: "
+            "at its floor the %s would take %.2f ms instead of the %.2f of the mean traced one",
+            profile_rows_text(&kinds, top->row, KEY_OP),
+            profile_rows_text(&kinds, top->row, KEY_SCOPE),
+            profile_rows_text(&kinds, top->row, KEY_PHASE), launches, launches > 1 ? "es" : "",
+            top->above_ns / 1e6, name_of_pass(cell), (step_ns - top->above_ns) / 1e6,
+            step_ns / 1e6);
     free(sorted);
 }
 

@@ -133,6 +133,25 @@ static void bandwidths_have_units_that_say_bits_or_bytes(void **state) {
     }
 }
 
+static void words_are_quoted_for_a_shell(void **state) {
+    (void)state;
+    static const char *const WORDS[][2] = {{"--model", "--model"},
+                                           {"a/b:1,2.5%", "a/b:1,2.5%"},
+                                           {"1:8:*2", "'1:8:*2'"},
+                                           {"x;y", "'x;y'"},
+                                           {"it's", "'it'\\''s'"},
+                                           {"$(id)", "'$(id)'"},
+                                           {"", "''"},
+                                           {"=ls", "'=ls'"},
+                                           {"--a=b", "--a=b"}};
+    for (size_t i = 0; i < sizeof WORDS / sizeof *WORDS; i++) {
+        text out = {0};
+        text_append_shell_word(&out, WORDS[i][0]);
+        assert_string_equal(text_string(&out), WORDS[i][1]);
+        text_release(&out);
+    }
+}
+
 static void the_nearest_name_is_suggested(void **state) {
     (void)state;
     static const char *const names[] = {"batch", "layers", "heads", "d-model", "d-ff"};
@@ -503,6 +522,7 @@ static void a_listener_is_told_of_every_failure(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(words_are_quoted_for_a_shell),
         cmocka_unit_test(durations_and_shares_are_read_as_people_write_them),
         cmocka_unit_test(sizes_are_written_for_people),
         cmocka_unit_test(counts_are_written_for_people),

@@ -106,6 +106,8 @@ static void a_mistake_in_the_file_is_found_before_anything_runs(void **state) {
                    "--device is what dyno suite gives each part");
     expect_mistake("{\"name\": \"wrong\", \"verb\": \"precision\", \"arguments\": [\"a\", \"b\"]}",
                    "unexpected 'b'");
+    expect_mistake("{\"name\": \"wrong\", \"verb\": \"bench\", \"flgs\": {\"context\": 4}}",
+                   "experiment 2: there is no field \"flgs\"; did you mean \"flags\"?");
 }
 
 static void a_dry_run_writes_nothing(void **state) {

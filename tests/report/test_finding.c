@@ -59,7 +59,9 @@ static void utilization_is_that_of_the_best_row_of_the_table(void **state) {
     cell_set_metric_real(cell, METRIC_MODEL_FLOPS, "FLOP", 25e9);
     expect_not_said(run, "MFU"); /* no peak was measured */
     results_set_environment_real(run, ENV_PEAK_GFLOPS, 100);
-    expect_said(run, "The highest MFU is 25.0 % of the measured peak (model small, pass step).");
+    expect_said(
+        run,
+        "The highest MFU of a whole step is 25.0 % of the measured peak (model small, pass step).");
     add_bench(run, "step", "bf16", 500); /* which is faster is another question */
     expect_not_said(run, "MFU");
     results_destroy(run);
@@ -85,13 +87,16 @@ static void more_than_the_peak_is_said_to_be_a_mistake(void **state) {
     (void)state;
     results *run = results_create(RUN_BENCH, 0, NULL);
     add_utilized(run, "step", "fp32", 100);
-    expect_limits(run, "The highest MFU is 100.0 % of the measured peak (model small, pass step).");
+    expect_limits(run, "The highest MFU of a whole step is 100.0 % of the measured peak (model "
+                       "small, pass step).");
     results_destroy(run);
     run = results_create(RUN_BENCH, 0, NULL);
     add_utilized(run, "step", "fp32", 110);
-    expect_limits(run, "The highest MFU is 110.0 % of the measured peak (model small, pass step). "
-                       "More than 100 % is not possible: the machine was slower when its peak was "
-                       "measured.");
+    expect_limits(
+        run,
+        "The highest MFU of a whole step is 110.0 % of the measured peak (model small, pass step). "
+        "More than 100 % is not possible: the machine was slower when its peak was "
+        "measured.");
     results_destroy(run);
 }
 
@@ -106,7 +111,9 @@ static void utilization_is_that_of_whole_steps_where_there_are_some(void **state
     results_cell *step = add_utilized(run, "step", "fp32", 50);
     cell_add_sample_real(step, SERIES_FORWARD, "ms", 100);
     cell_set_metric_real(step, METRIC_MODEL_FORWARD_FLOPS, "FLOP", 9e9);
-    expect_limits(run, "The highest MFU is 50.0 % of the measured peak (model small, pass step).");
+    expect_limits(
+        run,
+        "The highest MFU of a whole step is 50.0 % of the measured peak (model small, pass step).");
     results_destroy(run);
 }
 
@@ -116,13 +123,17 @@ static void utilization_is_said_of_each_of_a_few_maths(void **state) {
     results *run = results_create(RUN_BENCH, 0, NULL);
     for (int i = 0; i < 5; i++) {
         if (i == 2) /* before there are more than one can read */
-            expect_limits(run, "The highest MFU is 80.0 % of the measured peak in fp32 (model "
-                               "small, pass step), 70.0 % in tf32 (model small, pass step).");
+            expect_limits(
+                run,
+                "The highest MFU of a whole step is 80.0 % of the measured peak in fp32 (model "
+                "small, pass step), 70.0 % in tf32 (model small, pass step).");
         add_utilized(run, "step", maths[i], 70);
         add_utilized(run, "step", maths[i], i ? 60 : 80);
     }
-    expect_limits(run, "The highest MFU is 80.0 % of the measured peak (model small, pass step, "
-                       "math fp32).");
+    expect_limits(
+        run,
+        "The highest MFU of a whole step is 80.0 % of the measured peak (model small, pass step, "
+        "math fp32).");
     results_destroy(run);
 }
 
@@ -130,9 +141,13 @@ static void utilization_is_not_that_of_times_that_scatter(void **state) {
     (void)state;
     results *run = results_create(RUN_BENCH, 0, NULL);
     cell_add_sample_real(add_utilized(run, "step", "fp32", 90), SERIES_STEP, "ms", 2000);
-    expect_limits(run, "The highest MFU is 60.0 % of the measured peak (model small, pass step).");
+    expect_limits(
+        run,
+        "The highest MFU of a whole step is 60.0 % of the measured peak (model small, pass step).");
     cell_add_sample_real(add_utilized(run, "step", "fp32", 50), SERIES_STEP, "ms", 1000);
-    expect_limits(run, "The highest MFU is 50.0 % of the measured peak (model small, pass step).");
+    expect_limits(
+        run,
+        "The highest MFU of a whole step is 50.0 % of the measured peak (model small, pass step).");
     results_destroy(run);
 }
 

@@ -113,6 +113,10 @@ static void finished_parts_are_found_again_and_changed_ones_are_not(void **state
     expect_resumed_as(s, &made, SUITE_OK);
     assert_true(s->parts[0].seconds == 1.5);
     assert_int_equal(s->parts[1].status, SUITE_PENDING);
+    assert_int_equal(unlink(scratch_join(&made, "suite.json").text), 0);
+    assert_int_equal(suite_resume(s, made.path), DYNO_INVALID); /* nothing is measured over it */
+    assert_non_null(strstr(dyno_error_message(), "has no suite.json"));
+    assert_int_equal(suite_write(s, made.path), DYNO_OK);
     suite_destroy(s);
     content = SUITE("{\"name\": \"one\", \"verb\": \"bench\", \"flags\": {\"context\": [3, 2]}}");
     assert_int_equal(read_text(&made, content, "cpu", &s), DYNO_OK);

@@ -51,18 +51,18 @@
       rows.map((row, i) => row.map(quoteTex).join(" & ") + " \\\\" + (i ? "" : "\n\\midrule")).join("\n") +
       "\n\\bottomrule\n\\end{tabular}\n",
   };
-  const copy = async (text, button) => {
-    const label = button.textContent;
+  const copy = async (text, button, label) => {
+    let copied = true;
     try {
       await navigator.clipboard.writeText(text);
     } catch { /* a page from a file may not write to the clipboard this way */
       const area = make("textarea", { value: text });
       document.body.append(area);
       area.select();
-      document.execCommand("copy");
+      copied = document.execCommand("copy");
       area.remove();
     }
-    button.textContent = "copied";
+    button.textContent = copied ? "copied" : "not allowed here";
     setTimeout(() => { button.textContent = label; }, 1200);
   };
   const equip = (table) => {
@@ -88,13 +88,16 @@
     });
     const tools = make("div", { className: "tools" }, filter, count);
     for (const [name, write] of Object.entries(writers)) {
-      const button = make("button", { type: "button", textContent: `copy ${name}` });
-      button.addEventListener("click", () => copy(write(shownRows(table)), button));
+      const label = `copy ${name}`, button = make("button", { type: "button", textContent: label });
+      button.addEventListener("click", () => copy(write(shownRows(table)), button, label));
       tools.append(button);
     }
     table.parentElement.before(tools);
   };
   document.querySelectorAll(".table table").forEach(equip);
+
+  /* Paper opens nothing. */
+  addEventListener("beforeprint", () => document.querySelectorAll("details").forEach((part) => { part.open = true; }));
 
   /* ---- what the viewers share ---- */
 

@@ -216,11 +216,15 @@ const timelineViewer = (place, run, page) => {
       const next = all[all.indexOf(row) + by];
       if (next) choose(next, firstAt(next, row.begin[Math.max(0, index)]));
     };
+    const middle = () => {
+      const place = chosen ? (row.begin[index] + row.duration[index] / 2) / length : -1;
+      return place >= from && place <= to ? place : (from + to) / 2;
+    };
     const keys = { ArrowRight: () => choose(row, index + 1), ArrowLeft: () => choose(row, index - 1),
       ArrowDown: () => other(1), ArrowUp: () => other(-1),
       PageDown: () => pan((to - from) / 2), PageUp: () => pan((from - to) / 2),
       Home: () => { from = 0; to = 1; redraw(); },
-      "+": () => zoom(0.8, (from + to) / 2), "-": () => zoom(1.25, (from + to) / 2) };
+      "+": () => zoom(0.8, middle()), "-": () => zoom(1.25, middle()) };
     if (!(event.key in keys)) return;
     event.preventDefault();
     keys[event.key]();
