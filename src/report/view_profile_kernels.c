@@ -460,7 +460,7 @@ void profile_append_next(const results *run, const results_cell *cell, text *out
         text_format(
             out,
             "%s in %s (%s, %.0f launch%s) takes %.2f ms more than bytes and FLOPs ask for: "
-            "at its floor the %s would take %.2f ms instead of the %.2f of the mean traced one",
+            "at its floor the %s would take %.2f ms instead of %.2f, the mean of those traced",
             profile_rows_text(&kinds, top->row, KEY_OP),
             profile_rows_text(&kinds, top->row, KEY_SCOPE),
             profile_rows_text(&kinds, top->row, KEY_PHASE), launches, launches > 1 ? "es" : "",

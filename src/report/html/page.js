@@ -156,9 +156,11 @@
 
   /* ---- memory: bytes by role over the launches of a step ---- */
 
-  /* As the record calls them, in the order and so in the colours of the plot of peaks; and as people do. */
+  /* As the record calls them, and as people do. The plot of peaks has the same colours and counts what is saved and the
+     workspace to the activations. */
   const roles = ["parameter", "gradient", "optimizer-state", "saved", "activation", "workspace", "input"];
-  const roleNames = ["weights", "gradients", "optimizer state", "saved", "activations", "workspace", "inputs"];
+  const roleNames = ["weights", "gradients", "state", "saved", "activations", "workspace", "inputs"];
+  const roleColours = [0, 1, 2, 5, 3, 6, 4];
 
   const memoryViewer = (place, run) => {
     const cells = cellsWith(run, "timeline");
@@ -178,7 +180,7 @@
         shown.columns.forEach((column, role) => {
           if (column < 0 || !rows[best]) return;
           const tall = Number(rows[best].values[column]) / most * (height - 32);
-          context.fillStyle = colour(role);
+          context.fillStyle = colour(roleColours[role]);
           context.fillRect(x, y - tall, 1, tall);
           y -= tall;
         });
@@ -263,7 +265,7 @@
     place.append(make("h3", { textContent: "Bytes over the step, by role" }),
       make("div", { className: "tools" }, chooser(cells, show)), canvas,
       make("ul", { className: "legend" }, ...roleNames.map((name, i) =>
-        make("li", { className: `c${i % 8}` }, make("span"), name))), said, alive);
+        make("li", { className: `c${roleColours[i]}` }, make("span"), name))), said, alive);
     place.hidden = false;
     show(usual(cells));
   };
