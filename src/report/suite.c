@@ -1,4 +1,4 @@
-/* suite.c - reading suites, and the record of what became of their parts.
+/* suite.c - reading suites, and showing what became of their parts.
  *
  * Parts are run in the order of their priority; among equals, the first parts of all experiments come
  * before the second ones. A budget that ends early then leaves every table with rows. */
@@ -9,39 +9,17 @@
 #include <string.h>
 
 #include "base/embedded.h"
-#include "base/file.h"
 #include "base/json.h"
 #include "base/memory.h"
 #include "base/text.h"
-#include "base/units.h"
-#include "measure/results.h"
+#include "report/suite_fields.h"
 
-enum { MOST_PARTS = 10000, MOST_FLAGS = 64, LAST_PRIORITY = 9, USUAL_PRIORITY = 5 };
+enum { MOST_FLAGS = 64, LAST_PRIORITY = 9, USUAL_PRIORITY = 5 };
 
-static const char SUITE_FORMAT[] = "dyno-suite", RECORD_FORMAT[] = "dyno-suite-record";
+static const char SUITE_FORMAT[] = "dyno-suite";
 static const char *const STATUS_NAMES[] = {"PENDING", "OK", "SKIP", "FAILED"};
 
 const char *suite_status_name(suite_status status) { return STATUS_NAMES[status]; }
-
-/* ---- fields of a file that anybody may have written ---- */
-
-static dyno_status bad_field(const char *where, const char *field, const char *wanted) {
-    return dyno_fail(DYNO_CORRUPT, "%s: \"%s\" must be %s", where, field, wanted);
-}
-
-/* Without the field *out is `fallback`; NULL: it must be there. */
-static dyno_status take_text(suite *s, const char *where, const json_t *object, const char *field,
-                             const char *fallback, const char **out) {
-    const json_t *value = json_object_get(object, field);
-    if (!value && fallback) {
-        *out = fallback;
-        return DYNO_OK;
-    }
-    if (!json_is_string(value))
-        return bad_field(where, field, "a text");
-    *out = arena_copy_string(s->memory, json_string_value(value));
-    return DYNO_OK;
-}
 
 /* A misspelt field would be ignored, and something else be measured than was meant. */
 static dyno_status check_fields(const char *where, const json_t *object, const char *const *known,
@@ -61,19 +39,6 @@ static dyno_status check_fields(const char *where, const json_t *object, const c
     return DYNO_OK;
 }
 
-static bool is_plain(const char *name, size_t length) {
-    return length && *name != '.' &&
-           strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-_.") >= length;
-}
-
-static bool is_plain_name(const char *name) { return is_plain(name, strlen(name)); }
-
-/* "name" or "name/part-01": of a record it is where a run is read, which must be below the study. */
-static bool is_plain_directory(const char *path) {
-    size_t first = strcspn(path, "/");
-    return is_plain(path, first) && (!path[first] || is_plain_name(path + first + 1));
-}
-
 /* ---- flags, with arrays for parts ---- */
 
 typedef struct suite_flags {
@@ -89,7 +54,7 @@ static dyno_status add_flags(const char *where, const char *field, const json_t 
     if (!object)
         return DYNO_OK;
     if (!json_is_object(object))
-        return bad_field(where, field, "an object of flags");
+        return suite_bad_field(where, field, "an object of flags");
     json_object_foreach((json_t *)object, name, value) {
         int at = 0;
         while (at < flags->count && strcmp(flags->names[at], name) != 0)
@@ -98,7 +63,7 @@ static dyno_status add_flags(const char *where, const char *field, const json_t 
             return dyno_fail(DYNO_CORRUPT, "%s: more than %d flags", where, MOST_FLAGS);
         if (json_is_object(value) || json_is_null(value) ||
             (json_is_array(value) && json_array_size(value) == 0))
-            return bad_field(where, name, "a text, a number, true, or an array of these");
+            return suite_bad_field(where, name, "a text, a number, true, or an array of these");
         if (strcmp(name, "out") == 0 || strcmp(name, "format") == 0 || strcmp(name, "force") == 0)
             return dyno_fail(DYNO_CORRUPT, "%s: --%s is the suite's own matter", where, name);
         flags->names[at] = name;
@@ -108,45 +73,21 @@ static dyno_status add_flags(const char *where, const char *field, const json_t 
     return DYNO_OK;
 }
 
-static void add_argument(suite *s, suite_part *part, const char *argument) {
-    const char **longer =
-        arena_allocate(s->memory, (size_t)part->argument_count + 1, sizeof *longer);
-    if (part->argument_count)
-        memcpy(longer, part->arguments, (size_t)part->argument_count * sizeof *longer);
-    longer[part->argument_count++] = arena_copy_string(s->memory, argument);
-    part->arguments = longer;
-}
-
 static dyno_status add_flag(suite *s, const char *where, suite_part *part, const char *name,
                             const json_t *value) {
     char *flag = arena_format(s->memory, "--%s", name);
     if (json_is_false(value))
         return DYNO_OK;
-    add_argument(s, part, flag);
+    suite_append_argument(s, part, flag);
     if (json_is_string(value))
-        add_argument(s, part, json_string_value(value));
+        suite_append_argument(s, part, json_string_value(value));
     else if (json_is_integer(value))
-        add_argument(s, part,
-                     arena_format(s->memory, "%lld", (long long)json_integer_value(value)));
+        suite_append_argument(
+            s, part, arena_format(s->memory, "%lld", (long long)json_integer_value(value)));
     else if (json_is_real(value))
-        add_argument(s, part, arena_format(s->memory, "%.15g", json_real_value(value)));
+        suite_append_argument(s, part, arena_format(s->memory, "%.15g", json_real_value(value)));
     else if (!json_is_true(value))
-        return bad_field(where, name, "a text, a number, true, or an array of these");
-    return DYNO_OK;
-}
-
-static dyno_status add_arguments(suite *s, const char *where, const json_t *entry,
-                                 suite_part *part) {
-    const json_t *list = json_object_get(entry, "arguments");
-    size_t i;
-    json_t *item;
-    if (list && !json_is_array(list))
-        return bad_field(where, "arguments", "an array of texts");
-    json_array_foreach((json_t *)list, i, item) {
-        if (!json_is_string(item))
-            return bad_field(where, "arguments", "an array of texts");
-        add_argument(s, part, json_string_value(item));
-    }
+        return suite_bad_field(where, name, "a text, a number, true, or an array of these");
     return DYNO_OK;
 }
 
@@ -156,9 +97,9 @@ static dyno_status add_parts(suite *s, const char *where, const json_t *entry,
     for (int i = 0; i < flags->count; i++)
         if (json_is_array(flags->values[i])) {
             parts *= (int64_t)json_array_size(flags->values[i]);
-            if (parts > MOST_PARTS - s->count)
+            if (parts > SUITE_MOST_PARTS - s->count)
                 return dyno_fail(DYNO_CORRUPT, "%s: a suite has %d parts at most", where,
-                                 MOST_PARTS);
+                                 SUITE_MOST_PARTS);
         }
     for (int64_t p = 0; p < parts; p++) {
         suite_part part = *common;
@@ -167,7 +108,7 @@ static dyno_status add_parts(suite *s, const char *where, const json_t *entry,
         part.directory = parts == 1
                              ? part.experiment
                              : arena_format(s->memory, "%s/part-%02d", part.experiment, (int)p + 1);
-        RETURN_IF_FAILED(add_arguments(s, where, entry, &part));
+        RETURN_IF_FAILED(suite_take_arguments(s, where, entry, &part));
         int64_t rest = p; /* the first array varies slowest, as nested loops would have it */
         int64_t inner = parts;
         for (int i = 0; i < flags->count; i++) {
@@ -188,8 +129,8 @@ static dyno_status add_parts(suite *s, const char *where, const json_t *entry,
 /* ---- a suite ---- */
 
 static dyno_status check_new_name(const suite *s, const char *where, const char *name) {
-    if (!is_plain_name(name))
-        return bad_field(where, "name", "small letters, digits and -: it names a directory");
+    if (!suite_is_plain(name, strlen(name)))
+        return suite_bad_field(where, "name", "small letters, digits and -: it names a directory");
     for (int i = 0; i < s->count; i++)
         if (strcmp(s->parts[i].experiment, name) == 0)
             return dyno_fail(DYNO_CORRUPT, "%s: two experiments have the name '%s'", where, name);
@@ -207,20 +148,20 @@ static dyno_status add_entry(suite *s, const char *source, size_t index, const j
     if (!json_is_object(entry))
         return dyno_fail(DYNO_CORRUPT, "%s must be an object", where);
     RETURN_IF_FAILED(check_fields(where, entry, fields, sizeof fields / sizeof *fields));
-    RETURN_IF_FAILED(take_text(s, where, entry, "name", NULL, &part.experiment));
+    RETURN_IF_FAILED(suite_take_text(s, where, entry, "name", NULL, &part.experiment));
     RETURN_IF_FAILED(check_new_name(s, where, part.experiment));
-    RETURN_IF_FAILED(take_text(s, where, entry, "verb", NULL, &part.verb));
-    RETURN_IF_FAILED(take_text(s, where, entry, "title", part.experiment, &part.title));
-    RETURN_IF_FAILED(take_text(s, where, entry, "question", "", &part.question));
-    RETURN_IF_FAILED(take_text(s, where, entry, "number", "", &part.number));
-    RETURN_IF_FAILED(take_text(s, where, entry, "needs", "", &part.needs));
+    RETURN_IF_FAILED(suite_take_text(s, where, entry, "verb", NULL, &part.verb));
+    RETURN_IF_FAILED(suite_take_text(s, where, entry, "title", part.experiment, &part.title));
+    RETURN_IF_FAILED(suite_take_text(s, where, entry, "question", "", &part.question));
+    RETURN_IF_FAILED(suite_take_text(s, where, entry, "number", "", &part.number));
+    RETURN_IF_FAILED(suite_take_text(s, where, entry, "needs", "", &part.needs));
     if (*part.needs && strcmp(part.needs, "gpu") != 0 && strcmp(part.needs, "cpu") != 0)
-        return bad_field(where, "needs", "\"gpu\" or \"cpu\"");
+        return suite_bad_field(where, "needs", "\"gpu\" or \"cpu\"");
     const json_t *priority = json_object_get(entry, "priority");
     if (priority) {
         if (!json_is_integer(priority) || json_integer_value(priority) < 1 ||
             json_integer_value(priority) > LAST_PRIORITY)
-            return bad_field(where, "priority", "a number from 1, which is run first, to 9");
+            return suite_bad_field(where, "priority", "a number from 1, which is run first, to 9");
         part.priority = (int)json_integer_value(priority);
     }
     const char *own = strcmp(device, "cpu") == 0 ? "cpu" : "gpu";
@@ -253,12 +194,6 @@ static void put_in_order(suite *s) {
     s->capacity = s->count;
 }
 
-static suite *create(void) {
-    suite *s = memory_allocate(1, sizeof *s);
-    s->memory = arena_create();
-    return s;
-}
-
 void suite_destroy(suite *s) {
     if (!s)
         return;
@@ -267,27 +202,18 @@ void suite_destroy(suite *s) {
     free(s);
 }
 
-static dyno_status check_format(const char *source, const json_t *root, const char *wanted) {
-    const char *format = json_string_value(json_object_get(root, "format"));
-    if (!format || strcmp(format, wanted) != 0)
-        return dyno_fail(DYNO_CORRUPT, "%s: \"format\" must be \"%s\"", source, wanted);
-    const json_t *version = json_object_get(root, "version");
-    if (!json_is_integer(version) || json_integer_value(version) != 1)
-        return dyno_fail(DYNO_UNSUPPORTED, "%s: this dyno reads version 1 of suites", source);
-    return DYNO_OK;
-}
-
 static dyno_status fill(suite *s, const char *source, const json_t *root, const char *device) {
     size_t i;
     json_t *entry;
     static const char *const fields[] = {"format", "version", "name", "title", "experiments"};
-    RETURN_IF_FAILED(check_format(source, root, SUITE_FORMAT));
+    RETURN_IF_FAILED(suite_check_format(source, root, SUITE_FORMAT));
     RETURN_IF_FAILED(check_fields(source, root, fields, sizeof fields / sizeof *fields));
-    RETURN_IF_FAILED(take_text(s, source, root, "name", NULL, &s->name));
-    RETURN_IF_FAILED(take_text(s, source, root, "title", s->name, &s->title));
+    RETURN_IF_FAILED(suite_take_text(s, source, root, "name", NULL, &s->name));
+    RETURN_IF_FAILED(suite_take_text(s, source, root, "title", s->name, &s->title));
     const json_t *entries = json_object_get(root, "experiments");
     if (!json_is_array(entries) || json_array_size(entries) == 0)
-        return bad_field(source, "experiments", "an array with an object for each experiment");
+        return suite_bad_field(source, "experiments",
+                               "an array with an object for each experiment");
     json_array_foreach((json_t *)entries, i, entry)
         RETURN_IF_FAILED(add_entry(s, source, i, entry, device));
     put_in_order(s);
@@ -346,7 +272,7 @@ dyno_status suite_read(const char *name, const char *device, suite **out) {
     json_t *root = NULL;
     *out = NULL;
     RETURN_IF_FAILED(read_source(name, &root));
-    suite *s = create();
+    suite *s = suite_create();
     dyno_status status = fill(s, name, root, device);
     json_decref(root);
     if (status == DYNO_OK)
@@ -356,189 +282,8 @@ dyno_status suite_read(const char *name, const char *device, suite **out) {
     return status;
 }
 
-/* ---- its record ---- */
-
-static json_t *part_to_json(const suite_part *part) {
-    json_t *arguments = json_array();
-    for (int i = 0; i < part->argument_count; i++)
-        json_array_append_new(arguments, json_string(part->arguments[i]));
-    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:o, s:s, s:i, s:i, s:i, s:s, s:s, s:f}", "name",
-                     part->experiment, "number", part->number, "title", part->title, "question",
-                     part->question, "verb", part->verb, "arguments", arguments, "directory",
-                     part->directory, "priority", part->priority, "part", part->part, "parts",
-                     part->parts, "status", STATUS_NAMES[part->status], "reason", part->reason,
-                     "seconds", part->seconds);
-}
-
-dyno_status suite_write(const suite *s, const char *directory) {
-    json_t *parts = json_array();
-    for (int i = 0; i < s->count; i++)
-        json_array_append_new(parts, part_to_json(&s->parts[i]));
-    json_t *root = json_pack("{s:s, s:i, s:s, s:s, s:o}", "format", RECORD_FORMAT, "version", 1,
-                             "name", s->name, "title", s->title, "parts", parts);
-    text path = {0};
-    text_format(&path, "%s/suite.json", directory);
-    dyno_status status = json_write_file(text_string(&path), root);
-    text_release(&path);
-    json_decref(root);
-    return status;
-}
-
-static dyno_status take_integer(const char *where, const json_t *object, const char *field,
-                                int *out) {
-    const json_t *value = json_object_get(object, field);
-    if (!json_is_integer(value) || json_integer_value(value) < 0 ||
-        json_integer_value(value) > MOST_PARTS)
-        return bad_field(where, field, "a count");
-    *out = (int)json_integer_value(value);
-    return DYNO_OK;
-}
-
-static dyno_status take_record_part(suite *s, const char *where, const json_t *object) {
-    suite_part part = {.needs = ""};
-    const char *status = "";
-    if (!json_is_object(object))
-        return dyno_fail(DYNO_CORRUPT, "%s: a part must be an object", where);
-    RETURN_IF_FAILED(take_text(s, where, object, "name", NULL, &part.experiment));
-    RETURN_IF_FAILED(take_text(s, where, object, "number", "", &part.number));
-    RETURN_IF_FAILED(take_text(s, where, object, "title", "", &part.title));
-    RETURN_IF_FAILED(take_text(s, where, object, "question", "", &part.question));
-    RETURN_IF_FAILED(take_text(s, where, object, "verb", NULL, &part.verb));
-    RETURN_IF_FAILED(take_text(s, where, object, "directory", NULL, &part.directory));
-    RETURN_IF_FAILED(take_text(s, where, object, "reason", "", &part.reason));
-    RETURN_IF_FAILED(take_text(s, where, object, "status", NULL, &status));
-    RETURN_IF_FAILED(take_integer(where, object, "priority", &part.priority));
-    RETURN_IF_FAILED(take_integer(where, object, "part", &part.part));
-    RETURN_IF_FAILED(take_integer(where, object, "parts", &part.parts));
-    RETURN_IF_FAILED(add_arguments(s, where, object, &part));
-    if (!is_plain_name(part.experiment))
-        return bad_field(where, "name", "small letters, digits and -");
-    if (!is_plain_directory(part.directory))
-        return bad_field(where, "directory", "one below the study, as \"steps/part-01\"");
-    int known = 0;
-    while (known <= SUITE_FAILED && strcmp(status, STATUS_NAMES[known]) != 0)
-        known++;
-    if (known > SUITE_FAILED)
-        return bad_field(where, "status", "PENDING, OK, SKIP or FAILED");
-    part.status = (suite_status)known;
-    part.seconds = json_number_value(json_object_get(object, "seconds"));
-    MEMORY_GROW(s->parts, s->count, s->capacity);
-    s->parts[s->count++] = part;
-    return DYNO_OK;
-}
-
-static dyno_status fill_record(suite *s, const char *source, const json_t *root) {
-    size_t i;
-    json_t *part;
-    RETURN_IF_FAILED(check_format(source, root, RECORD_FORMAT));
-    RETURN_IF_FAILED(take_text(s, source, root, "name", NULL, &s->name));
-    RETURN_IF_FAILED(take_text(s, source, root, "title", s->name, &s->title));
-    const json_t *parts = json_object_get(root, "parts");
-    if (!json_is_array(parts) || json_array_size(parts) > MOST_PARTS)
-        return bad_field(source, "parts", "an array of 10000 parts at most");
-    json_array_foreach((json_t *)parts, i, part)
-        RETURN_IF_FAILED(take_record_part(s, source, part));
-    return DYNO_OK;
-}
-
-dyno_status suite_read_record(const char *directory, suite **out) {
-    text path = {0};
-    json_t *root = NULL;
-    *out = NULL;
-    text_format(&path, "%s/suite.json", directory);
-    dyno_status status = file_exists(text_string(&path))
-                             ? json_read_file(text_string(&path), &root)
-                             : dyno_fail(DYNO_NOT_FOUND, "there is no '%s'", text_string(&path));
-    if (status == DYNO_OK) {
-        suite *s = create();
-        status = fill_record(s, text_string(&path), root);
-        if (status == DYNO_OK)
-            *out = s;
-        else
-            suite_destroy(s);
-        json_decref(root);
-    }
-    text_release(&path);
-    return status;
-}
-
-static bool are_same_parts(const suite_part *a, const suite_part *b) {
-    if (strcmp(a->directory, b->directory) != 0 || strcmp(a->verb, b->verb) != 0 ||
-        a->argument_count != b->argument_count)
-        return false;
-    for (int i = 0; i < a->argument_count; i++)
-        if (strcmp(a->arguments[i], b->arguments[i]) != 0)
-            return false;
-    return true;
-}
-
-bool suite_has_record(const suite_part *part, const char *directory) {
-    text path = {0};
-    text_format(&path, "%s/%s/run.json", directory, part->directory);
-    bool has = file_exists(text_string(&path));
-    text_release(&path);
-    return has;
-}
-
-/* What is damaged may be worth more than the time to measure it again: it is never replaced. */
-static dyno_status check_record(const suite_part *part, const char *directory) {
-    text path = {0};
-    results *run = NULL;
-    text_format(&path, "%s/%s/run.json", directory, part->directory);
-    dyno_status status = results_read(text_string(&path), &run);
-    results_destroy(run);
-    if (status != DYNO_OK)
-        status = dyno_fail_within(status,
-                                  "a part that was finished cannot be read (move '%s/%s' away, and "
-                                  "it is measured again)",
-                                  directory, part->directory);
-    text_release(&path);
-    return status;
-}
-
-static dyno_status take_over(suite *s, int index, const suite_part *before, const char *directory) {
-    if (!suite_has_record(before, directory)) {
-        suite_settle(s, index, SUITE_PENDING, SUITE_RECORD_IS_GONE, 0);
-        return DYNO_OK;
-    }
-    RETURN_IF_FAILED(check_record(before, directory));
-    suite_settle(s, index, SUITE_OK, "", before->seconds);
-    return DYNO_OK;
-}
-
-/* Without suite.json nobody knows what the parts that are there were measured with. */
-static dyno_status check_that_no_part_is_there(const suite *s, const char *directory) {
-    for (int i = 0; i < s->count; i++)
-        if (suite_has_record(&s->parts[i], directory))
-            return dyno_fail(
-                DYNO_INVALID,
-                "'%s/%s' holds a record, but '%s' has no suite.json that says what of; "
-                "move it away, or give another --out",
-                directory, s->parts[i].directory, directory);
-    return DYNO_OK;
-}
-
-dyno_status suite_resume(suite *s, const char *directory) {
-    suite *before;
-    dyno_status status = suite_read_record(directory, &before);
-    if (status == DYNO_NOT_FOUND)
-        return check_that_no_part_is_there(s, directory);
-    RETURN_IF_FAILED(status);
-    if (strcmp(before->name, s->name) != 0)
-        status = dyno_fail(DYNO_INVALID,
-                           "'%s' holds the suite '%s', not '%s'; use another output directory",
-                           directory, text_quote(before->name).text, text_quote(s->name).text);
-    for (int i = 0; i < s->count; i++)
-        for (int j = 0; j < before->count && status == DYNO_OK; j++)
-            if (before->parts[j].status == SUITE_OK &&
-                are_same_parts(&s->parts[i], &before->parts[j]))
-                status = take_over(s, i, &before->parts[j], directory);
-    suite_destroy(before);
-    return status;
-}
-
 void suite_add_argument(suite *s, int part, const char *argument) {
-    add_argument(s, &s->parts[part], argument);
+    suite_append_argument(s, &s->parts[part], argument);
 }
 
 void suite_settle(suite *s, int part, suite_status status, const char *reason, double seconds) {

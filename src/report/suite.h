@@ -47,8 +47,8 @@ NODISCARD dyno_status suite_read(const char *name, const char *device, suite **o
 void suite_destroy(suite *s);
 
 /* What DIRECTORY/suite.json says of parts with the same arguments is taken over, where their run.json is
- * there; without such a file nothing is. DYNO_INVALID where it is the record of another suite; a
- * run.json that cannot be read is a failure. */
+ * there; a directory without suite.json must have none. DYNO_INVALID otherwise, and where it is the record
+ * of another suite; a run.json that cannot be read is a failure. */
 NODISCARD dyno_status suite_resume(suite *s, const char *directory);
 /* Writes DIRECTORY/suite.json in one step. */
 NODISCARD dyno_status suite_write(const suite *s, const char *directory);
