@@ -283,6 +283,8 @@ static dyno_status start(memory_job *job) {
         return DYNO_OK;
     }
     RETURN_IF_FAILED(plan_grid_find_target(g->given, &g->target));
+    if (!flags_bytes(g->given, "memory"))
+        results_set_environment_text(g->run, ENV_PLANNED_CHIP, g->target.description);
     RETURN_IF_FAILED(experiment_start(g->context));
     g->is_unverified = true;
     if (target_is_this_cpu(&g->target))

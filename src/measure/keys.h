@@ -319,6 +319,7 @@
 #define ENV_THREADS "threads"
 #define ENV_ONEDNN "onednn"
 #define ENV_TARGET "target"
+#define ENV_PLANNED_CHIP "planned_chip" /* whose memory is the limit */
 #define ENV_DEVICE "device"
 
 /* what the machine can do, measured, */

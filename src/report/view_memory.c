@@ -201,9 +201,12 @@ static void add_grid_notes(const results *run, report_table *t) {
                        ? "; measured: bytes of tensors, and what the pool reserved, in a step that "
                          "ran"
                        : "");
+    const results_value *chip = results_find_environment(run, ENV_PLANNED_CHIP);
+    bool is_of_chip = chip && chip->kind == RESULTS_TEXT;
     if (limit > 0)
-        table_add_note(t, "the limit is %s; a step that reserves more is OOM",
-                       units_bytes(view_whole(limit)).text);
+        table_add_note(t, "the limit is %s%s%s%s; a step that reserves more is OOM",
+                       units_bytes(view_whole(limit)).text, is_of_chip ? " (" : "",
+                       is_of_chip ? chip->text : "", is_of_chip ? ")" : "");
 }
 
 static void add_grid(const results *run, bool is_full, report_document *out) {
