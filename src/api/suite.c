@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "experiments/experiment.h"
+#include "model/config.h"
 #include "runtime/device.h"
 
 struct dyno_suite {
@@ -92,7 +93,22 @@ static dyno_status check_flags(const suite_part *part) {
     return status;
 }
 
-/* A verb or a flag that there is not is a mistake in the suite's file, whichever machine it is run on; it is
+/* Presets that there are not would be parts that this machine seems to be unable to run. */
+static dyno_status check_models(const suite_part *part) {
+    dyno_status status = DYNO_OK;
+    for (int i = 0; i + 1 < part->argument_count && status == DYNO_OK; i++) {
+        if (strcmp(part->arguments[i], "--model") != 0)
+            continue;
+        char *names = memory_copy_string(part->arguments[i + 1]), *rest = names;
+        model_config config;
+        for (char *name; status == DYNO_OK && (name = strsep(&rest, ",")) != NULL;)
+            status = model_config_from_preset(name, &config);
+        free(names);
+    }
+    return status;
+}
+
+/* A verb, a flag or a model that there is not is a mistake in the suite's file, whichever machine it is run on; it is
  * found before the first part is run. */
 static dyno_status check_parts(const char *name, const suite *s) {
     for (int i = 0; i < s->count; i++) {
@@ -100,6 +116,8 @@ static dyno_status check_parts(const char *name, const suite *s) {
         dyno_status status = check_verb(part);
         if (status == DYNO_OK)
             status = check_flags(part);
+        if (status == DYNO_OK)
+            status = check_models(part);
         if (status != DYNO_OK)
             return dyno_fail_within(status, "suite '%s', experiment '%s' (dyno %s)",
                                     text_quote(name).text, text_quote(part->experiment).text,

@@ -106,6 +106,9 @@ static void a_mistake_in_the_file_is_found_before_anything_runs(void **state) {
                    "--device is what dyno suite gives each part");
     expect_mistake("{\"name\": \"wrong\", \"verb\": \"precision\", \"arguments\": [\"a\", \"b\"]}",
                    "unexpected 'b'");
+    expect_mistake(
+        "{\"name\": \"wrong\", \"verb\": \"bench\", \"flags\": {\"model\": \"small,smal\"}}",
+        "no preset is called 'smal'");
     expect_mistake("{\"name\": \"wrong\", \"verb\": \"bench\", \"flgs\": {\"context\": 4}}",
                    "experiment 2: there is no field \"flgs\"; did you mean \"flags\"?");
 }
