@@ -1,5 +1,6 @@
 /* figure_tex.c - a figure as pgfplots. Bytes are written in MiB: TeX computes with few digits. */
 #include <math.h>
+#include <string.h>
 
 #include "report/figure.h"
 #include "report/markup.h"
@@ -47,6 +48,15 @@ static void append_axis_options(const figure *f, text *out) {
     append_label("ylabel", &f->y, out);
     if (f->x.is_logarithmic && f->x.unit == FIGURE_NUMBERS)
         text_append(out, ",log basis x=2");
+    /* Also where nothing ran. */
+    figure_range x = figure_x_range(f);
+    double room = 0.05 * (x.high - x.low), factor = 1.2;
+    if (x.high > x.low && f->x.is_logarithmic)
+        text_format(out, ",xmin=%.9g,xmax=%.9g", shown(&f->x, x.low) / factor,
+                    shown(&f->x, x.high) * factor);
+    else if (x.high > x.low)
+        text_format(out, ",xmin=%.9g,xmax=%.9g", shown(&f->x, x.low - room),
+                    shown(&f->x, x.high + room));
 }
 
 /* Beside a dot stands its label, which every one of the plot must have. */
@@ -119,6 +129,28 @@ static void append_hollow(const figure *f, text *out) {
     text_release(&points);
 }
 
+/* What did not run has its status in place of a mark, in the colour that pgfplots gives the line: above the lines, a
+ * row for each, or where its bar would begin. */
+static void append_missing(const figure *f, text *out) {
+    static const char *const colours[] = {"blue", "red", "brown!60!black", "black"};
+    const double top = 0.95, row = 0.06;
+    for (int i = 0; i < f->count; i++)
+        for (int j = 0; j < f->lines[i].count; j++) {
+            const figure_point *p = &f->lines[i].points[j];
+            if (is_drawn(p) || strcmp(p->status, "OK") == 0)
+                continue;
+            text_format(out, "\\node[font=\\tiny,text=%s", colours[i % 4]);
+            if (figure_is_bars(f))
+                text_format(out, ",anchor=west] at (axis cs:0,%d) {", (int)p->x);
+            else
+                text_format(out, "] at ({axis cs:%.9g,%.9g}|-{rel axis cs:0,%.2f}) {",
+                            shown(&f->x, p->x), shown(&f->y, figure_y_range(f).high),
+                            top - i * row);
+            tex_append_text(out, p->status);
+            text_append(out, "};\n");
+        }
+}
+
 static void append_limit(const figure *f, text *out) {
     figure_range x = figure_x_range(f);
     if (!(f->limit > 0) || !(f->limit <= figure_y_range(f).high) || figure_is_bars(f))
@@ -133,10 +165,10 @@ static void append_limit(const figure *f, text *out) {
 
 void figure_append_tex(const figure *f, text *out) {
     text_format(out,
-                "\\begin{figure}[ht]\\centering\n\\begin{tikzpicture}\n"
+                "\\begin{figure}[H]\\centering\n\\begin{tikzpicture}\n"
                 "\\begin{%s}[width=0.%d\\linewidth,legend pos=outer north east,"
                 "legend style={font=\\tiny},grid=major",
-                environment_of(f), figure_is_bars(f) ? 6 : 9);
+                environment_of(f), figure_is_bars(f) ? 6 : 7);
     if (figure_is_bars(f))
         append_bar_options(f, out);
     else
@@ -145,6 +177,7 @@ void figure_append_tex(const figure *f, text *out) {
     for (int i = 0; i < f->count; i++)
         append_line(f, &f->lines[i], out);
     append_hollow(f, out);
+    append_missing(f, out);
     append_limit(f, out);
     text_format(out, "\\end{%s}\n\\end{tikzpicture}\n\\caption{", environment_of(f));
     tex_append_text(out, f->title);

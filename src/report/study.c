@@ -255,7 +255,7 @@ static void append_tex_cell(const table_cell *cell, text *out) {
 }
 
 static void append_tex_table(const report_table *table, text *out) {
-    text_append(out, "\\begin{table}[ht]\\centering\n\\caption{");
+    text_append(out, "\\begin{table}[H]\\centering\n\\caption{");
     tex_append_text(out, table->title ? table->title : "");
     text_append(out, "}\n\\resizebox{\\linewidth}{!}{%\n\\begin{tabular}{");
     for (int j = 0; j < table->column_count; j++)
@@ -347,7 +347,7 @@ static void append_tex_answers(const study *s, text *out) {
 void study_append_tex(const study *s, text *out) {
     text_append(out, "\\documentclass{article}\n\\usepackage[margin=2cm]{geometry}\n"
                      "\\usepackage[T1]{fontenc}\n\\usepackage[utf8]{inputenc}\n"
-                     "\\usepackage{textcomp,booktabs,graphicx,pgfplots}\n"
+                     "\\usepackage{textcomp,booktabs,float,graphicx,pgfplots}\n"
                      "\\pgfplotsset{compat=1.16}\n\\title{");
     tex_append_text(out, s->title);
     text_append(out, "}\n\\author{}\n\\begin{document}\n\\sloppy\n\\maketitle\n");

@@ -115,6 +115,9 @@ static void time_over_the_context_has_a_line_for_what_varies(void **state) {
                     "samples 8, 8, 16</title></circle>");
     expect_rendered(run, figure_append_svg, ">OOM<title>step, context (tokens) 32: OOM</title>");
     expect_rendered(run, figure_append_tex, "(8,8) += (0,8) -= (0,0)\n");
+    expect_rendered(
+        run, figure_append_tex,
+        "\\node[font=\\tiny,text=red] at ({axis cs:32,64}|-{rel axis cs:0,0.89}) {OOM};\n");
     results_destroy(run);
 }
 
@@ -194,6 +197,7 @@ static void precisions_are_bars_for_each_pass(void **state) {
     expect_rendered(run, figure_append_svg, "<title>bf16, small: median 3 ms; samples 3, 3, 6");
     expect_rendered(run, figure_append_svg, ">OOM<title>bf16, large: OOM</title>");
     expect_rendered(run, figure_append_tex, "xbar,xmin=0");
+    expect_rendered(run, figure_append_tex, "x dir=both,x explicit] coordinates");
     results_destroy(run);
 }
 
