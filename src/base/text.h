@@ -25,8 +25,7 @@ typedef struct {
  * is longer than 96 bytes is cut and ends in "...". */
 quoted_text text_quote(const char *string);
 
-/* As a POSIX shell, and zsh, reads it back: in quotes where it holds anything that one of them takes for more than a
- * letter. */
+/* As a POSIX shell and zsh read it back: in quotes where a character of it means something to one of them. */
 void text_append_shell_word(text *out, const char *word);
 
 /* Of `count` names, the one nearest to `word` by edit distance, or NULL when none is near

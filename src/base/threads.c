@@ -57,7 +57,7 @@ typedef struct worker {
     _Atomic pid_t id;      /* 0 until it and the cores are known */
     atomic_bool is_asleep; /* or about to be */
     atomic_bool is_kept_away;
-    int kept_from; /* the core; of who has the job */
+    int kept_from; /* this core; read and written by the thread whose job it is */
 } worker;
 
 typedef struct pool {

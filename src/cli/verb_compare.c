@@ -105,8 +105,8 @@ static dyno_status run_rounds(const flags *given, const dyno_compare_options *op
     dyno_status status = rounds_run(&how, &made);
     bool is_over = status == DYNO_OK || (status == DYNO_INTERRUPTED && made.finished > 0);
     if (is_over) {
-        dyno_compare_options named =
-            *options; /* a pull request has the commands, not our directories */
+        /* A pull request is about the commands, not about where their rounds were kept. */
+        dyno_compare_options named = *options;
         memcpy(named.names, how.commands, sizeof named.names);
         dyno_status shown = show(given, made.paths[0], made.paths[1], &named);
         status =

@@ -208,8 +208,8 @@ typedef struct rate {
     const char *of;     /* that it is a part of; "" */
     double most;        /* more is a mistake of the measurement, */
     const char *beyond; /* of this kind */
-    const char *
-        begin_of_steps; /* where only whole training steps are looked at; NULL: they are nothing special */
+    /* Instead of `begin` where the best row is a whole training step; NULL: `begin` there, too. */
+    const char *begin_of_steps;
 } rate;
 
 /* Whether one of the rows is above what is possible. */

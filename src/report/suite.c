@@ -78,14 +78,14 @@ static dyno_status add_flag(suite *s, const char *where, suite_part *part, const
     char *flag = arena_format(s->memory, "--%s", name);
     if (json_is_false(value))
         return DYNO_OK;
-    suite_append_argument(s, part, flag);
+    suite_part_add_argument(s, part, flag);
     if (json_is_string(value))
-        suite_append_argument(s, part, json_string_value(value));
+        suite_part_add_argument(s, part, json_string_value(value));
     else if (json_is_integer(value))
-        suite_append_argument(
+        suite_part_add_argument(
             s, part, arena_format(s->memory, "%lld", (long long)json_integer_value(value)));
     else if (json_is_real(value))
-        suite_append_argument(s, part, arena_format(s->memory, "%.15g", json_real_value(value)));
+        suite_part_add_argument(s, part, arena_format(s->memory, "%.15g", json_real_value(value)));
     else if (!json_is_true(value))
         return suite_bad_field(where, name, "a text, a number, true, or an array of these");
     return DYNO_OK;
@@ -283,7 +283,7 @@ dyno_status suite_read(const char *name, const char *device, suite **out) {
 }
 
 void suite_add_argument(suite *s, int part, const char *argument) {
-    suite_append_argument(s, &s->parts[part], argument);
+    suite_part_add_argument(s, &s->parts[part], argument);
 }
 
 void suite_settle(suite *s, int part, suite_status status, const char *reason, double seconds) {

@@ -33,7 +33,7 @@ bool suite_is_plain(const char *name, size_t length) {
            strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-_.") >= length;
 }
 
-void suite_append_argument(suite *s, suite_part *part, const char *argument) {
+void suite_part_add_argument(suite *s, suite_part *part, const char *argument) {
     const char **longer =
         arena_allocate(s->memory, (size_t)part->argument_count + 1, sizeof *longer);
     if (part->argument_count)
@@ -52,7 +52,7 @@ dyno_status suite_take_arguments(suite *s, const char *where, const json_t *entr
     json_array_foreach((json_t *)list, i, item) {
         if (!json_is_string(item))
             return suite_bad_field(where, "arguments", "an array of texts");
-        suite_append_argument(s, part, json_string_value(item));
+        suite_part_add_argument(s, part, json_string_value(item));
     }
     return DYNO_OK;
 }

@@ -22,7 +22,7 @@ NODISCARD dyno_status suite_take_text(suite *s, const char *where, const json_t 
 NODISCARD dyno_status suite_take_arguments(suite *s, const char *where, const json_t *entry,
                                            suite_part *part);
 /* Copied. */
-void suite_append_argument(suite *s, suite_part *part, const char *argument);
+void suite_part_add_argument(suite *s, suite_part *part, const char *argument);
 /* Whether so many bytes name a directory and nothing outside of where it is. */
 bool suite_is_plain(const char *name, size_t length);
 

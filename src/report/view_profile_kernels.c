@@ -189,9 +189,11 @@ static void add_time(const groups_view *v, int64_t row, time_column column, repo
         add_count(t, NUMBER(COLUMN_COUNT));
         break;
     case AVG: {
-        /* A row of a launch that phases share has a part of its time; the least and the most are of all of it. */
-        double average = rate(ns, NUMBER(COLUMN_COUNT));
-        table_add_real(t, average < NUMBER(COLUMN_MIN) ? (double)NAN : average / 1e3, 2);
+        /* A row of a launch that phases share has a part of its time; the least and the most are of all of it. An
+         * average of equal times may be below them by rounding. */
+        double average = rate(ns, NUMBER(COLUMN_COUNT)), rounding = 1 - 1e-9;
+        bool is_of_a_part = average < rounding * NUMBER(COLUMN_MIN);
+        table_add_real(t, is_of_a_part ? (double)NAN : average / 1e3, 2);
         break;
     }
     case MED:

@@ -170,6 +170,61 @@ static void the_share_of_products_is_that_of_inference_and_of_a_training_step(vo
     results_destroy(run);
 }
 
+/* A product of 60 us and a loss head of 40 us, of which a step has three quarters in the backward. */
+static void add_compiled(results *run, const char *pass) {
+    results_cell *cell = new_cell(run, pass, "cpu", 100);
+    int count;
+    const grouping *by = profile_groupings(true, &count);
+    kernel_groups *groups = kernel_groups_create(by, count);
+    launch_record product = {.kernel = "gemm",
+                             .op = "matmul",
+                             .class_name = "matmul",
+                             .scope = "layers.0.mlp.up",
+                             .phase = "forward",
+                             .end_ns = 60 * US,
+                             .share_ns = 60 * US};
+    launch_record head = {.kernel = "loss_head_chunked",
+                          .op = "loss_head",
+                          .class_name = "loss",
+                          .scope = "head",
+                          .phase = "forward",
+                          .begin_ns = 60 * US,
+                          .end_ns = 100 * US,
+                          .share_ns = 40 * US,
+                          .backward_part = strcmp(pass, "step") == 0 ? 0.75 : 0};
+    expect_ok(kernel_groups_add(groups, &product));
+    expect_ok(kernel_groups_add(groups, &head));
+    profile_record_groups(groups, 1, cell);
+    kernel_groups_destroy(groups);
+}
+
+static void the_loss_head_has_a_product_inside_and_a_column_of_its_own(void **state) {
+    (void)state;
+    results *run = new_run();
+    add_compiled(run, "forward");
+    add_compiled(run, "step");
+    expect_says(run, "matrix products are 60.0 % of inference and 60.0 % of a training step; with "
+                     "the kernels that have products inside, 100.0 % and 100.0 %");
+    expect_says(run, "matrix products %  attention kernels %  loss head %  others %");
+    expect_says(run,
+                "  its backward                0.0                  0.0        100.0       0.0");
+    results_destroy(run);
+}
+
+/* Its time is divided; the least and the most are those of the launch. */
+static void a_part_of_a_launch_has_no_average(void **state) {
+    (void)state;
+    results *run = new_run();
+    add_compiled(run, "step");
+    expect_says(run,
+                "the top kernel of the backward is loss_head_chunked: 0.030 ms in the instance "
+                "that it shares with another phase, 100.0 % of it");
+    results_set_environment_text(run, ENV_SHOWN_BY, "launch");
+    expect_says(
+        run, "0.010    10.0           40.00   40.00   40.00"); /* not 10 us, of 40 at the least */
+    results_destroy(run);
+}
+
 /* Two sentences once differed in nothing but their numbers. */
 static void a_share_of_products_is_said_of_what_varies(void **state) {
     (void)state;
@@ -470,6 +525,8 @@ int main(void) {
         cmocka_unit_test(the_top_kernel_of_each_phase_is_found_by_launch),
         cmocka_unit_test(what_is_not_a_product_is_told_by_class),
         cmocka_unit_test(the_share_of_products_is_that_of_inference_and_of_a_training_step),
+        cmocka_unit_test(the_loss_head_has_a_product_inside_and_a_column_of_its_own),
+        cmocka_unit_test(a_part_of_a_launch_has_no_average),
         cmocka_unit_test(a_share_of_products_is_said_of_what_varies),
         cmocka_unit_test(nothing_is_derived_from_a_step_that_ran_out_of_memory),
         cmocka_unit_test(inside_attention_the_ratio_of_times_stands_beside_that_of_flops),
