@@ -35,10 +35,11 @@ static target two_cores_with_avx512(int64_t l2_bytes) {
     return two_cores(1u << ISA_AVX2 | 1u << ISA_AVX512, l2_bytes);
 }
 
-static void the_library_is_passed_over_where_rows_conflict_in_l1(void **state) {
+static void
+with_a_large_l2_the_library_is_first_for_batches_whose_rows_do_not_conflict(void **state) {
     (void)state;
     target wide = two_cores_with_avx512(2 << 20);
-    gemm_problem p = {.m = 512, .n = 768, .k = 768, .target = &wide};
+    gemm_problem p = {.m = 512, .n = 768, .k = 768, .batches = 48, .target = &wide};
     p.a = (gemm_operand){.type = DTYPE_F32, .row_stride = 3072, .column_stride = 1};
     p.b = (gemm_operand){.type = DTYPE_F32, .row_stride = 768, .column_stride = 1};
     assert_null(gemm_pass_over(GEMM_ONEDNN, &p));
@@ -48,6 +49,17 @@ static void the_library_is_passed_over_where_rows_conflict_in_l1(void **state) {
     p.b.column_stride = 768;
     p.a = (gemm_operand){.type = DTYPE_F32, .row_stride = 1, .column_stride = 1024};
     assert_non_null(gemm_pass_over(GEMM_ONEDNN, &p));
+}
+
+static void with_a_large_l2_ours_are_first_for_single_products(void **state) {
+    (void)state;
+    target wide = two_cores_with_avx512(2 << 20);
+    gemm_problem p = {.m = 512, .n = 768, .k = 768, .target = &wide};
+    p.a = p.b = (gemm_operand){.type = DTYPE_F32, .row_stride = 768, .column_stride = 1};
+    for (p.batches = 0; p.batches <= 1; p.batches++) {
+        assert_non_null(gemm_pass_over(GEMM_ONEDNN, &p));
+        assert_null(gemm_pass_over(GEMM_AVX512, &p));
+    }
 }
 
 static void the_library_is_first_for_few_columns_of_a_transposed_operand(void **state) {
@@ -83,7 +95,9 @@ static void with_avx2_the_library_is_first_where_such_rows_do_not_conflict(void 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_method_picked_rejects_nothing),
-        cmocka_unit_test(the_library_is_passed_over_where_rows_conflict_in_l1),
+        cmocka_unit_test(
+            with_a_large_l2_the_library_is_first_for_batches_whose_rows_do_not_conflict),
+        cmocka_unit_test(with_a_large_l2_ours_are_first_for_single_products),
         cmocka_unit_test(the_library_is_first_for_few_columns_of_a_transposed_operand),
         cmocka_unit_test(with_avx2_the_library_is_first_where_such_rows_do_not_conflict),
     };

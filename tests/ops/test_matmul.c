@@ -80,7 +80,7 @@ static unsigned check_layouts(const problem *p, bool ta, bool tb, layout left, l
 /* Of dense operands. */
 static bool takes_onednn(const problem *p, bool ta, bool tb) {
     const char *why;
-    gemm_problem dense = {.m = p->m, .n = p->n, .k = p->k};
+    gemm_problem dense = {.m = p->m, .n = p->n, .k = p->k, .batches = p->batch};
     dense.a = (gemm_operand){.row_stride = ta ? 1 : p->k, .column_stride = ta ? p->m : 1};
     dense.b = (gemm_operand){.row_stride = tb ? 1 : p->n, .column_stride = tb ? p->k : 1};
     return matmul_onednn_version(&why) != NULL && !gemm_pass_over(GEMM_ONEDNN, &dense);

@@ -187,8 +187,17 @@ static void whole_products_are_exact_on_small_integers(void **state) {
                                      {"dX = dY W", true, false},
                                      {"dW = dY^T X", false, false},
                                      {"K dense in B only", false, true}};
-    static const int64_t sizes[][3] = {{1, 1, 1},     {16, 64, 32},  {17, 65, 33}, {33, 130, 300},
-                                       {130, 40, 64}, {70, 31, 513}, {5, 300, 256}};
+    static const int64_t sizes[][3] = {
+        {1, 1, 1},
+        {16, 64, 32},
+        {17, 65, 33},
+        {33, 130, 300},
+        {130, 40, 64},
+        {70, 31, 513},
+        {5, 300, 256},
+        /* A' is read in place, if dense: over one panel of K and over two. */
+        {64, 96, 64},
+        {96, 130, 544}};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         for (size_t l = 0; l < sizeof layouts / sizeof *layouts; l++) {
             const int64_t *s = sizes[i];

@@ -59,12 +59,14 @@ static inline void emulated_multiply(int sum, int left, int right) {
 #undef _tile_loadconfig
 #undef _tile_release
 #undef _tile_loadd
+#undef _tile_stream_loadd
 #undef _tile_stored
 #undef _tile_zero
 #undef _tile_dpbf16ps
 #define _tile_loadconfig(configuration) ((void)(configuration), emulated_forget())
 #define _tile_release() emulated_forget()
 #define _tile_loadd(tile, from, stride) emulated_load(tile, from, (size_t)(stride))
+#define _tile_stream_loadd(tile, from, stride) emulated_load(tile, from, (size_t)(stride))
 #define _tile_stored(tile, to, stride) emulated_store(tile, to, (size_t)(stride))
 #define _tile_zero(tile) emulated_zero(tile)
 #define _tile_dpbf16ps(sum, left, right) emulated_multiply(sum, left, right)

@@ -6,9 +6,14 @@
  * holds. Measured on a Xeon, operands in L1: 2814 GFLOP/s a core this way and 2841 with all eight;
  * in that state 1243 and 655. A product added to the last one's result need not wait for it.
  *
- * The strip of B' stays in L1 from block to block (gemm.c), that of A' comes from L2; to ask for it
- * ahead costs more than it gives. The tiles' shape is palette 1 of every AMX there is; the CPUID
- * leaf that describes it is not read, since hypervisors exist that hide it.
+ * The strip of B' stays in L1 from block to block (gemm_shared.c), that of A' streams from L2: it is loaded
+ * with the hint that it is not needed again, and then does not displace the strip of B'.
+ *
+ * Each pass ends with stores of 32 cache lines, and a load that cannot be forwarded from a store before
+ * them waits until all are in the cache. So nobody around these blocks copies structures or clears them.
+ *
+ * The tiles' shape is palette 1 of every AMX there is; the CPUID leaf that describes it is not read,
+ * since hypervisors exist that hide it.
  *
  * Subnormal numbers count as zero here, as in all bf16 products of the hardware. */
 #include "ops/matmul/gemm_engine.h"
@@ -43,37 +48,47 @@ TARGET static void end(void) { _tile_release(); }
 
 enum { TILE_BYTES = TILE_ROWS * TILE_ROW_BYTES, STEP_BYTES = 2 * TILE_BYTES };
 
-/* Sums of 16 rows: a tile of A' in each step, two of B'. */
-TARGET static void multiply_half(int64_t depth, const char *a, const char *b, const float *start,
-                                 int64_t start_ld, float *sum, int64_t sum_ld,
-                                 gemm_prefetch *result) {
+/* The sums of 16 rows: a tile of A' in each step, two of B'. */
+TARGET static inline __attribute__((always_inline)) void multiply_half(const gemm_block *x,
+                                                                       int half, bool streams_a) {
+    const float *start = x->start ? x->start + half * TILE_ROWS * x->start_ld : NULL;
+    float *sum = x->sum + half * TILE_ROWS * x->sum_ld;
+    size_t start_bytes = (size_t)x->start_ld * sizeof *start;
+    size_t sum_bytes = (size_t)x->sum_ld * sizeof *sum;
+    int64_t along = x->reads_a ? x->a_along * (int64_t)sizeof(uint16_t) : TILE_ROW_BYTES;
+    int64_t a_step = x->reads_a ? TILE_ROW_BYTES : STEP_BYTES;
+    const char *a = (const char *)x->a + half * TILE_ROWS * along, *b = x->b;
     if (start) {
-        _tile_loadd(0, start, (size_t)start_ld * sizeof *start);
-        _tile_loadd(1, start + TILE_ROWS, (size_t)start_ld * sizeof *start);
+        _tile_loadd(0, start, start_bytes);
+        _tile_loadd(1, start + TILE_ROWS, start_bytes);
     } else {
         _tile_zero(0);
         _tile_zero(1);
     }
-    for (int64_t k = 0; k < depth; k += PAIRS_DEPTH) {
-        if (result)
-            gemm_prefetch_next(result);
-        _tile_loadd(2, a, TILE_ROW_BYTES);
+    for (int64_t k = 0; k < x->depth; k += PAIRS_DEPTH) {
+        if (x->result)
+            gemm_prefetch_next(x->result);
+        if (streams_a)
+            _tile_stream_loadd(2, a, (size_t)along);
+        else
+            _tile_loadd(2, a, (size_t)along);
         _tile_loadd(3, b, TILE_ROW_BYTES);
         _tile_dpbf16ps(0, 2, 3);
         _tile_loadd(3, b + TILE_BYTES, TILE_ROW_BYTES);
         _tile_dpbf16ps(1, 2, 3);
-        a += STEP_BYTES;
+        a += a_step;
         b += STEP_BYTES;
     }
-    _tile_stored(0, sum, (size_t)sum_ld * sizeof *sum);
-    _tile_stored(1, sum + TILE_ROWS, (size_t)sum_ld * sizeof *sum);
+    _tile_stored(0, sum, sum_bytes);
+    _tile_stored(1, sum + TILE_ROWS, sum_bytes);
 }
 
 TARGET static void multiply(const gemm_block *x) {
-    multiply_half(x->depth, x->a, x->b, x->start, x->start_ld, x->sum, x->sum_ld, x->result);
-    multiply_half(x->depth, (const char *)x->a + TILE_BYTES, x->b,
-                  x->start ? x->start + TILE_ROWS * x->start_ld : NULL, x->start_ld,
-                  x->sum + TILE_ROWS * x->sum_ld, x->sum_ld, x->result);
+    for (int half = 0; half < 2; half++)
+        if (x->streams_a)
+            multiply_half(x, half, true);
+        else
+            multiply_half(x, half, false);
 }
 
 const gemm_engine gemm_amx = {.rows = PAIRS_LINES,
@@ -83,14 +98,15 @@ const gemm_engine gemm_amx = {.rows = PAIRS_LINES,
                               .columns = PAIRS_LINES,
                               .depth_step = PAIRS_DEPTH,
                               .element_bytes = 2,
-                              .panel_depth = 320,
+                              .panel_depth = 512,
                               .own_lines = 256,
                               .shared_lines = 768,
-                              .near_panel_depth = 320,
+                              .near_panel_depth = 512,
                               .near_own_lines = 128,
                               .a_weight = 64,
                               .b_weight = 64,
                               .keeps_columns = true,
+                              .reads_in_place = true,
                               .pack_a = gemm_pack_pairs_a,
                               .pack_b = gemm_pack_pairs_b,
                               .multiply = multiply,

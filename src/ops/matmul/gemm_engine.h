@@ -96,6 +96,8 @@ typedef struct gemm_block {
      * from line to line. */
     bool reads_a;
     int64_t a_along;
+    bool
+        streams_a; /* the strip of A' is used once while that of B' stays in L1, and should not displace it */
     gemm_prefetch *next; /* to be prefetched meanwhile; may be NULL */
     gemm_prefetch
         *result;  /* the lines that the sums go to, for engines with result_passes; may be NULL */
@@ -117,8 +119,9 @@ typedef struct gemm_engine {
     bool finishes_sums; /* takes blocks with `finish` */
     /* gemm_regions.c: a strip of B' whose columns are dense is packed by the first multiplication with it. */
     bool packs_by_the_way;
-    /* gemm_regions.c: it can read f32 lines of A' in place, and can use non-temporal stores. */
-    bool reads_in_place, streams;
+    /* It can read lines of A' in place: f32 ones in gemm_regions.c, whole strips of bf16 in gemm_shared.c. */
+    bool reads_in_place;
+    bool streams; /* gemm_regions.c: it can use non-temporal stores */
 
     /* gemm_shared.c */
     bool shares_packing;

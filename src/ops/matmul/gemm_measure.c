@@ -72,18 +72,16 @@ static bool has_few_columns_of_transposed_a(const gemm_problem *p) {
 }
 
 /* Why our FMAs come before dnnl_sgemm, cut into tiles, with AVX-512; NULL where they do not. On two cores of a
- * Zen 4 ours are 0.98 to 1.3 times as fast, with few columns of a transposed A' 0.8 to 0.98 (docs/decisions/0029).
- * On a Xeon with 2 MiB of L2 the library's tiles are 1.02 times as fast over twelve large products by turns, and further
- * ahead with the products of heads: there it stays first, but for conflicting strides. */
+ * Zen 4 ours are 0.98 to 1.3 times as fast, with few columns of a transposed A' 0.8 to 0.98. On a Xeon with 2 MiB of L2 they
+ * are 0.99 to 1.18 times as fast over nine large products by turns, and slower with the products of heads: there the
+ * library stays first, but for conflicting strides (docs/decisions/0029). */
 static const char *pass_over_onednn_avx512(const gemm_problem *p, const target *chip) {
     enum { MEASURED_L2_BYTES = 1 << 20 };
     if (has_few_columns_of_transposed_a(p))
         return NULL;
-    if (chip->l2_bytes <= MEASURED_L2_BYTES)
-        return "our own products are faster with AVX-512, as measured";
-    if (has_conflicting_strides(p))
-        return "our own products are faster where rows are a multiple of 4 KiB apart, as measured";
-    return NULL;
+    if (chip->l2_bytes > MEASURED_L2_BYTES && p->batches > 1 && !has_conflicting_strides(p))
+        return NULL;
+    return "our own products are faster with AVX-512, as measured";
 }
 
 /* The same with AVX2. With few columns of a transposed A' whose strides do not conflict the library, held to AVX2, is 1.03 to

@@ -171,27 +171,43 @@ TARGET void gemm_pack_pairs_b(const gemm_lines *from, int64_t count, int64_t dep
     pack(from, count, depth, true, to);
 }
 
+/* 16 sums, or the first ones of them. */
+INLINE void finish_f32(const gemm_target *to, __m512 x, __mmask16 mask, float *at) {
+    if (to->accumulates)
+        x = _mm512_add_ps(_mm512_maskz_loadu_ps(mask, at), x);
+    _mm512_mask_storeu_ps(at, mask, x);
+}
+
+INLINE void finish_bf16(const gemm_target *to, __m512 x, __mmask16 mask, uint16_t *at) {
+    if (to->accumulates) {
+        __m512i before = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, at));
+        x = _mm512_add_ps(_mm512_castsi512_ps(_mm512_slli_epi32(before, 16)), x);
+    }
+    _mm256_mask_storeu_epi16(at, mask, (__m256i)_mm512_cvtneps_pbh(x));
+}
+
+/* Row by row, so that each cache line of the result is written once, and whole where it can be. */
 TARGET void gemm_finish_avx512_bf16(const gemm_target *to, const float *sum, int64_t ld,
                                     int64_t rows, int64_t columns) {
     const __m512 alpha = _mm512_set1_ps(to->alpha);
-    for (int64_t j = 0; j < columns; j += 16) {
-        __mmask16 mask = (__mmask16)(columns - j < 16 ? (1u << (columns - j)) - 1 : 0xffffu);
-        for (int64_t i = 0; i < rows; i++) {
-            __m512 x = _mm512_mul_ps(alpha, _mm512_loadu_ps(sum + i * ld + j));
-            if (to->type == DTYPE_F32) {
-                float *at = (float *)to->data + i * to->ld + j;
-                if (to->accumulates)
-                    x = _mm512_add_ps(_mm512_maskz_loadu_ps(mask, at), x);
-                _mm512_mask_storeu_ps(at, mask, x);
-            } else {
-                uint16_t *at = (uint16_t *)to->data + i * to->ld + j;
-                if (to->accumulates)
-                    x = _mm512_add_ps(
-                        _mm512_castsi512_ps(_mm512_slli_epi32(
-                            _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, at)), 16)),
-                        x);
-                _mm256_mask_storeu_epi16(at, mask, (__m256i)_mm512_cvtneps_pbh(x));
-            }
+    bool is_f32 = to->type == DTYPE_F32;
+    for (int64_t i = 0; i < rows; i++, sum += ld) {
+        float *wide = (float *)to->data + i * to->ld;
+        uint16_t *narrow = (uint16_t *)to->data + i * to->ld;
+        if (columns == PAIRS_LINES && !is_f32 && !to->accumulates) {
+            __m512 low = _mm512_mul_ps(alpha, _mm512_loadu_ps(sum));
+            __m512 high = _mm512_mul_ps(alpha, _mm512_loadu_ps(sum + PAIRS_HALF));
+            _mm512_storeu_si512(narrow, (__m512i)_mm512_cvtne2ps_pbh(high, low));
+            continue;
+        }
+        for (int64_t j = 0; j < columns; j += PAIRS_HALF) {
+            int64_t left = columns - j;
+            __mmask16 mask = (__mmask16)(left < PAIRS_HALF ? (1u << left) - 1 : 0xffffu);
+            __m512 x = _mm512_mul_ps(alpha, _mm512_loadu_ps(sum + j));
+            if (is_f32)
+                finish_f32(to, x, mask, wide + j);
+            else
+                finish_bf16(to, x, mask, narrow + j);
         }
     }
 }
