@@ -189,11 +189,13 @@ static dyno_status describe_ranks(const step_options *options, bool is_attention
     int64_t ranks, now = options->pipeline.parallel.ranks;
     step_options sharded = *options;
     step_needs needs;
-    text_append(out, "nothing on ");
+    text_append(out, "nothing ");
+    if (now > 1 && options->pipeline.parallel.mode != PARALLEL_FSDP)
+        text_format(out, "with --parallel %s ", parallel_format(&options->pipeline.parallel).text);
     if (now > 1)
-        text_format(out, "%lld chips", (long long)now);
+        text_format(out, "on %lld chips", (long long)now);
     else
-        text_append(out, "one chip");
+        text_append(out, "on one chip");
     text_format(out, ": the smallest step needs %s", units_bytes(smallest->needs.bytes).text);
     RETURN_IF_FAILED(plan_advice_find_ranks(&sharded, memory_bytes, &ranks, &needs));
     if (ranks == 0) {

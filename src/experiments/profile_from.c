@@ -93,8 +93,11 @@ static void record_attention(const from_job *job, results_cell *cell) {
                                         results_real(sum.without_flops ? (double)NAN : sum.flops)};
         breakdown_add_row(to, &(const char *){attention_part_name(part)}, values);
     }
-    if (strcmp(job->trace.format, FOREIGN_FORMAT_OWN) != 0)
+    if (strcmp(job->trace.format, FOREIGN_FORMAT_OWN) != 0) {
         cell_set_metric(cell, METRIC_ATTENTIONS, "", attention_parts_count(job->attention));
+        cell_set_metric(cell, METRIC_ATTENTION_PASSED_OVER, "",
+                        attention_parts_passed_over(job->attention));
+    }
 }
 
 static void record_all(const from_job *job, results_cell *cell) {

@@ -165,6 +165,7 @@
 #define METRIC_NOT_JOINED "not_joined"
 #define METRIC_IN_GRAPHS "in_graphs"
 #define METRIC_OUTSIDE_STEPS "outside_steps"
+#define METRIC_ATTENTION_PASSED_OVER "attention_passed_over"
 #define METRIC_MARKED_STEPS "marked_steps"
 #define METRIC_MARKED_STEPS_NS "marked_steps_ns"
 #define METRIC_ATTENTIONS "attentions"

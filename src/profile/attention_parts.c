@@ -11,11 +11,12 @@
 #include "tensor/role.h"
 
 /* Between a product and its softmax, and behind that, at most so many other kernels. */
-enum { MOST_BETWEEN = 12, MOST_STREAMS = 64, MOST_PHASE_BYTES = 64 };
+enum { MOST_BETWEEN = 12, MOST_STREAMS = 4096, MOST_PHASE_BYTES = 64 };
 
 typedef enum place { AT_NOTHING, BEHIND_PRODUCT, BEHIND_SOFTMAX } place;
 
 typedef struct stream_state {
+    int64_t process;
     int device, stream;
     place at;
     int between; /* launches since the product, or since the softmax */
@@ -25,9 +26,10 @@ typedef struct stream_state {
 } stream_state;
 
 struct attention_parts {
-    stream_state streams[MOST_STREAMS];
-    int stream_count;
-    int64_t found;
+    stream_state *streams;
+    int stream_count, stream_capacity;
+    int last; /* the stream of the last launch */
+    int64_t found, passed_over;
     attention_sum sums[ATTENTION_PART_COUNT];
 };
 
@@ -75,18 +77,32 @@ attention_parts *attention_parts_create(void) {
     return memory_allocate(1, sizeof(attention_parts));
 }
 
-void attention_parts_destroy(attention_parts *parts) { free(parts); }
+void attention_parts_destroy(attention_parts *parts) {
+    if (parts)
+        free(parts->streams);
+    free(parts);
+}
 
+static bool is_of_stream(const stream_state *s, const launch_record *r) {
+    return s->process == r->process && s->device == r->device && s->stream == r->stream;
+}
+
+/* Streams of several processes may have the same numbers. NULL: there are too many. */
 static stream_state *find_stream(attention_parts *parts, const launch_record *r) {
-    for (int i = 0; i < parts->stream_count; i++)
-        if (parts->streams[i].device == r->device && parts->streams[i].stream == r->stream)
-            return &parts->streams[i];
-    if (parts->stream_count == MOST_STREAMS)
+    if (parts->stream_count && is_of_stream(&parts->streams[parts->last], r))
+        return &parts->streams[parts->last];
+    int at = 0;
+    while (at < parts->stream_count && !is_of_stream(&parts->streams[at], r))
+        at++;
+    if (at == MOST_STREAMS)
         return NULL;
-    stream_state *made = &parts->streams[parts->stream_count++];
-    made->device = r->device;
-    made->stream = r->stream;
-    return made;
+    if (at == parts->stream_count) {
+        MEMORY_GROW(parts->streams, parts->stream_count, parts->stream_capacity);
+        parts->streams[parts->stream_count++] =
+            (stream_state){.process = r->process, .device = r->device, .stream = r->stream};
+    }
+    parts->last = at;
+    return &parts->streams[at];
 }
 
 static bool is_class(const launch_record *r, const char *name) {
@@ -149,6 +165,7 @@ static bool is_in_order(const stream_state *s, const launch_record *r) {
 
 void attention_parts_add(attention_parts *parts, const launch_record *r) {
     stream_state *s = find_stream(parts, r);
+    parts->passed_over += !s || r->correlation < s->correlation;
     if (!s)
         return;
     if (!is_in_order(s, r) || is_of_backward(r))
@@ -186,6 +203,8 @@ void attention_parts_add_own(attention_parts *parts, const launch_record *r) {
 }
 
 int64_t attention_parts_count(const attention_parts *parts) { return parts->found; }
+
+int64_t attention_parts_passed_over(const attention_parts *parts) { return parts->passed_over; }
 
 attention_sum attention_parts_sum(const attention_parts *parts, attention_part part) {
     return parts->sums[part];

@@ -88,9 +88,9 @@ static void find_longest_products(foreign_reading *r) {
  * around it, it is a part of that one. HOST_NONE where it never does. */
 static int64_t begin_as_phase(const host_timeline *t, const host_span *span) {
     int64_t begin_ns = span->begin_ns;
-    for (int at = span->parent; at != HOST_NONE; at = t->spans[at].parent)
-        if ((t->spans[at].kind == RANGE_OF_PROGRAM || t->spans[at].is_backward) &&
-            t->spans[at].end_ns > begin_ns)
+    for (int at = host_timeline_around(t, (int)(span - t->spans), begin_ns); at != HOST_NONE;
+         at = host_timeline_around(t, at, begin_ns))
+        if (t->spans[at].kind == RANGE_OF_PROGRAM || t->spans[at].is_backward)
             begin_ns = t->spans[at].end_ns;
     return begin_ns == span->begin_ns || begin_ns < span->end_ns ? begin_ns : HOST_NONE;
 }
@@ -154,6 +154,7 @@ dyno_status foreign_hand_on(foreign_reading *r, int64_t process, int64_t id,
             host_timeline_find_step(r->timeline, HOST_NONE, record->begin_ns, &cause.is_in_step);
     if (record->phase)
         cause.join = JOINED_BY_RECORD;
+    record->process = process;
     r->trace->in_graphs += record->graph_node != 0;
     return hand_on(r, &cause, record);
 }
@@ -190,9 +191,11 @@ static dyno_status hand_on_own_times(foreign_reading *r, const own_times *own) {
 
 /* The op that called this one: it is inside it, with nothing but ranges between. */
 static int calling_op(const host_timeline *t, int op) {
-    for (int at = t->spans[op].parent; at != HOST_NONE; at = t->spans[at].parent)
+    for (int link = t->spans[op].around; link != HOST_NONE; link = t->links[link].next) {
+        int at = t->links[link].span;
         if (t->spans[at].kind == RANGE_OP && t->spans[at].end_ns >= t->spans[op].end_ns)
             return at;
+    }
     return HOST_NONE;
 }
 

@@ -1,4 +1,5 @@
 /* host_attribution.c - walks up from the innermost span around a call. */
+#define _GNU_SOURCE
 #include "profile/host_attribution.h"
 
 #include <stdlib.h>
@@ -7,22 +8,32 @@
 #include "base/memory.h"
 #include "base/text.h"
 
-/* Of threads that have ranges, as many are asked about a launch on one that has none. */
-enum { MOST_RANGE_THREADS = 64, MOST_SCOPE_BYTES = 120 };
+/* Of the threads of a process that have ranges, at most so many are asked about a launch on one that has none. */
+enum { MOST_RANGE_THREADS = 1024, MOST_SCOPE_BYTES = 120 };
 
 struct host_attributor {
     const host_timeline *t;
-    int range_threads[MOST_RANGE_THREADS];
+    int *range_threads; /* by process */
     int range_thread_count;
     text scope;
 };
 
+static int by_process(const void *a, const void *b, void *timeline) {
+    const host_thread *threads = ((const host_timeline *)timeline)->threads;
+    int x = *(const int *)a, y = *(const int *)b;
+    int64_t p = threads[x].process, q = threads[y].process;
+    return p == q ? (x > y) - (x < y) : p < q ? -1 : 1;
+}
+
 host_attributor *host_attributor_create(const host_timeline *t) {
     host_attributor *a = memory_allocate(1, sizeof *a);
     a->t = t;
-    for (int i = 0; i < t->thread_count && a->range_thread_count < MOST_RANGE_THREADS; i++)
+    a->range_threads = memory_allocate((size_t)t->thread_count, sizeof *a->range_threads);
+    for (int i = 0; i < t->thread_count; i++)
         if (t->threads[i].range_count)
             a->range_threads[a->range_thread_count++] = i;
+    qsort_r(a->range_threads, (size_t)a->range_thread_count, sizeof *a->range_threads, by_process,
+            (void *)(uintptr_t)t);
     return a;
 }
 
@@ -30,6 +41,7 @@ void host_attributor_destroy(host_attributor *a) {
     if (!a)
         return;
     text_release(&a->scope);
+    free(a->range_threads);
     free(a);
 }
 
@@ -84,16 +96,33 @@ static int open_range(const host_timeline *t, int thread, int64_t at_ns) {
     return found;
 }
 
+/* Where the threads of the process begin among those that have ranges. */
+static int first_of_process(const host_attributor *a, int64_t process) {
+    int low = 0, high = a->range_thread_count;
+    while (low < high) {
+        int middle = low + (high - low) / 2;
+        if (a->t->threads[a->range_threads[middle]].process < process)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
 /* The range that is open in the process: that of the threads that launch work, or, where these have
- * none, of any. HOST_NONE where they differ. */
+ * none, of any. HOST_NONE where they differ, and where there are too many to ask. */
 static int open_in_process(const host_attributor *a, int thread, int64_t at_ns) {
     const host_timeline *t = a->t;
-    for (int must_launch = 1; must_launch >= 0; must_launch--) {
+    int64_t process = t->threads[thread].process;
+    int first = first_of_process(a, process), end = first;
+    while (end < a->range_thread_count && t->threads[a->range_threads[end]].process == process)
+        end++;
+    for (int must_launch = 1; must_launch >= 0 && end - first <= MOST_RANGE_THREADS;
+         must_launch--) {
         int found = HOST_NONE;
-        for (int i = 0; i < a->range_thread_count; i++) {
+        for (int i = first; i < end; i++) {
             int other = a->range_threads[i];
-            if (other == thread || t->threads[other].process != t->threads[thread].process ||
-                (must_launch && !t->threads[other].call_count))
+            if (other == thread || (must_launch && !t->threads[other].call_count))
                 continue;
             int range = open_range(t, other, at_ns);
             if (range == HOST_NONE)
@@ -110,13 +139,14 @@ static int open_in_process(const host_attributor *a, int thread, int64_t at_ns) 
 
 /* ---- scopes ---- */
 
-static void append_part(text *scope, const char *name) {
+/* Whether there was room for it. What has none is told as such, and what is inside it is left out. */
+static bool append_part(text *scope, const char *name) {
     static const char MODULE[] = "nn.Module: ";
     if (strncmp(name, MODULE, strlen(MODULE)) == 0)
         name += strlen(MODULE);
-    if (scope->length + strlen(name) + 1 > MOST_SCOPE_BYTES)
-        return;
-    text_format(scope, "%s%s", scope->length ? "." : "", name);
+    bool has_room = scope->length + strlen(name) + 1 <= MOST_SCOPE_BYTES;
+    text_format(scope, "%s%s", scope->length ? "." : "", has_room ? name : "(more)");
+    return has_room;
 }
 
 /* The ranges that are open around `span` at that time and inside the phase's, from the outermost; where
@@ -130,8 +160,9 @@ static void describe_scope(host_attributor *a, int span, int64_t at_ns, int phas
     for (; span != HOST_NONE && span != phase; span = host_timeline_around(t, span, at_ns))
         if (t->spans[span].kind == RANGE_OF_PROGRAM || t->spans[span].kind == RANGE_OF_LIBRARY)
             chain[count++] = span;
-    while (count > 0)
-        append_part(&a->scope, t->names[t->spans[chain[--count]].name]);
+    bool has_room = true;
+    while (count > 0 && has_room)
+        has_room = append_part(&a->scope, t->names[t->spans[chain[--count]].name]);
     if (!a->scope.length && outermost_op != HOST_NONE)
         text_append(&a->scope, t->shown[t->spans[outermost_op].name]);
 }
@@ -162,11 +193,13 @@ static host_attribution attribute(host_attributor *a, int thread, int span, int6
             out.phase = "backward";
         else if (s.has_sequence)
             out.phase = "forward";
-        else if (s.step != HOST_NONE && !t->has_program_ranges &&
-                 !t->meanings[t->spans[s.step].name].is_profilers)
-            out.phase = t->shown[t->spans[s.step].name];
         else
             out.join = JOINED_TO_NOTHING;
+        if (!out.phase && s.step != HOST_NONE && !t->has_program_ranges &&
+            !t->meanings[t->spans[s.step].name].is_profilers) {
+            out.phase = t->shown[t->spans[s.step].name];
+            out.join = JOINED_BY_THREAD;
+        }
     }
     int forward = s.backward >= 0 ? host_timeline_find_forward(t, s.backward) : HOST_NONE;
     if (forward != HOST_NONE) {

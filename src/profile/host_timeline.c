@@ -1,8 +1,8 @@
 /* host_timeline.c - arrays that are sorted once, and binary searches in them.
  *
- * Spans of a thread mostly nest, but need not: ranges that are started and ended by hand can overlap.
- * The parent of a span is the last to have begun of those open when it begins, so that the chain of
- * parents passes through every span that is open at that moment. */
+ * Spans of a thread mostly nest, but need not: ranges that are started and ended by hand can overlap. So a span has a list
+ * of all that are open when it begins. Lists share their ends: a new one is the last one's with one link more, as
+ * long as not too many of that one have ended. */
 #define _GNU_SOURCE
 #include "profile/host_timeline.h"
 
@@ -29,6 +29,7 @@ void host_timeline_destroy(host_timeline *t) {
     if (!t)
         return;
     free(t->spans);
+    free(t->links);
     free(t->calls);
     free(t->threads);
     free(t->steps);
@@ -130,20 +131,21 @@ dyno_status host_timeline_add_span(host_timeline *t, host_span span) {
     RETURN_IF_FAILED(check_times(t->names[span.name], span.begin_ns, span.end_ns));
     if (span.kind == RANGE_OF_PROGRAM)
         span.kind = meaning->kind;
-    span.parent = HOST_NONE;
+    span.around = HOST_NONE;
     if (span.kind == RANGE_OP && span.sequence == HOST_NONE)
         span.sequence = meaning->number;
     if (span.kind == RANGE_OP && range_is_backward_op(t->names[span.name]))
         span.is_backward = true;
-    if (span.kind == RANGE_OF_PROGRAM) {
-        t->has_program_ranges = true;
-        t->threads[span.thread].range_count++;
-    }
+    t->has_program_ranges = t->has_program_ranges || span.kind == RANGE_OF_PROGRAM;
+    t->threads[span.thread].range_count +=
+        span.kind == RANGE_OF_PROGRAM || (span.kind == RANGE_STEP && !meaning->is_profilers);
     if (span.kind == RANGE_STEP) {
         MAKE_ROOM(t->steps, t->step_count, t->step_capacity);
-        t->steps[t->step_count++] = (host_step){
-            meaning->number, t->threads[span.thread].process, span.begin_ns, span.end_ns, 0,
-            span.thread};
+        t->steps[t->step_count++] = (host_step){.number = meaning->number,
+                                                .process = t->threads[span.thread].process,
+                                                .begin_ns = span.begin_ns,
+                                                .end_ns = span.end_ns,
+                                                .thread = span.thread};
     }
     MAKE_ROOM(t->spans, t->span_count, t->span_capacity);
     t->spans[t->span_count++] = span;
@@ -162,13 +164,13 @@ dyno_status host_timeline_add_call(host_timeline *t, host_call call) {
 
 static int compare(int64_t a, int64_t b) { return (a > b) - (a < b); }
 
-/* Until it is sorted, a span's parent is its place in the file, which breaks ties. */
+/* Until it is sorted, `around` is a span's place in the file, which breaks ties. */
 static int by_thread_and_time(const void *a, const void *b) {
     const host_span *x = a, *y = b;
     int order = compare(x->thread, y->thread);
     order = order ? order : compare(x->begin_ns, y->begin_ns);
     order = order ? order : compare(y->end_ns, x->end_ns);
-    return order ? order : compare(x->parent, y->parent);
+    return order ? order : compare(x->around, y->around);
 }
 
 static int by_correlation(const void *a, const void *b) {
@@ -178,53 +180,134 @@ static int by_correlation(const void *a, const void *b) {
     return order ? order : compare(x->begin_ns, y->begin_ns);
 }
 
-static int by_begin(const void *a, const void *b) {
+static int by_thread_and_begin(const void *a, const void *b) {
     const host_step *x = a, *y = b;
-    int order = compare(x->begin_ns, y->begin_ns);
-    return order ? order : compare(x->number, y->number);
+    int order = compare(x->thread, y->thread);
+    order = order ? order : compare(x->begin_ns, y->begin_ns);
+    return order ? order : compare(y->end_ns, x->end_ns);
+}
+
+static int by_thread_and_number(const void *a, const void *b) {
+    const host_step *x = a, *y = b;
+    int order = compare(x->thread, y->thread);
+    order = order ? order : compare(x->number, y->number);
+    return order ? order : compare(x->begin_ns, y->begin_ns);
 }
 
 static int by_number(const void *a, const void *b) {
     const host_step *x = a, *y = b;
-    return compare(x->number, y->number);
+    int order = compare(x->number, y->number);
+    order = order ? order : compare(x->time, y->time);
+    return order ? order : compare(x->begin_ns, y->begin_ns);
 }
 
-/* Chains of parents, from the spans that are open. */
-static dyno_status nest(host_timeline *t) {
-    int *open = memory_allocate(HOST_MOST_NESTING, sizeof *open), depth = 0;
-    dyno_status status = DYNO_OK;
-    for (int i = 0; i < (int)t->span_count && status == DYNO_OK; i++) {
-        host_span *span = &t->spans[i];
-        host_thread *thread = &t->threads[span->thread];
-        if (i == 0 || t->spans[i - 1].thread != span->thread) {
-            depth = 0;
-            thread->first_span = i;
-        }
-        thread->span_count++;
-        while (depth && t->spans[open[depth - 1]].end_ns <= span->begin_ns)
-            depth--;
-        span->parent = depth ? open[depth - 1] : HOST_NONE;
-        if (depth == HOST_MOST_NESTING)
-            status =
-                dyno_fail(DYNO_CORRUPT,
-                          "more than %d ranges and operations of a thread are open at once, the "
-                          "last is '%s'; are they all ended?",
-                          HOST_MOST_NESTING, text_quote(t->names[span->name]).text);
-        else
-            open[depth++] = i;
+static int by_begin(const void *a, const void *b) {
+    const host_step *x = a, *y = b;
+    int order = compare(x->begin_ns, y->begin_ns);
+    return order ? order : compare(x->index, y->index);
+}
+
+/* The spans of a thread that are open, the last to have begun on top. */
+typedef struct open_spans {
+    int span[HOST_MOST_NESTING];
+    int link[HOST_MOST_NESTING];          /* the list of it and all below it */
+    int64_t first_end[HOST_MOST_NESTING]; /* of it and all below it */
+    int depth;
+} open_spans;
+
+static dyno_status push_open(host_timeline *t, open_spans *open, int span) {
+    int below = open->depth - 1;
+    int64_t end_ns = t->spans[span].end_ns;
+    MAKE_ROOM(t->links, t->link_count, t->link_capacity);
+    t->links[t->link_count] =
+        (host_link){.span = span, .next = below >= 0 ? open->link[below] : HOST_NONE};
+    open->span[open->depth] = span;
+    open->link[open->depth] = (int)t->link_count++;
+    open->first_end[open->depth++] =
+        below >= 0 && open->first_end[below] < end_ns ? open->first_end[below] : end_ns;
+    return DYNO_OK;
+}
+
+/* Ranges that are started and ended by hand may end below others that are open. They are taken out when they are as
+ * many as the others, so that lists stay short and so does making them. */
+static dyno_status drop_ended(host_timeline *t, open_spans *open, int64_t at_ns) {
+    while (open->depth && t->spans[open->span[open->depth - 1]].end_ns <= at_ns)
+        open->depth--;
+    if (!open->depth || open->first_end[open->depth - 1] > at_ns)
+        return DYNO_OK;
+    int ended = 0, depth = open->depth;
+    for (int i = 0; i < depth; i++)
+        ended += t->spans[open->span[i]].end_ns <= at_ns;
+    if (2 * ended < depth && depth < HOST_MOST_NESTING)
+        return DYNO_OK;
+    open->depth = 0;
+    for (int i = 0; i < depth; i++)
+        if (t->spans[open->span[i]].end_ns > at_ns)
+            RETURN_IF_FAILED(push_open(t, open, open->span[i]));
+    return DYNO_OK;
+}
+
+static dyno_status nest_span(host_timeline *t, open_spans *open, int i) {
+    host_span *span = &t->spans[i];
+    host_thread *thread = &t->threads[span->thread];
+    if (i == 0 || t->spans[i - 1].thread != span->thread) {
+        open->depth = 0;
+        thread->first_span = i;
     }
+    thread->span_count++;
+    RETURN_IF_FAILED(drop_ended(t, open, span->begin_ns));
+    span->around = open->depth ? open->link[open->depth - 1] : HOST_NONE;
+    if (open->depth == HOST_MOST_NESTING)
+        return dyno_fail(DYNO_CORRUPT,
+                         "more than %d ranges and operations of a thread are open at once, the "
+                         "last is '%s'; are they all ended?",
+                         HOST_MOST_NESTING, text_quote(t->names[span->name]).text);
+    return push_open(t, open, i);
+}
+
+static dyno_status nest(host_timeline *t) {
+    open_spans *open = memory_allocate(1, sizeof *open);
+    dyno_status status = DYNO_OK;
+    for (int i = 0; i < (int)t->span_count && status == DYNO_OK; i++)
+        status = nest_span(t, open, i);
     free(open);
     return status;
 }
 
-/* Steps of several processes and threads that have the same number are one. */
+/* Steps inside another step of their thread are left out. */
+static void keep_outermost_steps(host_timeline *t) {
+    int64_t kept = 0;
+    qsort(t->steps, (size_t)t->step_count, sizeof *t->steps, by_thread_and_begin);
+    for (int64_t i = 0; i < t->step_count; i++) {
+        const host_step *last = kept ? &t->steps[kept - 1] : NULL;
+        if (!last || last->thread != t->steps[i].thread || t->steps[i].end_ns > last->end_ns)
+            t->steps[kept++] = t->steps[i];
+    }
+    t->step_count = kept;
+}
+
+/* A thread that begins again with the same numbers, in another epoch for instance, makes other steps. */
 static void number_steps(host_timeline *t) {
+    keep_outermost_steps(t);
+    qsort(t->steps, (size_t)t->step_count, sizeof *t->steps, by_thread_and_number);
+    for (int64_t i = 1; i < t->step_count; i++)
+        if (t->steps[i].thread == t->steps[i - 1].thread &&
+            t->steps[i].number == t->steps[i - 1].number)
+            t->steps[i].time = t->steps[i - 1].time + 1;
     qsort(t->steps, (size_t)t->step_count, sizeof *t->steps, by_number);
     for (int64_t i = 0; i < t->step_count; i++) {
-        t->step_numbers += i == 0 || t->steps[i].number != t->steps[i - 1].number;
+        t->step_numbers += i == 0 || t->steps[i].number != t->steps[i - 1].number ||
+                           t->steps[i].time != t->steps[i - 1].time;
         t->steps[i].index = t->step_numbers - 1;
     }
     qsort(t->steps, (size_t)t->step_count, sizeof *t->steps, by_begin);
+    int *place = memory_allocate((size_t)t->step_numbers, sizeof *place), next = 0;
+    for (int64_t i = 0; i < t->step_count; i++) {
+        int *at = &place[t->steps[i].index]; /* 0: not seen yet */
+        *at = *at ? *at : ++next;
+        t->steps[i].index = *at - 1;
+    }
+    free(place);
 }
 
 static int by_sequence(const void *a, const void *b, void *timeline) {
@@ -265,7 +348,7 @@ static dyno_status make_index(host_timeline *t, bool (*is_wanted)(const host_spa
 
 dyno_status host_timeline_seal(host_timeline *t) {
     for (int64_t i = 0; i < t->span_count; i++)
-        t->spans[i].parent = (int)i;
+        t->spans[i].around = (int)i;
     if (t->span_count)
         qsort(t->spans, (size_t)t->span_count, sizeof *t->spans, by_thread_and_time);
     if (t->call_count)
@@ -296,10 +379,10 @@ int host_timeline_innermost(const host_timeline *t, int thread, int64_t at_ns) {
 }
 
 int host_timeline_around(const host_timeline *t, int span, int64_t at_ns) {
-    do
-        span = t->spans[span].parent;
-    while (span != HOST_NONE && t->spans[span].end_ns <= at_ns);
-    return span;
+    int link = t->spans[span].around;
+    while (link != HOST_NONE && t->spans[t->links[link].span].end_ns <= at_ns)
+        link = t->links[link].next;
+    return link == HOST_NONE ? HOST_NONE : t->links[link].span;
 }
 
 const host_call *host_timeline_find_call(const host_timeline *t, int64_t process,

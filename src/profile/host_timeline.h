@@ -2,7 +2,7 @@
  * that launched work, by thread.
  *
  * A reader adds all of it in any order and seals it; then the work of devices is attributed to it
- * (host_attribution.h). Some 70 bytes are kept of each event, whatever its size in the file. What is
+ * (host_attribution.h). Some 80 bytes are kept of each event, whatever its size in the file. What is
  * added is checked: a time that no clock could have is DYNO_CORRUPT, too many events are
  * DYNO_OUT_OF_MEMORY, both with a message. */
 #ifndef PROFILE_HOST_TIMELINE_H
@@ -27,11 +27,17 @@ typedef struct host_span {
     double bytes;       /* that it reads and writes at least, where its FLOPs are known */
     int64_t product_ns; /* how long the longest product that it launched ran */
     int thread, name;
-    int parent;       /* the span that it is in; HOST_NONE: none */
+    int around;       /* the first of the links to the spans around it; HOST_NONE: there is none */
     uint8_t kind;     /* a range_kind */
     bool is_backward; /* an op that says so itself */
     bool is_counted;  /* its FLOPs are those of a record already */
 } host_span;
+
+/* The spans that are open when a span begins are a list, the last to have begun first. A list may also have some that
+ * have ended by then, but no more than are open. */
+typedef struct host_link {
+    int span, next; /* next: HOST_NONE at the end */
+} host_link;
 
 /* A call of the host that launched work. */
 typedef struct host_call {
@@ -44,26 +50,32 @@ typedef struct host_call {
 typedef struct host_thread {
     int64_t process, id;
     int first_span, span_count; /* sorted by begin, those that begin together the longest first */
-    int range_count;            /* of the program's own */
+    int range_count;            /* of the program's own, steps among them */
     int64_t call_count;
 } host_thread;
 
-/* The numbers of steps, in order: a step's index is its place here. */
+/* A step of one thread. Steps of several threads and processes that have the same number are one: the n-th of a
+ * thread with that number and the n-th of the others. Steps inside a step of their thread are parts of it, and not
+ * here. */
 typedef struct host_step {
     int64_t number, process, begin_ns, end_ns;
-    int index, thread;
+    int time;  /* which of its thread with this number, from 0 */
+    int index; /* of the step, in the order in which they began */
+    int thread;
 } host_step;
 
 typedef struct host_timeline {
     host_span *spans;
     int64_t span_count, span_capacity;
+    host_link *links; /* of a sealed one */
+    int64_t link_count, link_capacity;
     host_call *calls; /* sorted by process and correlation */
     int64_t call_count, call_capacity;
     host_thread *threads;
     int thread_count, thread_capacity;
     host_step *steps; /* sorted by begin */
     int64_t step_count, step_capacity;
-    int step_numbers; /* different ones */
+    int step_numbers; /* different steps */
     int *by_sequence; /* op spans of the forward with a sequence number, by it and by begin */
     int64_t by_sequence_count;
     int *by_id; /* spans with an id, by it */
@@ -86,7 +98,7 @@ void host_timeline_destroy(host_timeline *t);
 NODISCARD dyno_status host_timeline_name(host_timeline *t, const char *name, int *out);
 NODISCARD dyno_status host_timeline_thread(host_timeline *t, int64_t process, int64_t id, int *out);
 
-/* The parent is not looked at. A kind other than RANGE_OF_PROGRAM stands; else the name says it. */
+/* `around` is not looked at. A kind other than RANGE_OF_PROGRAM stands; else the name says it. */
 NODISCARD dyno_status host_timeline_add_span(host_timeline *t, host_span span);
 NODISCARD dyno_status host_timeline_add_call(host_timeline *t, host_call call);
 
@@ -96,7 +108,7 @@ NODISCARD dyno_status host_timeline_seal(host_timeline *t);
 
 /* The rest is for a sealed one. HOST_NONE or NULL when there is none. */
 int host_timeline_innermost(const host_timeline *t, int thread, int64_t at_ns);
-/* The next span around it that is still open at that time: parents may have ended by then. */
+/* The next span around it that is still open at that time. */
 int host_timeline_around(const host_timeline *t, int span, int64_t at_ns);
 const host_call *host_timeline_find_call(const host_timeline *t, int64_t process,
                                          int64_t correlation);

@@ -50,6 +50,12 @@ void interval_set_add(interval_set *set, int64_t begin, int64_t end) {
     set->fresh[set->fresh_count++] = (interval){begin, end};
 }
 
+void interval_set_add_all(interval_set *set, interval_set *more) {
+    merge(more);
+    for (int64_t i = 0; i < more->merged_count; i++)
+        interval_set_add(set, more->merged[i].begin, more->merged[i].end);
+}
+
 void interval_set_release(interval_set *set) {
     free(set->merged);
     free(set->fresh);
@@ -74,5 +80,37 @@ interval_sums interval_set_sum(interval_set *set, value_counts *gaps) {
         sums.begin = set->merged[0].begin;
         sums.end = set->merged[set->merged_count - 1].end;
     }
+    return sums;
+}
+
+/* The first merged interval that ends later than `at`. */
+static int64_t find_later(const interval_set *set, int64_t at) {
+    int64_t low = 0, high = set->merged_count;
+    while (low < high) {
+        int64_t middle = low + (high - low) / 2;
+        if (set->merged[middle].end <= at)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+interval_sums interval_set_sum_within(interval_set *set, int64_t begin, int64_t end,
+                                      value_counts *gaps) {
+    merge(set);
+    interval_sums sums = {.begin = begin, .end = end, .busy = end - begin};
+    int64_t at = begin;
+    for (int64_t i = find_later(set, begin); i < set->merged_count && at < end; i++) {
+        const interval *now = &set->merged[i];
+        int64_t until = now->begin < end ? now->begin : end;
+        if (until > at) {
+            sums.gaps += until - at;
+            sums.gap_count++;
+            value_counts_add(gaps, until - at);
+        }
+        at = now->end;
+    }
+    sums.busy -= sums.gaps;
     return sums;
 }

@@ -425,13 +425,25 @@ bool kernel_group_is_even(const kernel_group *group, int64_t steps) {
     return true;
 }
 
-static device_time sum_steps(device_sums *sums) {
+/* All that ran on a device, over all steps. */
+static void unite_steps(kernel_groups *g, int device, interval_set *out) {
+    for (int i = 0; i < g->devices.count; i++) {
+        if (g->sums[i].time.device != device || g->sums[i].time.phase)
+            continue;
+        for (busy_step *step = g->sums[i].steps; step; step = step->next)
+            interval_set_add_all(out, &step->busy);
+    }
+}
+
+/* A gap is a time in which nothing ran on the device: neither of another phase nor of another step. */
+static device_time sum_steps(device_sums *sums, interval_set *whole) {
     value_counts gaps = {0}, spans = {0};
     device_time t = sums->time;
     for (busy_step *step = sums->steps; step; step = step->next) {
-        interval_sums s = interval_set_sum(&step->busy, &gaps);
-        value_counts_add(&spans, s.end - s.begin);
-        t.busy_ns += (double)s.busy;
+        interval_sums own = interval_set_sum(&step->busy, NULL);
+        interval_sums all = interval_set_sum_within(whole, own.begin, own.end, &gaps);
+        value_counts_add(&spans, own.end - own.begin);
+        t.busy_ns += (double)all.busy;
     }
     value_summary span = value_counts_summarize(&spans);
     t.span_ns = span.total;
@@ -451,13 +463,24 @@ static int by_device(const void *a, const void *b) {
 }
 
 int kernel_groups_device_times(kernel_groups *g, const device_time **out) {
+    interval_set whole = {0};
+    int united = -1; /* the device of `whole` */
     free(g->times);
     g->times = memory_allocate((size_t)g->devices.count, sizeof *g->times);
-    for (int i = 0; i < g->devices.count; i++) {
-        g->times[i] = sum_steps(&g->sums[i]);
-        g->times[i].place = i; /* all phases of a device are added to before any of them */
-    }
+    for (int i = 0; i < g->devices.count; i++)
+        g->times[i] = (device_time){.device = g->sums[i].time.device, .place = i};
     qsort(g->times, (size_t)g->devices.count, sizeof *g->times, by_device);
+    for (int i = 0; i < g->devices.count; i++) {
+        int place = g->times[i].place; /* all phases of a device are added to before any of them */
+        if (i == 0 || g->times[i].device != united) {
+            united = g->times[i].device;
+            interval_set_release(&whole);
+            unite_steps(g, united, &whole);
+        }
+        g->times[i] = sum_steps(&g->sums[place], &whole);
+        g->times[i].place = place;
+    }
+    interval_set_release(&whole);
     *out = g->times;
     return g->devices.count;
 }

@@ -5,9 +5,9 @@
  * exact and a long trace still needs little memory. Records that cannot be attributed are a group of
  * their own, ROW_UNATTRIBUTED, and never spread over others.
  *
- * The time of a device is the union over its streams, in all and of each phase. Which phase a record
- * belongs to is a matter of its launch: a phase's span is that of its launches, never a window of
- * time that others run in as well. */
+ * The time of a device is the union over its streams. Which phase a record belongs to is a matter of its
+ * launch: a phase's span is that of its launches. Others may run in it as well, so that the device is busy
+ * while anything runs, of whichever phase and step, and only the rest of the span is a gap. */
 #ifndef PROFILE_KERNEL_GROUPS_H
 #define PROFILE_KERNEL_GROUPS_H
 
@@ -87,9 +87,9 @@ typedef struct device_time {
     int64_t steps, launches;
     double span_ns;         /* from the first begin of a step to its last end */
     double span_median_ns;  /* the same of the median step */
-    double busy_ns;         /* of that, while at least one ran */
+    double busy_ns;         /* of that, while anything ran on the device */
     double running_ns;      /* how long launches ran: more than busy where streams overlap */
-    value_summary gaps;     /* ns, while nothing of it ran */
+    value_summary gaps;     /* ns, while nothing ran on the device */
     double host_calls_ns;   /* in the calls that launched them, where these are known, */
     int64_t host_calls;     /* and how many: a call may launch a whole graph */
     value_summary behind;   /* ns from the begin of the call to that of the work on the device */

@@ -31,6 +31,7 @@ typedef struct launch_record {
     int grid[3], block[3];
     int registers; /* of a thread */
     int64_t shared_bytes;
+    int64_t process; /* of another program; 0: there is but one */
     int device, stream;
     int64_t correlation;
     uint64_t graph_node;

@@ -15,7 +15,7 @@
 #include "base/text.h"
 #include "profile/foreign_trace.h"
 
-enum { MOST_OPERANDS = 3, MOST_DIMENSIONS = 4, PROGRESS_EVENTS = 4096 };
+enum { MOST_OPERANDS = 3, MOST_DIMENSIONS = 8, PROGRESS_EVENTS = 4096 };
 
 typedef struct operand_shape {
     int64_t dimensions[MOST_DIMENSIONS];
@@ -469,6 +469,11 @@ static dyno_status add_span(pytorch_file *file, int thread) {
 static dyno_status take_host_event(pytorch_file *file) {
     const trace_event *e = &file->event;
     bool has_span = is_operation(e) || is_range(e);
+    if (e->phase == 'B' && (has_span || is_call(e) || is_of_device(e)))
+        return json_stream_fail(file->stream,
+                                "the event '%s' is a begin (ph B) with an end elsewhere; events in "
+                                "one piece (ph X) are read, which PyTorch's profiler writes",
+                                text_quote(e->name.data).text);
     if (e->phase != 'X' || (!has_span && !is_call(e) && !is_of_device(e))) {
         file->reading->trace->skipped++;
         return DYNO_OK;

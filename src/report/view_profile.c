@@ -103,9 +103,9 @@ static void note_overview(const results *run, report_table *t) {
     table_add_note(
         t, "host: the median untraced step by the host's clock; device: the median traced "
            "one, from the begin of the first launch to the end of the last; mean: of all traced "
-           "steps, and so are busy, while at least one ran, gaps, and the tables below");
+           "steps, and so are busy, while anything ran, gaps, the rest, and the tables below");
     table_add_note(t, "phases are those of their launches: where updates run beside the backward, "
-                      "their spans overlap");
+                      "their spans overlap, and a device that runs another phase is busy, too");
     if (is_gpu)
         table_add_note(t,
                        "HOST-BOUND: the device is idle for more than %.0f %% of the untraced "

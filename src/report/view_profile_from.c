@@ -72,11 +72,13 @@ static void note_phases(const results_cell *cell, report_table *t) {
                           "calls; gaps are between operations");
         return;
     }
-    table_add_note(t,
-                   "sums over the trace%s; host: in the ranges that the program marks, of all "
-                   "phases in its steps; device: from the begin of a phase's first launch in a "
-                   "step to the end of its last; busy: while at least one ran",
-                   steps > 0 ? "" : ", in which no steps are marked");
+    table_add_note(
+        t,
+        "sums over the trace%s; host: in the ranges that the program marks, of all "
+        "phases in its steps; device: from the begin of a phase's first launch in a "
+        "step to the end of its last; busy: while anything ran on it, of whichever phase; "
+        "gaps: the rest",
+        steps > 0 ? "" : ", in which no steps are marked");
     table_add_note(t,
                    "a phase is that of the launch, not of the moment at which the device runs it");
     table_add_note(t,
@@ -245,6 +247,11 @@ static void add_attention(const results *run, const results_cell *cell, bool is_
                        "computes the scores, the one behind the values; scale, mask and dropout "
                        "between them count with the softmax",
                        view_metric(cell, METRIC_ATTENTIONS));
+    if (view_metric(cell, METRIC_ATTENTION_PASSED_OVER) > 0)
+        table_add_note(t,
+                       "%.0f launches are not in the order of their calls in this file; attention "
+                       "around them is not found, so there is more of it than this table has",
+                       view_metric(cell, METRIC_ATTENTION_PASSED_OVER));
     document_add_table(out, t);
 }
 

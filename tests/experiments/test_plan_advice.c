@@ -160,6 +160,9 @@ static void chips_come_with_the_changes_that_they_need(void **state) {
     expect_ok(plan_advice_find(&options, false, 1, &advice));
     assert_int_equal(strncmp(advice.text, "nothing on 2 chips: ", 20), 0);
     assert_non_null(strstr(advice.text, "; nor on 1024 with --parallel fsdp"));
+    options.pipeline.parallel.mode = PARALLEL_ZERO1; /* what follows may name as many chips */
+    expect_ok(plan_advice_find(&options, false, 1, &advice));
+    assert_non_null(strstr(advice.text, "nothing with --parallel zero1 on 2 chips: "));
 }
 
 /* An eager step's attention is naive; --mode compiled of the same command line is flash. Advice that

@@ -97,6 +97,26 @@ static void launches_of_another_stream_or_phase_do_not_mix(void **state) {
     attention_parts_destroy(parts);
 }
 
+/* As of ranks that share a GPU, or of which each calls its own one GPU 0. */
+static void streams_of_two_processes_with_the_same_number_do_not_mix(void **state) {
+    (void)state;
+    enum { STREAMS = 80 };
+    static const char *const NAMES[][2] = {
+        {"scores", "matmul"}, {"softmax", "softmax"}, {"values", "matmul"}};
+    attention_parts *parts = attention_parts_create();
+    for (int i = 0; i < 3; i++)
+        for (int stream = 0; stream < STREAMS; stream++)
+            for (int process = 0; process < 2; process++) {
+                launch_record r = launch(NAMES[i][0], NAMES[i][1], 1);
+                r.process = process;
+                r.stream = stream;
+                attention_parts_add(parts, &r);
+            }
+    assert_int_equal(attention_parts_count(parts), 2 * STREAMS);
+    assert_int_equal(attention_parts_passed_over(parts), 0);
+    attention_parts_destroy(parts);
+}
+
 static void launches_out_of_order_are_not_judged(void **state) {
     (void)state;
     attention_parts *parts = attention_parts_create();
@@ -104,8 +124,10 @@ static void launches_out_of_order_are_not_judged(void **state) {
     add(parts, "softmax", "softmax", 1);
     launch_record late = launch("b", "matmul", 1);
     late.correlation = 0;
+    assert_int_equal(attention_parts_passed_over(parts), 0);
     attention_parts_add(parts, &late);
     assert_int_equal(attention_parts_count(parts), 0);
+    assert_int_equal(attention_parts_passed_over(parts), 1);
     attention_parts_destroy(parts);
 }
 
@@ -162,6 +184,7 @@ int main(void) {
         cmocka_unit_test(product_softmax_product_is_attention),
         cmocka_unit_test(softmax_of_the_backward_or_without_products_is_none),
         cmocka_unit_test(launches_of_another_stream_or_phase_do_not_mix),
+        cmocka_unit_test(streams_of_two_processes_with_the_same_number_do_not_mix),
         cmocka_unit_test(launches_out_of_order_are_not_judged),
         cmocka_unit_test(fused_kernels_are_a_part_of_their_own),
         cmocka_unit_test(dynos_own_launches_are_told_by_scope_class_and_op),

@@ -21,6 +21,7 @@
 #include "support/expect.h"
 #include "support/foreign_groups.h"
 #include "support/scratch.h"
+#include "support/trace_text.h"
 
 /* ---- against PyTorch's own table ---- */
 
@@ -162,28 +163,6 @@ static void a_gpus_kernels_have_the_phase_of_their_launch(void **state) {
 }
 
 /* ---- rules ---- */
-
-#define EVENT(category, name, thread, begin, duration, ...)                                        \
-    "{\"ph\":\"X\",\"cat\":\"" category "\",\"name\":\"" name "\",\"pid\":1,\"tid\":" #thread      \
-    ",\"ts\":" #begin ",\"dur\":" #duration ",\"args\":{" __VA_ARGS__ "}},"
-#define OP(name, thread, begin, duration, ...)                                                     \
-    EVENT("cpu_op", name, thread, begin, duration, __VA_ARGS__)
-#define RANGE(name, thread, begin, duration)                                                       \
-    EVENT("user_annotation", name, thread, begin, duration, "")
-#define CALL(thread, begin, correlation)                                                           \
-    EVENT("cuda_runtime", "cudaLaunchKernel", thread, begin, 2, "\"correlation\":" #correlation)
-#define KERNEL(name, begin, duration, correlation, ...)                                            \
-    EVENT("kernel", name, 7, begin, duration, "\"correlation\":" #correlation __VA_ARGS__)
-#define TRACE(...) "{\"traceEvents\":[" __VA_ARGS__ "{\"ph\":\"M\",\"name\":\"end\"}]}"
-
-static void expect_phase(const char *document, const char *phase, int64_t count) {
-    foreign_groups g = foreign_groups_of_text(document, DYNO_OK);
-    const kernel_group *found = kernel_groups_find(g.groups, BY_PHASE, &phase);
-    if (!found || found->count != count)
-        fail_msg("'%s' has %lld records, not %lld: %s", phase,
-                 found ? (long long)found->count : 0LL, (long long)count, document);
-    foreign_groups_release(&g);
-}
 
 static void outermost_range_names_the_phase_and_steps_name_none(void **state) {
     (void)state;
@@ -360,6 +339,12 @@ static void flops_of_an_operation_are_those_of_its_longest_product(void **state)
     expect_flops(&g, "cublasLt::splitKreduce_kernel", 0);
     expect_flops(&g, "scal_kernel(cublasTransposeParams)", 0);
     foreign_groups_release(&g);
+    g = foreign_groups_of_text(
+        TRACE(CALL(1, 5, 9) KERNEL("softmax_warp_forward", 500, 2, 9)
+                  OP("aten::_softmax", 1, 1, 50, "\"Input Dims\":[[2,3,4,5,6],[],[]]")),
+        DYNO_OK);
+    expect_flops(&g, "softmax_warp_forward", 5.0 * 2 * 3 * 4 * 5 * 6);
+    foreign_groups_release(&g);
 }
 
 /* ---- files that are not as they should be ---- */
@@ -381,6 +366,9 @@ static void hostile_files_get_an_error(void **state) {
     expect_refused("{\"traceEvents\": []}", DYNO_UNSUPPORTED, "no operations, ranges or kernels");
     expect_refused(TRACE(RANGE("forward", 1, 0, 50)), DYNO_UNSUPPORTED, "no operations or kernels");
     expect_refused("{\"traceEvents\": [{\"ph\": \"X\"", DYNO_CORRUPT, "is it whole?");
+    expect_refused(TRACE(KERNEL("k", 5, 3, 9) "{\"ph\":\"B\",\"cat\":\"cpu_op\",\"name\":\"op\","
+                                              "\"ts\":1},"),
+                   DYNO_CORRUPT, "is a begin (ph B)");
     expect_refused(TRACE(KERNEL("k", -5, 3, 9)), DYNO_CORRUPT, "begins at -5.000 us");
     expect_refused(TRACE(KERNEL("k", 5, -3, 9)), DYNO_CORRUPT, "takes -3.000 us");
     expect_refused(TRACE(KERNEL("k", 1e300, 3, 9)), DYNO_CORRUPT, "no number of microseconds");

@@ -199,6 +199,35 @@ static void a_phase_spans_its_own_launches_only(void **state) {
     kernel_groups_destroy(g);
 }
 
+/* Micro-batches: forward and backward take turns, and the device is idle once. */
+static void a_device_that_runs_another_phase_or_step_is_not_idle(void **state) {
+    (void)state;
+    kernel_groups *g = new_groups();
+    add(g, record_of("a", "forward", 0, 10));
+    add(g, record_of("b", "backward", 10, 30));
+    add(g, record_of("a", "forward", 30, 40));
+    add(g, record_of("b", "backward", 45, 65));
+    launch_record copy = record_of("copy", "forward", 20, 60); /* for the next step, meanwhile */
+    copy.step = 1;
+    const device_time *times;
+    assert_int_equal(kernel_groups_device_times(g, &times), 3);
+    expect_near(times[0].busy_ns, 60);
+    assert_string_equal(times[1].phase, "forward");
+    expect_near(times[1].span_ns, 40);
+    expect_near(times[1].busy_ns, 40);
+    assert_int_equal(times[1].gaps.count, 0);
+    expect_near(times[2].span_ns, 55);
+    expect_near(times[2].busy_ns, 50);
+    assert_int_equal(times[2].gaps.count, 1);
+    expect_near((double)times[2].gaps.max, 5);
+    add(g, copy);
+    assert_int_equal(kernel_groups_device_times(g, &times), 3);
+    expect_near(times[0].span_ns, 65 + 40);
+    expect_near(times[0].busy_ns, 65 + 40);
+    assert_int_equal(times[2].gaps.count, 0);
+    kernel_groups_destroy(g);
+}
+
 static void one_slow_step_moves_the_mean_of_spans_and_not_their_median(void **state) {
     (void)state;
     static const int64_t SPANS[] = {10, 1000, 12};
@@ -398,6 +427,7 @@ int main(void) {
         cmocka_unit_test(the_union_of_many_intervals_is_that_of_a_bitmap),
         cmocka_unit_test(a_kernel_belongs_to_the_phase_that_launched_it_however_late_it_runs),
         cmocka_unit_test(a_phase_spans_its_own_launches_only),
+        cmocka_unit_test(a_device_that_runs_another_phase_or_step_is_not_idle),
         cmocka_unit_test(one_slow_step_moves_the_mean_of_spans_and_not_their_median),
         cmocka_unit_test(devices_are_busy_each_for_itself),
         cmocka_unit_test(steps_are_summed_and_the_time_between_them_is_not_idle),

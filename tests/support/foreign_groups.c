@@ -7,6 +7,7 @@
 
 #include "support/expect.h"
 #include "support/scratch.h"
+#include "support/trace_text.h"
 
 static const grouping GROUPINGS[FOREIGN_GROUPINGS] = {
     [BY_PHASE] = {"phase", {GROUP_PHASE}, 1},
@@ -71,4 +72,13 @@ const char *trace_path(const char *name) {
     static char path[512];
     snprintf(path, sizeof path, "%s/traces/%s", DYNO_TEST_DIR, name);
     return path;
+}
+
+void expect_phase(const char *document, const char *phase, int64_t count) {
+    foreign_groups g = foreign_groups_of_text(document, DYNO_OK);
+    const kernel_group *found = kernel_groups_find(g.groups, BY_PHASE, &phase);
+    if (!found || found->count != count)
+        fail_msg("'%s' has %lld records, not %lld: %s", phase,
+                 found ? (long long)found->count : 0LL, (long long)count, document);
+    foreign_groups_release(&g);
 }
