@@ -1,6 +1,6 @@
 /* gemm.c - our matrix products beside dnnl_sgemm alone, on every shape of a training step.
  *
- *   build/bench_gemm [PRESET] [CONTEXT] [ROUNDS] [fp32|bf16|fp16] [METHOD] [cold]   default: small 128 15 fp32
+ *   build/bench_gemm [PRESET] [CONTEXT] [ROUNDS] [fp32|bf16|fp16] [METHOD,...] [cold]   default: small 128 15 fp32
  *
  * The shapes are read from the plan of the step. The two sides alternate, round by round; the
  * table gives the median of each and the median ratio of the rounds. The library runs with all
@@ -8,6 +8,10 @@
  * library still multiplies fp32. Ours is the fastest way this CPU has, or METHOD: a name that the
  * table prints, such as AVX2, or auto. To hold the library to the same instructions set
  * ONEDNN_MAX_CPU_ISA=AVX2 (DNNL_MAX_CPU_ISA for version 2).
+ *
+ * Several methods, as in oneDNN,AVX-512, are compared with each other instead: product by product, in an order drawn
+ * anew each round, so that all meet the same states of the machine. The ratio is the median over rounds of the time of
+ * the first method over that of the other.
  *
  * A product is repeated on the same operands, which stay in the caches if they fit. With `cold` it is repeated on so
  * many copies of them that they come from memory, as weights do in a training step. */
@@ -218,6 +222,143 @@ static const target *find_chip(int method) {
     return target_this_cpu();
 }
 
+static void add_shape(report_table *t, const shape_case *c) {
+    const matmul_problem *q = &c->problem;
+    char how[8];
+    snprintf(how, sizeof how, "%c%c", q->transpose_a ? 'T' : 'N', q->transpose_b ? 'T' : 'N');
+    table_add_row(t);
+    table_add_integer(t, q->batches);
+    table_add_integer(t, q->m);
+    table_add_integer(t, q->n);
+    table_add_integer(t, q->k);
+    table_add_text(t, how);
+    table_add_integer(t, c->count);
+}
+
+static void add_shape_columns(report_table *t) {
+    static const char *const headers[] = {"batch", "M", "N", "K", "operands", "per step"};
+    for (int i = 0; i < 6; i++)
+        table_add_column(t, headers[i], headers[i], i == 4 ? TABLE_LEFT : TABLE_RIGHT);
+}
+
+static double flops_of(const matmul_problem *q) {
+    return 2.0 * (double)(q->batches * q->m * q->n) * (double)q->k;
+}
+
+static void print_table(report_table *t) {
+    text out = {0};
+    table_render(t, TABLE_TERMINAL, false, &out);
+    fputs(text_string(&out), stdout);
+    text_release(&out);
+    table_destroy(t);
+}
+
+/* ---- several methods, product by product ---- */
+
+enum { MOST_METHODS = 6 };
+
+typedef struct method_list {
+    int methods[MOST_METHODS], count;
+} method_list;
+
+/* False where one of the names is of no method. */
+static bool parse_methods(const char *names, method_list *out) {
+    char rest[128];
+    snprintf(rest, sizeof rest, "%s", names);
+    out->count = 0;
+    for (char *save, *name = strtok_r(rest, ",", &save); name; name = strtok_r(NULL, ",", &save)) {
+        if (out->count == MOST_METHODS || find_method(name) == GEMM_METHOD_COUNT)
+            return false;
+        out->methods[out->count++] = find_method(name);
+    }
+    return out->count > 0;
+}
+
+static void shuffle(int *order, int count) {
+    static unsigned seed = 1;
+    for (int i = 0; i < count; i++)
+        order[i] = i;
+    for (int i = count - 1; i > 0; i--) {
+        seed = seed * 1103515245u + 12345u;
+        int other = (int)((seed >> 16) % (unsigned)(i + 1)), kept = order[i];
+        order[i] = order[other];
+        order[other] = kept;
+    }
+}
+
+/* times[method][round], of one product each. */
+static void time_by_turns(side_of_case *sides, int count, int rounds, double **times) {
+    int order[MOST_METHODS];
+    for (int r = -1; r < rounds; r++) {
+        shuffle(order, count);
+        for (int i = 0; i < count; i++) {
+            int64_t begin = clock_now_ns();
+            run_ours(&sides[order[i]]);
+            if (r >= 0)
+                times[order[i]][r] = (double)(clock_now_ns() - begin);
+        }
+    }
+}
+
+static void compare_methods(const shape_case *cases, int count, const method_list *list, dtype type,
+                            int rounds, bool is_cold) {
+    static side_of_case sides[MOST_METHODS];
+    double *times[MOST_METHODS], total[MOST_METHODS] = {0}, log_sum[MOST_METHODS] = {0};
+    double flops = 0;
+    report_table *t = table_create("matrix products of a step, by turns product by product");
+    add_shape_columns(t);
+    for (int i = 0; i < list->count; i++) {
+        const char *name = gemm_method_name((gemm_method)list->methods[i]);
+        char header[64];
+        snprintf(header, sizeof header, "%s GFLOP/s", name);
+        table_add_column(t, header, header, TABLE_RIGHT);
+        if (i) {
+            snprintf(header, sizeof header, "%s ratio", name);
+            table_add_column(t, header, header, TABLE_RIGHT);
+        }
+        times[i] = memory_allocate((size_t)rounds, sizeof *times[i]);
+    }
+    for (int c = 0; c < count; c++) {
+        for (int i = 0; i < list->count; i++) {
+            side_init(&sides[i], cases[c].launch, type, list->methods[i], is_cold);
+            const char *why = gemm_reject(sides[i].method, &sides[i].copies[0].problem);
+            if (why) {
+                fprintf(stderr, "bench_gemm: %s cannot be compared: %s\n",
+                        gemm_method_name(sides[i].method), why);
+                exit(2);
+            }
+        }
+        time_by_turns(sides, list->count, rounds, times);
+        add_shape(t, &cases[c]);
+        flops += flops_of(&cases[c].problem) * cases[c].count;
+        for (int i = 1; i < list->count; i++)
+            for (int r = 0; r < rounds; r++)
+                times[i][r] = times[0][r] / times[i][r];
+        double first = median(times[0], rounds);
+        total[0] += first * cases[c].count;
+        table_add_real(t, flops_of(&cases[c].problem) / first, 1);
+        for (int i = 1; i < list->count; i++) {
+            double speedup = median(times[i], rounds);
+            log_sum[i] += log(speedup);
+            total[i] += first / speedup * cases[c].count;
+            table_add_real(t, flops_of(&cases[c].problem) / first * speedup, 1);
+            table_add_real(t, speedup, 3);
+        }
+        for (int i = 0; i < list->count; i++)
+            side_release(&sides[i]);
+    }
+    for (int i = 0; i < list->count; i++) {
+        table_add_note(t, "%s: all products of a step %.1f ms (%.1f GFLOP/s), geometric mean %.3f",
+                       gemm_method_name((gemm_method)list->methods[i]), total[i] / 1e6,
+                       flops / total[i], exp(log_sum[i] / count));
+        free(times[i]);
+    }
+    table_add_note(t, "%s, %d threads, %d rounds%s; ratio: medians of the first's time over it",
+                   dtype_name(type), threads_count(), rounds,
+                   is_cold ? ", operands from memory" : "");
+    print_table(t);
+}
+
 int main(int argc, char **argv) {
     step_options options = {
         .batch = 4,
@@ -232,11 +373,13 @@ int main(int argc, char **argv) {
         fprintf(stderr, "bench_gemm: precision is '%s', it can be fp32, bf16 or fp16\n", type_name);
         return 2;
     }
-    int chosen = argc > 5 && strcmp(argv[5], "auto") != 0 ? find_method(argv[5]) : -1;
-    if (chosen == GEMM_METHOD_COUNT) {
-        fprintf(stderr, "bench_gemm: there is no method '%s'\n", argv[5]);
+    const char *wanted = argc > 5 && strcmp(argv[5], "auto") != 0 ? argv[5] : NULL;
+    method_list list = {0};
+    if (wanted && !parse_methods(wanted, &list)) {
+        fprintf(stderr, "bench_gemm: '%s' is no method, nor several of them with commas\n", wanted);
         return 2;
     }
+    int chosen = wanted ? list.methods[0] : -1;
     bool is_cold = argc > 6 && strcmp(argv[6], "cold") == 0;
     if (argc > 6 && !is_cold) {
         fprintf(stderr, "bench_gemm: the sixth argument is '%s', it can be cold\n", argv[6]);
@@ -259,13 +402,17 @@ int main(int argc, char **argv) {
     enum { MOST = 64 };
     shape_case cases[MOST];
     int count = collect(p, cases, MOST);
+    if (list.count > 1) {
+        compare_methods(cases, count, &list, type, rounds, is_cold);
+        plan_destroy(p);
+        return 0;
+    }
     report_table *t = table_create("matrix products of a step: ours against dnnl_sgemm alone");
-    static const char *const headers[] = {
-        "batch",           "M",           "N",       "K",
-        "operands",        "per step",    "ours by", "ours GFLOP/s",
-        "library GFLOP/s", "ours/library"};
-    for (int i = 0; i < 10; i++)
-        table_add_column(t, headers[i], headers[i], i == 4 || i == 6 ? TABLE_LEFT : TABLE_RIGHT);
+    add_shape_columns(t);
+    table_add_column(t, "ours by", "ours by", TABLE_LEFT);
+    static const char *const headers[] = {"ours GFLOP/s", "library GFLOP/s", "ours/library"};
+    for (int i = 0; i < 3; i++)
+        table_add_column(t, headers[i], headers[i], TABLE_RIGHT);
     double log_sum = 0, worst = INFINITY, our_total = 0, library_total = 0, flops_total = 0;
     double best_total = 0; /* of our fastest rounds: the peak is that of the fastest, too */
     omp_set_num_threads(threads_count());
@@ -274,7 +421,7 @@ int main(int argc, char **argv) {
         static side_of_case us, library_side;
         side_init(&us, cases[c].launch, type, chosen, is_cold);
         side_init(&library_side, cases[c].launch, DTYPE_F32, GEMM_ONEDNN, is_cold);
-        double flops = 2.0 * (double)(q->batches * q->m * q->n) * (double)q->k;
+        double flops = flops_of(q);
         double *ours = memory_allocate((size_t)rounds, sizeof *ours);
         double *theirs = memory_allocate((size_t)rounds, sizeof *theirs);
         double *ratio = memory_allocate((size_t)rounds, sizeof *ratio);
@@ -298,15 +445,7 @@ int main(int argc, char **argv) {
         best_total += ours[0] * cases[c].count; /* they are sorted by now */
         library_total += library_ns * cases[c].count;
         flops_total += flops * cases[c].count;
-        table_add_row(t);
-        table_add_integer(t, q->batches);
-        table_add_integer(t, q->m);
-        table_add_integer(t, q->n);
-        table_add_integer(t, q->k);
-        char how[8];
-        snprintf(how, sizeof how, "%c%c", q->transpose_a ? 'T' : 'N', q->transpose_b ? 'T' : 'N');
-        table_add_text(t, how);
-        table_add_integer(t, cases[c].count);
+        add_shape(t, &cases[c]);
         table_add_text(t, gemm_method_name(us.method));
         table_add_real(t, flops / our_ns, 1);
         table_add_real(t, sgemm ? flops / library_ns : NAN, 1);
@@ -333,11 +472,7 @@ int main(int argc, char **argv) {
         "fastest rounds %.1f %%",
         chip == target_this_cpu() ? "this CPU's widest vectors" : chip->name, peak,
         100 * flops_total / our_total / peak, 100 * flops_total / best_total / peak);
-    text out = {0};
-    table_render(t, TABLE_TERMINAL, false, &out);
-    fputs(text_string(&out), stdout);
-    text_release(&out);
-    table_destroy(t);
+    print_table(t);
     plan_destroy(p);
     return 0;
 }
