@@ -435,21 +435,26 @@ static void unite_steps(kernel_groups *g, int device, interval_set *out) {
     }
 }
 
-/* A gap is a time in which nothing ran on the device: neither of another phase nor of another step. */
+/* A gap is a time in which nothing ran on the device: neither of another phase nor of another step. Where steps
+ * overlap, as one whose data come while the last one computes, their common time counts once. */
 static device_time sum_steps(device_sums *sums, interval_set *whole) {
     value_counts gaps = {0}, spans = {0};
+    interval_set extents = {0};
     device_time t = sums->time;
     for (busy_step *step = sums->steps; step; step = step->next) {
         interval_sums own = interval_set_sum(&step->busy, NULL);
-        interval_sums all = interval_set_sum_within(whole, own.begin, own.end, &gaps);
+        interval_set_add(&extents, own.begin, own.end);
         value_counts_add(&spans, own.end - own.begin);
-        t.busy_ns += (double)all.busy;
     }
-    value_summary span = value_counts_summarize(&spans);
-    t.span_ns = span.total;
-    t.span_median_ns = span.median;
+    t.span_ns = (double)interval_set_sum(&extents, NULL).busy;
+    for (int64_t i = 0; i < extents.merged_count; i++) {
+        const interval *extent = &extents.merged[i];
+        t.busy_ns += (double)interval_set_sum_within(whole, extent->begin, extent->end, &gaps).busy;
+    }
+    t.span_median_ns = value_counts_summarize(&spans).median;
     t.gaps = value_counts_summarize(&gaps);
     t.behind = value_counts_summarize(&sums->behind);
+    interval_set_release(&extents);
     value_counts_release(&gaps);
     value_counts_release(&spans);
     return t;

@@ -85,7 +85,7 @@ typedef struct device_time {
     const char *phase; /* NULL: all */
     int place;         /* among all, by the first launch */
     int64_t steps, launches;
-    double span_ns;         /* from the first begin of a step to its last end */
+    double span_ns; /* from the first begin of a step to its last end, once where steps overlap */
     double span_median_ns;  /* the same of the median step */
     double busy_ns;         /* of that, while anything ran on the device */
     double running_ns;      /* how long launches ran: more than busy where streams overlap */
