@@ -197,7 +197,7 @@ static int by_thread_and_number(const void *a, const void *b) {
 static int by_number(const void *a, const void *b) {
     const host_step *x = a, *y = b;
     int order = compare(x->number, y->number);
-    order = order ? order : compare(x->time, y->time);
+    order = order ? order : compare(x->repetition, y->repetition);
     return order ? order : compare(x->begin_ns, y->begin_ns);
 }
 
@@ -293,11 +293,11 @@ static void number_steps(host_timeline *t) {
     for (int64_t i = 1; i < t->step_count; i++)
         if (t->steps[i].thread == t->steps[i - 1].thread &&
             t->steps[i].number == t->steps[i - 1].number)
-            t->steps[i].time = t->steps[i - 1].time + 1;
+            t->steps[i].repetition = t->steps[i - 1].repetition + 1;
     qsort(t->steps, (size_t)t->step_count, sizeof *t->steps, by_number);
     for (int64_t i = 0; i < t->step_count; i++) {
         t->step_numbers += i == 0 || t->steps[i].number != t->steps[i - 1].number ||
-                           t->steps[i].time != t->steps[i - 1].time;
+                           t->steps[i].repetition != t->steps[i - 1].repetition;
         t->steps[i].index = t->step_numbers - 1;
     }
     qsort(t->steps, (size_t)t->step_count, sizeof *t->steps, by_begin);

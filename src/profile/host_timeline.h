@@ -59,8 +59,8 @@ typedef struct host_thread {
  * here. */
 typedef struct host_step {
     int64_t number, process, begin_ns, end_ns;
-    int time;  /* which of its thread with this number, from 0 */
-    int index; /* of the step, in the order in which they began */
+    int repetition; /* of its number on its thread, from 0 */
+    int index;      /* of the step, in the order in which they began */
     int thread;
 } host_step;
 
