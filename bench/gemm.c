@@ -353,9 +353,11 @@ static void compare_methods(const shape_case *cases, int count, const method_lis
                        flops / total[i], exp(log_sum[i] / count));
         free(times[i]);
     }
-    table_add_note(t, "%s, %d threads, %d rounds%s; ratio: medians of the first's time over it",
-                   dtype_name(type), threads_count(), rounds,
-                   is_cold ? ", operands from memory" : "");
+    table_add_note(
+        t,
+        "%s, %d threads, %d rounds%s; ratio: the median of the first's time over it; GFLOP/s of "
+        "the others are the first's median times that",
+        dtype_name(type), threads_count(), rounds, is_cold ? ", operands from memory" : "");
     print_table(t);
 }
 

@@ -165,7 +165,9 @@ static bool is_in_order(const stream_state *s, const launch_record *r) {
 
 void attention_parts_add(attention_parts *parts, const launch_record *r) {
     stream_state *s = find_stream(parts, r);
-    parts->passed_over += !s || r->correlation < s->correlation;
+    bool is_looked_for = is_class(r, CLASS_MATMUL) || is_class(r, CLASS_SOFTMAX);
+    parts->passed_over +=
+        is_looked_for && r->correlation >= 0 && (!s || r->correlation < s->correlation);
     if (!s)
         return;
     if (!is_in_order(s, r) || is_of_backward(r))

@@ -43,8 +43,8 @@ void attention_parts_add(attention_parts *parts, const launch_record *record);
 void attention_parts_add_own(attention_parts *parts, const launch_record *record);
 /* How many softmaxes between two products were found. */
 int64_t attention_parts_count(const attention_parts *parts);
-/* Launches that are not in the order of their calls, or of more streams than are kept apart: attention around them is
- * not found. */
+/* Products and softmaxes that are not in the order of their calls, or of more streams than are kept apart: attention
+ * around them is not found. */
 int64_t attention_parts_passed_over(const attention_parts *parts);
 attention_sum attention_parts_sum(const attention_parts *parts, attention_part part);
 

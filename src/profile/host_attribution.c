@@ -9,7 +9,7 @@
 #include "base/text.h"
 
 /* Of the threads of a process that have ranges, at most so many are asked about a launch on one that has none. */
-enum { MOST_RANGE_THREADS = 1024, MOST_SCOPE_BYTES = 120 };
+enum { MOST_RANGE_THREADS = 256, MOST_SCOPE_BYTES = 120 };
 
 struct host_attributor {
     const host_timeline *t;
@@ -115,7 +115,8 @@ static int open_in_process(const host_attributor *a, int thread, int64_t at_ns) 
     const host_timeline *t = a->t;
     int64_t process = t->threads[thread].process;
     int first = first_of_process(a, process), end = first;
-    while (end < a->range_thread_count && t->threads[a->range_threads[end]].process == process)
+    while (end < a->range_thread_count && end - first <= MOST_RANGE_THREADS &&
+           t->threads[a->range_threads[end]].process == process)
         end++;
     for (int must_launch = 1; must_launch >= 0 && end - first <= MOST_RANGE_THREADS;
          must_launch--) {
@@ -176,8 +177,11 @@ static host_attribution attribute(host_attributor *a, int thread, int span, int6
         .join = JOINED_BY_THREAD, .op_span = s.op, .is_backward = s.is_backward};
     if (s.op != HOST_NONE)
         out.op = t->shown[t->spans[s.op].name];
-    int64_t step_at = s.step != HOST_NONE ? t->spans[s.step].begin_ns : at_ns;
-    out.step = host_timeline_find_step(t, t->threads[thread].process, step_at, &out.is_in_step);
+    if (s.step != HOST_NONE)
+        out.step = host_timeline_step_of(t, thread, t->spans[s.step].begin_ns);
+    out.is_in_step = s.step != HOST_NONE && out.step != HOST_NONE;
+    if (!out.is_in_step)
+        out.step = host_timeline_find_step(t, t->threads[thread].process, at_ns, &out.is_in_step);
     int range = s.range;
     if (range == HOST_NONE && (s.is_backward || !t->threads[thread].range_count)) {
         range = open_in_process(a, thread, at_ns);

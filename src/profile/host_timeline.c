@@ -187,9 +187,9 @@ static int by_thread_and_begin(const void *a, const void *b) {
     return order ? order : compare(y->end_ns, x->end_ns);
 }
 
-static int by_thread_and_number(const void *a, const void *b) {
+static int by_process_and_number(const void *a, const void *b) {
     const host_step *x = a, *y = b;
-    int order = compare(x->thread, y->thread);
+    int order = compare(x->process, y->process);
     order = order ? order : compare(x->number, y->number);
     return order ? order : compare(x->begin_ns, y->begin_ns);
 }
@@ -207,11 +207,12 @@ static int by_begin(const void *a, const void *b) {
     return order ? order : compare(x->index, y->index);
 }
 
-/* The spans of a thread that are open, the last to have begun on top. */
+/* The spans of a thread that are open, the last to have begun on top, and fewer that have ended. */
+enum { MOST_LISTED = 2 * HOST_MOST_NESTING };
 typedef struct open_spans {
-    int span[HOST_MOST_NESTING];
-    int link[HOST_MOST_NESTING];          /* the list of it and all below it */
-    int64_t first_end[HOST_MOST_NESTING]; /* of it and all below it */
+    int span[MOST_LISTED];
+    int link[MOST_LISTED];          /* the list of it and all below it */
+    int64_t first_end[MOST_LISTED]; /* of it and all below it */
     int depth;
 } open_spans;
 
@@ -229,17 +230,19 @@ static dyno_status push_open(host_timeline *t, open_spans *open, int span) {
 }
 
 /* Ranges that are started and ended by hand may end below others that are open. They are taken out when they are as
- * many as the others, so that lists stay short and so does making them. */
-static dyno_status drop_ended(host_timeline *t, open_spans *open, int64_t at_ns) {
+ * many as the others, so that lists stay short and so does making them. *ended: how many are left of them. */
+static dyno_status drop_ended(host_timeline *t, open_spans *open, int64_t at_ns, int *ended) {
+    *ended = 0;
     while (open->depth && t->spans[open->span[open->depth - 1]].end_ns <= at_ns)
         open->depth--;
     if (!open->depth || open->first_end[open->depth - 1] > at_ns)
         return DYNO_OK;
-    int ended = 0, depth = open->depth;
+    int depth = open->depth;
     for (int i = 0; i < depth; i++)
-        ended += t->spans[open->span[i]].end_ns <= at_ns;
-    if (2 * ended < depth && depth < HOST_MOST_NESTING)
+        *ended += t->spans[open->span[i]].end_ns <= at_ns;
+    if (2 * *ended < depth)
         return DYNO_OK;
+    *ended = 0;
     open->depth = 0;
     for (int i = 0; i < depth; i++)
         if (t->spans[open->span[i]].end_ns > at_ns)
@@ -250,14 +253,15 @@ static dyno_status drop_ended(host_timeline *t, open_spans *open, int64_t at_ns)
 static dyno_status nest_span(host_timeline *t, open_spans *open, int i) {
     host_span *span = &t->spans[i];
     host_thread *thread = &t->threads[span->thread];
+    int ended;
     if (i == 0 || t->spans[i - 1].thread != span->thread) {
         open->depth = 0;
         thread->first_span = i;
     }
     thread->span_count++;
-    RETURN_IF_FAILED(drop_ended(t, open, span->begin_ns));
+    RETURN_IF_FAILED(drop_ended(t, open, span->begin_ns, &ended));
     span->around = open->depth ? open->link[open->depth - 1] : HOST_NONE;
-    if (open->depth == HOST_MOST_NESTING)
+    if (open->depth - ended >= HOST_MOST_NESTING)
         return dyno_fail(DYNO_CORRUPT,
                          "more than %d ranges and operations of a thread are open at once, the "
                          "last is '%s'; are they all ended?",
@@ -286,14 +290,21 @@ static void keep_outermost_steps(host_timeline *t) {
     t->step_count = kept;
 }
 
-/* A thread that begins again with the same numbers, in another epoch for instance, makes other steps. */
+/* A program that begins again with the same numbers, in another epoch for instance, makes other steps. */
+static void count_repetitions(host_timeline *t) {
+    int64_t end_ns = 0; /* of all with this number so far */
+    qsort(t->steps, (size_t)t->step_count, sizeof *t->steps, by_process_and_number);
+    for (int64_t i = 0; i < t->step_count; i++) {
+        host_step *step = &t->steps[i], *last = i ? step - 1 : NULL;
+        bool is_known = last && last->process == step->process && last->number == step->number;
+        step->repetition = is_known ? last->repetition + (step->begin_ns >= end_ns) : 0;
+        end_ns = is_known && end_ns > step->end_ns ? end_ns : step->end_ns;
+    }
+}
+
 static void number_steps(host_timeline *t) {
     keep_outermost_steps(t);
-    qsort(t->steps, (size_t)t->step_count, sizeof *t->steps, by_thread_and_number);
-    for (int64_t i = 1; i < t->step_count; i++)
-        if (t->steps[i].thread == t->steps[i - 1].thread &&
-            t->steps[i].number == t->steps[i - 1].number)
-            t->steps[i].repetition = t->steps[i - 1].repetition + 1;
+    count_repetitions(t);
     qsort(t->steps, (size_t)t->step_count, sizeof *t->steps, by_number);
     for (int64_t i = 0; i < t->step_count; i++) {
         t->step_numbers += i == 0 || t->steps[i].number != t->steps[i - 1].number ||
@@ -434,10 +445,9 @@ int host_timeline_find_forward(const host_timeline *t, int64_t sequence) {
     return found;
 }
 
-int host_timeline_find_step(const host_timeline *t, int64_t process, int64_t at_ns,
-                            bool *is_inside) {
+/* Of the steps that are sorted by begin, the first that begins later. */
+static int64_t find_later_step(const host_timeline *t, int64_t at_ns) {
     int64_t low = 0, high = t->step_count;
-    *is_inside = false;
     while (low < high) {
         int64_t middle = low + (high - low) / 2;
         if (t->steps[middle].begin_ns <= at_ns)
@@ -445,8 +455,23 @@ int host_timeline_find_step(const host_timeline *t, int64_t process, int64_t at_
         else
             high = middle;
     }
-    enum { MOST_LOOKED_AT = 64 }; /* steps of many processes at once */
+    return low;
+}
+
+int host_timeline_step_of(const host_timeline *t, int thread, int64_t begin_ns) {
+    for (int64_t i = find_later_step(t, begin_ns) - 1; i >= 0 && t->steps[i].begin_ns == begin_ns;
+         i--)
+        if (t->steps[i].thread == thread)
+            return t->steps[i].index;
+    return HOST_NONE;
+}
+
+int host_timeline_find_step(const host_timeline *t, int64_t process, int64_t at_ns,
+                            bool *is_inside) {
+    enum { MOST_LOOKED_AT = 1024 }; /* steps of many processes at once */
+    int64_t low = find_later_step(t, at_ns);
     int last = HOST_NONE;
+    *is_inside = false;
     for (int64_t i = low - 1; i >= 0 && i >= low - MOST_LOOKED_AT; i--) {
         if (process != HOST_NONE && t->steps[i].process != process)
             continue;

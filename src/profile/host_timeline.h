@@ -34,7 +34,7 @@ typedef struct host_span {
 } host_span;
 
 /* The spans that are open when a span begins are a list, the last to have begun first. A list may also have some that
- * have ended by then, but no more than are open. */
+ * have ended by then, but no more of them than are open. */
 typedef struct host_link {
     int span, next; /* next: HOST_NONE at the end */
 } host_link;
@@ -54,12 +54,12 @@ typedef struct host_thread {
     int64_t call_count;
 } host_thread;
 
-/* A step of one thread. Steps of several threads and processes that have the same number are one: the n-th of a
- * thread with that number and the n-th of the others. Steps inside a step of their thread are parts of it, and not
- * here. */
+/* A step of one thread. Those of several threads of a process that have the same number and overlap are one step, and
+ * so are the n-th with that number of several processes. Steps inside a step of their thread are parts of it, and
+ * not here. */
 typedef struct host_step {
     int64_t number, process, begin_ns, end_ns;
-    int repetition; /* of its number on its thread, from 0 */
+    int repetition; /* of its number in its process, from 0 */
     int index;      /* of the step, in the order in which they began */
     int thread;
 } host_step;
@@ -116,6 +116,8 @@ int host_timeline_find_id(const host_timeline *t, int64_t id);
 /* The op of the forward whose backward has this sequence number. Where several have it, the last to
  * begin is the one that made the backward; where they are of several threads, none is known. */
 int host_timeline_find_forward(const host_timeline *t, int64_t sequence);
+/* The index of the step that began on the thread at that time; HOST_NONE: none did. */
+int host_timeline_step_of(const host_timeline *t, int thread, int64_t begin_ns);
 /* The index of the step of the process that was under way; else of the last that began before, with
  * *is_inside false, and 0 before the first. `process` may be HOST_NONE: any. */
 int host_timeline_find_step(const host_timeline *t, int64_t process, int64_t at_ns,

@@ -426,13 +426,9 @@ bool kernel_group_is_even(const kernel_group *group, int64_t steps) {
 }
 
 /* All that ran on a device, over all steps. */
-static void unite_steps(kernel_groups *g, int device, interval_set *out) {
-    for (int i = 0; i < g->devices.count; i++) {
-        if (g->sums[i].time.device != device || g->sums[i].time.phase)
-            continue;
-        for (busy_step *step = g->sums[i].steps; step; step = step->next)
-            interval_set_add_all(out, &step->busy);
-    }
+static void unite_steps(device_sums *all, interval_set *out) {
+    for (busy_step *step = all->steps; step; step = step->next)
+        interval_set_add_all(out, &step->busy);
 }
 
 /* A gap is a time in which nothing ran on the device: neither of another phase nor of another step. Where steps
@@ -469,18 +465,17 @@ static int by_device(const void *a, const void *b) {
 
 int kernel_groups_device_times(kernel_groups *g, const device_time **out) {
     interval_set whole = {0};
-    int united = -1; /* the device of `whole` */
     free(g->times);
     g->times = memory_allocate((size_t)g->devices.count, sizeof *g->times);
     for (int i = 0; i < g->devices.count; i++)
         g->times[i] = (device_time){.device = g->sums[i].time.device, .place = i};
     qsort(g->times, (size_t)g->devices.count, sizeof *g->times, by_device);
     for (int i = 0; i < g->devices.count; i++) {
-        int place = g->times[i].place; /* all phases of a device are added to before any of them */
-        if (i == 0 || g->times[i].device != united) {
-            united = g->times[i].device;
+        int place = g->times[i].place;
+        /* All phases of a device are added to before any of them, so they come first here, too. */
+        if (i == 0 || g->times[i].device != g->times[i - 1].device) {
             interval_set_release(&whole);
-            unite_steps(g, united, &whole);
+            unite_steps(&g->sums[place], &whole);
         }
         g->times[i] = sum_steps(&g->sums[place], &whole);
         g->times[i].place = place;

@@ -219,7 +219,8 @@ static void note_attention(const profile_rows *parts, report_table *t) {
 static void add_attention(const results *run, const results_cell *cell, bool is_full,
                           report_document *out) {
     profile_rows parts = profile_rows_find(run, cell, BREAKDOWN_ATTENTION);
-    if (!parts.count)
+    double passed_over = view_metric(cell, METRIC_ATTENTION_PASSED_OVER);
+    if (!parts.count && !(passed_over > 0))
         return;
     double whole = profile_rows_sum(&parts, COLUMN_TIME);
     report_table *t = profile_create_table(run, cell, "inside attention, forward", is_full);
@@ -240,18 +241,19 @@ static void add_attention(const results *run, const results_cell *cell, bool is_
         table_add_real(t, flops / 1e9, 3);
         table_add_real(t, ns > 0 ? flops / ns : (double)NAN, 1);
     }
-    note_attention(&parts, t);
+    if (parts.count)
+        note_attention(&parts, t);
     if (view_metric(cell, METRIC_ATTENTIONS) > 0)
         table_add_note(t,
                        "%.0f times a softmax was launched between two products: the one before "
                        "computes the scores, the one behind the values; scale, mask and dropout "
                        "between them count with the softmax",
                        view_metric(cell, METRIC_ATTENTIONS));
-    if (view_metric(cell, METRIC_ATTENTION_PASSED_OVER) > 0)
+    if (passed_over > 0)
         table_add_note(t,
-                       "%.0f launches are not in the order of their calls in this file; attention "
-                       "around them is not found, so there is more of it than this table has",
-                       view_metric(cell, METRIC_ATTENTION_PASSED_OVER));
+                       "%.0f products and softmaxes are not in the order of their calls in this "
+                       "file; attention around them is not found, so there may be more of it",
+                       passed_over);
     document_add_table(out, t);
 }
 

@@ -179,6 +179,52 @@ static void try_product(int64_t m, int64_t n, int64_t k, const layout *how, dtyp
     free(b.data);
 }
 
+static int packed_a; /* calls */
+static void count_packing(const gemm_lines *from, int64_t count, int64_t depth, int64_t width,
+                          int64_t pitch, void *to) {
+    packed_a++;
+    gemm_pack_pairs_a(from, count, depth, width, pitch, to);
+}
+
+/* Whole strips of dense rows, where B' has few columns: nothing of A' is packed. */
+static void few_columns_take_rows_of_a_in_place(void **state) {
+    (void)state;
+    if (!isa_check(ISA_AVX512_BF16).is_usable)
+        SKIP_BECAUSE("this CPU has no AVX-512 BF16, which packing needs");
+    static const struct {
+        int64_t m, n, k, gap; /* between rows of A' */
+        bool is_in_place;
+    } CASES[] = {{64, 96, 64, 3, true},
+                 {63, 96, 64, 3, false},
+                 {64, 96, 65, 3, false},
+                 {64, 1056, 64, 3, false},
+                 {64, 96, 64, 1984, false}};
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        gemm_engine engine = emulated_gemm_amx;
+        int64_t m = CASES[i].m, n = CASES[i].n, k = CASES[i].k, line = k + CASES[i].gap;
+        uint16_t *a = memory_allocate((size_t)(m * line), sizeof *a);
+        uint16_t *b = memory_allocate((size_t)(k * n), sizeof *b);
+        gemm_problem p = {.m = m,
+                          .n = n,
+                          .k = k,
+                          .a = {a, DTYPE_BF16, line, 1},
+                          .b = {b, DTYPE_BF16, n, 1},
+                          .c = memory_allocate((size_t)(m * n), sizeof(float)),
+                          .c_type = DTYPE_F32,
+                          .ldc = n,
+                          .alpha = 1};
+        void *workspace = memory_allocate(gemm_shared_workspace_bytes(&engine, &p), 1);
+        engine.pack_a = count_packing;
+        packed_a = 0;
+        gemm_run_shared(&engine, &p, workspace);
+        assert_int_equal(packed_a == 0, CASES[i].is_in_place);
+        free(workspace);
+        free(p.c);
+        free(a);
+        free(b);
+    }
+}
+
 static void whole_products_are_exact_on_small_integers(void **state) {
     (void)state;
     if (!isa_check(ISA_AVX512_BF16).is_usable)
@@ -211,6 +257,7 @@ static void whole_products_are_exact_on_small_integers(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(blocks_are_products_of_their_strips),
+        cmocka_unit_test(few_columns_take_rows_of_a_in_place),
         cmocka_unit_test(whole_products_are_exact_on_small_integers)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

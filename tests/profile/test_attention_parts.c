@@ -128,6 +128,14 @@ static void launches_out_of_order_are_not_judged(void **state) {
     attention_parts_add(parts, &late);
     assert_int_equal(attention_parts_count(parts), 0);
     assert_int_equal(attention_parts_passed_over(parts), 1);
+    late = launch("copy", "copy",
+                  1); /* copies come after all kernels, as in exports of Nsight Systems */
+    late.correlation = 0;
+    attention_parts_add(parts, &late);
+    late = launch("unknown", "matmul", 1);
+    late.correlation = -1;
+    attention_parts_add(parts, &late);
+    assert_int_equal(attention_parts_passed_over(parts), 1);
     attention_parts_destroy(parts);
 }
 

@@ -40,6 +40,25 @@ static void the_same_step_of_two_threads_is_one(void **state) {
                  2, 7000 + 3000);
 }
 
+/* Each epoch has a loader of its own, which marks the steps that it loads for. */
+static void steps_of_threads_that_come_and_go_are_those_that_they_overlap(void **state) {
+    (void)state;
+    expect_steps(TRACE(RANGE("step 0", 1, 0, 10) CALL(1, 5, 1) KERNEL("k", 6, 3, 1)
+                           RANGE("step 0", 10, 2, 5) CALL(10, 3, 2) KERNEL("copy", 4, 1, 2)
+                               RANGE("step 0", 1, 1000, 10) CALL(1, 1005, 3) KERNEL("k", 1006, 3, 3)
+                                   RANGE("step 0", 11, 1002, 5) CALL(11, 1003, 4)
+                                       KERNEL("copy", 1004, 1, 4)),
+                 2, 5000 + 5000);
+}
+
+/* Two threads begin different steps at the same time. */
+static void launches_are_of_the_step_of_their_own_thread(void **state) {
+    (void)state;
+    expect_steps(TRACE(RANGE("step 0", 1, 0, 10) CALL(1, 5, 1) KERNEL("k", 6, 3, 1)
+                           RANGE("step 5", 2, 0, 10) CALL(2, 3, 2) KERNEL("k", 500, 3, 2)),
+                 2, 3000 + 3000);
+}
+
 static void a_step_inside_another_is_a_part_of_it(void **state) {
     (void)state;
     expect_steps(TRACE(RANGE("step 10", 1, 0, 20) RANGE("microbatch 0", 1, 0, 9) CALL(1, 5, 1)
@@ -77,6 +96,22 @@ static void any_number_of_ranges_may_follow_each_other_overlapping(void **state)
     /* At this time the range before the last is open, too, and it began first. */
     text_format(&document, "%s", CALL(1, 20472, 9) KERNEL("k", 30000, 3, 9) "{}]");
     expect_phase(text_string(&document), "load", 1);
+    text_release(&document);
+}
+
+/* Among ranges that stay open, short ones that overlap: the list of open spans is made anew again and again. */
+static void short_ranges_may_overlap_among_long_ones(void **state) {
+    (void)state;
+    enum { LONG = 100, SHORT = 5000 };
+    text document = {0};
+    text_append(&document, "[");
+    for (int i = 0; i < LONG + SHORT; i++)
+        text_format(&document,
+                    "{\"ph\":\"X\",\"cat\":\"user_annotation\",\"name\":\"%s\",\"pid\":1,\"tid\":1,"
+                    "\"ts\":%d,\"dur\":%d},",
+                    i == 0 ? "train" : "part", i < LONG ? i : 10 * i, i < LONG ? 1000000 : 15);
+    text_format(&document, "%s", CALL(1, 50990, 9) KERNEL("k", 60000, 3, 9) "{}]");
+    expect_phase(text_string(&document), "train", 1);
     text_release(&document);
 }
 
@@ -131,9 +166,12 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(steps_that_count_anew_are_other_steps),
         cmocka_unit_test(the_same_step_of_two_threads_is_one),
+        cmocka_unit_test(steps_of_threads_that_come_and_go_are_those_that_they_overlap),
+        cmocka_unit_test(launches_are_of_the_step_of_their_own_thread),
         cmocka_unit_test(a_step_inside_another_is_a_part_of_it),
         cmocka_unit_test(a_thread_that_marks_steps_takes_no_phase_of_another),
         cmocka_unit_test(any_number_of_ranges_may_follow_each_other_overlapping),
+        cmocka_unit_test(short_ranges_may_overlap_among_long_ones),
         cmocka_unit_test(threads_of_any_number_of_processes_are_asked),
         cmocka_unit_test(names_that_are_too_long_are_told_as_such),
     };

@@ -10,7 +10,7 @@
  * with the hint that it is not needed again, and then does not displace the strip of B'.
  *
  * Each pass ends with stores of 32 cache lines, and a load that cannot be forwarded from a store before
- * them waits until all are in the cache. So nobody around these blocks copies structures or clears them.
+ * them waits until all are in the cache. So gemm_shared.c neither copies nor clears structures between blocks.
  *
  * The tiles' shape is palette 1 of every AMX there is; the CPUID leaf that describes it is not read,
  * since hypervisors exist that hide it.

@@ -96,8 +96,8 @@ typedef struct gemm_block {
      * from line to line. */
     bool reads_a;
     int64_t a_along;
-    bool
-        streams_a; /* the strip of A' is used once while that of B' stays in L1, and should not displace it */
+    /* The strip of A' is used once while that of B' stays in L1, and should not displace it. */
+    bool streams_a;
     gemm_prefetch *next; /* to be prefetched meanwhile; may be NULL */
     gemm_prefetch
         *result;  /* the lines that the sums go to, for engines with result_passes; may be NULL */
