@@ -73,7 +73,7 @@ static bool has_few_columns_of_transposed_a(const gemm_problem *p) {
 
 /* Why our FMAs come before dnnl_sgemm, cut into tiles, with AVX-512; NULL where they do not. On two cores of a
  * Zen 4 ours are 0.98 to 1.3 times as fast, with few columns of a transposed A' 0.8 to 0.98. On a Xeon with 2 MiB of L2 they
- * are 0.99 to 1.18 times as fast over nine large products by turns, and slower with the products of heads: there the
+ * are 0.99 to 1.17 times as fast over nine large products by turns, and were slower with the products of heads: there the
  * library stays first, but for conflicting strides (docs/decisions/0029). */
 static const char *pass_over_onednn_avx512(const gemm_problem *p, const target *chip) {
     enum { MEASURED_L2_BYTES = 1 << 20 };

@@ -60,7 +60,7 @@ static side make_side(int64_t lines, int width) {
 }
 
 /* Where B' has few columns, packing A' takes a large part of the time. Read in place, rows must be dense and must not
- * meet in a few sets of the caches, and there are whole strips only. On two cores of a Xeon, by turns, against packing,
+ * meet in a few sets of the caches, and there are whole strips only. On two cores of a Xeon, by turns in one run, against packing,
  * m x n x k: 512 x 768 x 768, 2304 and 3072 1.12, 1.16 and 1.19 times as fast, 512 x 2304 x 768 1.0, 512 x 6144 x 768
  * 0.96, and 512 x 768 x 6144, with rows at a multiple of 4 KiB, 0.94. */
 static bool reads_a_in_place(const blocking *b) {
