@@ -19,11 +19,16 @@
 #include "support/skip.h"
 
 /* Where tiles, panels and blocks of 8 end, and around it. */
-static const sizes SIZES[] = {
-    {1, 1, 1, 1, 1, 1},    {1, 1, 1, 2, 2, 2},      {2, 2, 1, 1, 7, 5},     {1, 2, 2, 5, 1, 16},
-    {1, 4, 2, 33, 65, 24}, {2, 3, 1, 31, 32, 17},   {1, 1, 1, 64, 8, 48},   {1, 2, 2, 129, 127, 64},
-    {1, 1, 1, 65, 300, 8}, {1, 1, 1, 40, 150, 256}, {1, 2, 1, 70, 40, 100}, {1, 1, 1, 300, 17, 144},
-    {3, 2, 2, 2, 3, 4},    {1, 1, 1, 257, 260, 33},
+static const sizes SIZES[] =
+    {
+        {1, 1, 1, 1, 1, 1},     {1, 1, 1, 2, 2, 2},
+        {2, 2, 1, 1, 7, 5},     {1, 2, 2, 5, 1, 16},
+        {1, 4, 2, 33, 65, 24},  {2, 3, 1, 31, 32, 17},
+        {1, 1, 1, 64, 8, 48},   {1, 2, 2, 129, 127, 64},
+        {1, 1, 1, 65, 300, 8},  {1, 1, 1, 40, 150, 256},
+        {1, 2, 1, 70, 40, 100}, {1, 1, 1, 300, 17, 144},
+        {3, 2, 2, 2, 3, 4},     {1, 1, 1, 257, 260, 33},
+        {6, 8, 4, 37, 70, 24}, /* whole heads a thread */
 };
 enum { SIZE_COUNT = sizeof SIZES / sizeof *SIZES };
 
@@ -211,8 +216,9 @@ static void subnormal_operands_are_not_lost(void **state) {
 
 static void any_number_of_threads_gives_the_same_bits(void **state) {
     (void)state;
-    static const sizes several[] = {{1, 1, 1, 300, 900, 16}, {2, 4, 2, 150, 300, 40}};
-    for (int z = 0; z < 2; z++)
+    static const sizes several[] = {
+        {1, 1, 1, 300, 900, 16}, {2, 4, 2, 150, 300, 40}, {2, 10, 5, 130, 140, 24}};
+    for (int z = 0; z < 3; z++)
         for (int causal = 0; causal < 2; causal++)
             for (int type = 0; type < 2; type++) {
                 sample s =

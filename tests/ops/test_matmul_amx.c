@@ -90,8 +90,8 @@ static void blocks_are_products_of_their_strips(void **state) {
             sample *s = sample_create(depths[i]);
             int64_t padded = (depths[i] + PAIRS_DEPTH - 1) / PAIRS_DEPTH * PAIRS_DEPTH;
             emulated_gemm_amx.begin();
-            gemm_multiply_pairs(&emulated_gemm_amx, padded, s->packed_a, s->packed_b,
-                                is_added ? s->start : NULL, LD, s->sum, LD);
+            emulated_gemm_amx.multiply_pairs(padded, s->packed_a, s->packed_b,
+                                             is_added ? s->start : NULL, LD, s->sum, LD);
             emulated_gemm_amx.end();
             expect_sums(s, is_added);
             sample_destroy(s);

@@ -91,6 +91,19 @@ TARGET static void multiply(const gemm_block *x) {
             multiply_half(x, half, false);
 }
 
+TARGET static void multiply_pairs(int64_t depth, const void *a, const void *b, const float *start,
+                                  int64_t start_ld, float *sum, int64_t sum_ld) {
+    const gemm_block x = {.depth = depth,
+                          .a = a,
+                          .b = b,
+                          .start = start,
+                          .start_ld = start_ld,
+                          .sum = sum,
+                          .sum_ld = sum_ld};
+    for (int half = 0; half < 2; half++)
+        multiply_half(&x, half, false);
+}
+
 const gemm_engine gemm_amx = {.rows = PAIRS_LINES,
                               .row_pitch = PAIRS_LINES,
                               .shares_packing = true,
@@ -110,6 +123,7 @@ const gemm_engine gemm_amx = {.rows = PAIRS_LINES,
                               .pack_a = gemm_pack_pairs_a,
                               .pack_b = gemm_pack_pairs_b,
                               .multiply = multiply,
+                              .multiply_pairs = multiply_pairs,
                               .finish = gemm_finish_avx512_bf16,
                               .begin = begin,
                               .end = end};

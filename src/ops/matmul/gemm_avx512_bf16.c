@@ -94,7 +94,7 @@ INLINE void prefetch_sums(const gemm_block *x, int row) {
     }
 }
 
-TARGET static void multiply(const gemm_block *x) {
+INLINE void multiply_block(const gemm_block *x) {
     for (int row = 0; row < PAIRS_LINES; row += ROWS) {
         sums total;
         LANES_FOR(i, ROWS)
@@ -120,6 +120,20 @@ TARGET static void multiply(const gemm_block *x) {
     }
 }
 
+TARGET static void multiply(const gemm_block *x) { multiply_block(x); }
+
+TARGET static void multiply_pairs(int64_t depth, const void *a, const void *b, const float *start,
+                                  int64_t start_ld, float *sum, int64_t sum_ld) {
+    const gemm_block x = {.depth = depth,
+                          .a = a,
+                          .b = b,
+                          .start = start,
+                          .start_ld = start_ld,
+                          .sum = sum,
+                          .sum_ld = sum_ld};
+    multiply_block(&x);
+}
+
 const gemm_engine gemm_avx512_bf16 = {.rows = PAIRS_LINES,
                                       .row_pitch = PAIRS_LINES,
                                       .shares_packing = true,
@@ -138,6 +152,7 @@ const gemm_engine gemm_avx512_bf16 = {.rows = PAIRS_LINES,
                                       .pack_a = gemm_pack_pairs_a,
                                       .pack_b = gemm_pack_pairs_b,
                                       .multiply = multiply,
+                                      .multiply_pairs = multiply_pairs,
                                       .finish = gemm_finish_avx512_bf16};
 
 #endif

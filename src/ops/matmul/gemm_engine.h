@@ -104,6 +104,12 @@ typedef struct gemm_block {
     bool streams; /* non-temporal stores; rows of the sum begin at a cache line */
 } gemm_block;
 
+/* One strip of A' times one of B', both packed: what a gemm_block of these says, in registers. Where blocks are as short
+ * as in attention, to describe one in memory costs more than it should: to clear a structure takes an instruction whose
+ * stores nothing is forwarded from. */
+typedef void gemm_multiply_pairs(int64_t depth, const void *a, const void *b, const float *start,
+                                 int64_t start_ld, float *sum, int64_t sum_ld);
+
 typedef struct gemm_engine {
     int rows, columns; /* of a block, at most */
     int row_pitch;     /* lines of A' for which a strip has room */
@@ -114,6 +120,7 @@ typedef struct gemm_engine {
     int a_weight, b_weight;
     gemm_pack *pack_a, *pack_b;
     void (*multiply)(const gemm_block *block);
+    gemm_multiply_pairs *multiply_pairs; /* of engines with shares_packing */
     void (*finish)(const gemm_target *to, const float *sum, int64_t ld, int64_t rows,
                    int64_t columns);
     bool finishes_sums; /* takes blocks with `finish` */
@@ -148,20 +155,6 @@ extern const gemm_engine gemm_amx, gemm_avx512_bf16, gemm_avx512, gemm_avx2, gem
  * [pair of K][line][2]. */
 enum { PAIRS_LINES = 32, PAIRS_HALF = 16, PAIRS_DEPTH = 32, PAIRS_TILE = PAIRS_HALF * PAIRS_DEPTH };
 gemm_pack gemm_pack_pairs_a, gemm_pack_pairs_b;
-/* A whole block by one of the two engines that take them. */
-static inline void gemm_multiply_pairs(const gemm_engine *e, int64_t depth, const void *a,
-                                       const void *b, const float *start, int64_t start_ld,
-                                       float *sum, int64_t sum_ld) {
-    e->multiply(&(gemm_block){.depth = depth,
-                              .a = a,
-                              .b = b,
-                              .rows = PAIRS_LINES,
-                              .columns = PAIRS_LINES,
-                              .start = start,
-                              .start_ld = start_ld,
-                              .sum = sum,
-                              .sum_ld = sum_ld});
-}
 void gemm_finish_avx512_bf16(const gemm_target *to, const float *sum, int64_t ld, int64_t rows,
                              int64_t columns);
 

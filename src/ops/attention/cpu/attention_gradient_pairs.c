@@ -161,6 +161,7 @@ typedef struct key_tile {
     const uint16_t *k, *v;     /* A' [keys][depth] */
     const uint16_t *k_columns; /* A' [depth][keys] */
     float *dk, *dv;            /* [keys][depth] */
+    pairs_ahead *ahead;        /* may be NULL */
     bool is_first;             /* of its split */
     bool is_wild;              /* K */
 } key_tile;
@@ -186,10 +187,8 @@ typedef struct strip {
 
 static void score_strip(const work *w, const encounter *e, const strip *at) {
     int64_t keys = at->j * w->depth, queries = at->panel * pairs_strip(w->depth);
-    gemm_multiply_pairs(w->engine, w->depth, e->t->k + keys, e->q.q + queries, NULL, 0, at->s,
-                        PANEL);
-    gemm_multiply_pairs(w->engine, w->depth, e->t->v + keys, e->q.dy + queries, NULL, 0, at->dp,
-                        PANEL);
+    w->engine->multiply_pairs(w->depth, e->t->k + keys, e->q.q + queries, NULL, 0, at->s, PANEL);
+    w->engine->multiply_pairs(w->depth, e->t->v + keys, e->q.dy + queries, NULL, 0, at->dp, PANEL);
 }
 
 PAIRS_INLINE void take_scores(const work *w, const encounter *e, const strip *at, bool is_masked) {
@@ -226,6 +225,8 @@ PAIRS_INLINE void take_scores(const work *w, const encounter *e, const strip *at
         pairs_interleave(&x);
         _mm512_store_si512((void *)(pairs_to + r / 2 * PAIRS_DEPTH), x.half[0]);
         _mm512_store_si512((void *)(pairs_to + r / 2 * PAIRS_DEPTH + PAIRS_TILE), x.half[1]);
+        if (e->t->ahead)
+            pairs_ahead_next(e->t->ahead);
     }
 }
 
@@ -249,9 +250,9 @@ static void add_to_keys(const work *w, const encounter *e, const uint16_t *x, co
             from += PANEL;
         for (int64_t d = 0; d < w->depth; d += PAIRS_LINES) {
             float *sums = to + j * w->depth + d;
-            gemm_multiply_pairs(w->engine, queries - from, x + pairs_a_at(queries, j, from),
-                                y + d * queries + from * PAIRS_LINES, sums, w->depth, sums,
-                                w->depth);
+            w->engine->multiply_pairs(queries - from, x + pairs_a_at(queries, j, from),
+                                      y + d * queries + from * PAIRS_LINES, sums, w->depth, sums,
+                                      w->depth);
         }
     }
 }
@@ -264,8 +265,8 @@ static void add_to_queries(const work *w, const encounter *e, int64_t panel) {
     const uint16_t *right = e->ds_pairs + panel * pairs_strip(e->t->padded);
     for (int64_t d = 0; d < w->depth; d += PAIRS_LINES) {
         float *sums = query_gradient(w, e, panel) + d * PANEL;
-        gemm_multiply_pairs(w->engine, e->rows[panel], e->t->k_columns + d * e->t->padded, right,
-                            e->t->is_first ? NULL : sums, PANEL, sums, PANEL);
+        w->engine->multiply_pairs(e->rows[panel], e->t->k_columns + d * e->t->padded, right,
+                                  e->t->is_first ? NULL : sums, PANEL, sums, PANEL);
     }
 }
 
@@ -390,7 +391,7 @@ static void take_tile(const work *w, key_tile *t) {
     }
 }
 
-static void take_split(const work *w, int64_t unit) {
+static void take_split(const work *w, int64_t unit, pairs_ahead *ahead) {
     int64_t heads = w->p.batch * w->p.kv_heads;
     int64_t split = unit / heads, head = unit % heads, start = split * w->split_keys;
     int64_t stop = attention_smaller(start + w->split_keys, w->p.keys);
@@ -402,6 +403,7 @@ static void take_split(const work *w, int64_t unit) {
                       .split = split,
                       .first = first,
                       .count = attention_smaller(w->tile_keys, stop - first),
+                      .ahead = ahead,
                       .is_first = first == start};
         take_tile(w, &t);
     }
@@ -411,7 +413,7 @@ static void take_split(const work *w, int64_t unit) {
 
 static void take_splits(void *context, int64_t begin, int64_t end) {
     for (int64_t unit = begin; unit < end; unit++)
-        take_split(context, unit);
+        take_split(context, unit, NULL);
 }
 
 /* ---- dQ ---- */
@@ -447,13 +449,37 @@ LANES_TARGET static void finish_blocks(void *context, int64_t begin, int64_t end
     }
 }
 
+/* While a key/value head is computed: where its gradients go, and then what the next one reads. Of several query
+ * heads the first. */
+static pairs_ahead look_ahead(const work *w, int64_t head) {
+    const attention_problem *p = &w->p;
+    const tensor *in = w->args->inputs, *out = w->args->outputs;
+    int64_t b = head / p->kv_heads, kv = head % p->kv_heads;
+    pairs_ahead ahead = {.count = 0};
+    pairs_ahead_add(&ahead, &out[ATTENTION_K], b, kv);
+    pairs_ahead_add(&ahead, &out[ATTENTION_V], b, kv);
+    pairs_ahead_add(&ahead, &out[ATTENTION_Q], b, kv * p->group);
+    if (++head < p->batch * p->kv_heads) {
+        b = head / p->kv_heads;
+        kv = head % p->kv_heads;
+        pairs_ahead_add(&ahead, &in[ATTENTION_Q], b, kv * p->group);
+        pairs_ahead_add(&ahead, &in[ATTENTION_DO], b, kv * p->group);
+        pairs_ahead_add(&ahead, &in[ATTENTION_O], b, kv * p->group);
+        pairs_ahead_add(&ahead, &in[ATTENTION_K], b, kv);
+        pairs_ahead_add(&ahead, &in[ATTENTION_V], b, kv);
+    }
+    pairs_ahead_spread(&ahead, pairs_turns(p));
+    return ahead;
+}
+
 /* All of a key/value head whose keys are one split, while its queries are in L2. */
 static void take_heads(void *context, int64_t begin, int64_t end) {
     const work *w = context;
     int64_t blocks = w->p.group * w->blocks, panels = w->block / PANEL;
     for (int64_t head = begin; head < end; head++) {
         pack_blocks(context, head * blocks, (head + 1) * blocks);
-        take_split(w, head);
+        pairs_ahead ahead = look_ahead(w, head);
+        take_split(w, head, &ahead);
         finish_blocks(context, head * blocks * panels, (head + 1) * blocks * panels);
     }
 }

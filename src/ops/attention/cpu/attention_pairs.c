@@ -237,8 +237,9 @@ typedef struct encounter {
     int64_t clear; /* that all see, from the first */
     const uint16_t *k, *v;
     bool is_wild;
-    float *s;    /* scores [rows][32] */
-    uint16_t *p; /* P, a strip of B' */
+    float *s;           /* scores [rows][32] */
+    uint16_t *p;        /* P, a strip of B' */
+    pairs_ahead *ahead; /* may be NULL */
     _Alignas(64) float reference[PANEL], shrink[PANEL];
 } encounter;
 
@@ -317,6 +318,8 @@ PAIRS_TARGET static void weigh_strip(const work *w, const encounter *e, int64_t 
         pairs_interleave(&x);
         _mm512_store_si512((void *)to, x.half[0]);
         _mm512_store_si512((void *)(to + PAIRS_TILE), x.half[1]);
+        if (e->ahead)
+            pairs_ahead_next(e->ahead);
     }
     for (int i = 0; i < 2; i++) {
         float *sum = e->at->sum + i * LANES;
@@ -366,7 +369,7 @@ static void add_values(const work *w, const encounter *e) {
     int64_t padded = attention_round_up(e->count, PAIRS_DEPTH);
     for (int64_t d = 0; d < w->depth; d += PAIRS_LINES) {
         float *o = e->at->o + d * PANEL;
-        gemm_multiply_pairs(w->engine, e->rows, e->v + d * padded, e->p, o, PANEL, o, PANEL);
+        w->engine->multiply_pairs(e->rows, e->v + d * padded, e->p, o, PANEL, o, PANEL);
     }
 }
 
@@ -376,8 +379,8 @@ static void add_values(const work *w, const encounter *e) {
  * measured. */
 static void attend_keys(const work *w, encounter *e) {
     for (int64_t j = 0; j < e->rows; j += PAIRS_LINES)
-        gemm_multiply_pairs(w->engine, w->depth, e->k + j * w->depth, e->at->q, NULL, 0,
-                            e->s + j * PANEL, PANEL);
+        w->engine->multiply_pairs(w->depth, e->k + j * w->depth, e->at->q, NULL, 0,
+                                  e->s + j * PANEL, PANEL);
     begin_weights(w, e);
     for (int64_t j = 0; j < e->rows; j += PAIRS_LINES)
         weigh_strip(w, e, j);
@@ -426,7 +429,7 @@ static void meet(const work *w, int64_t head, const panel *at, int64_t tile, enc
     e->is_wild = w->is_wild[key_tile];
 }
 
-static void attend(const work *w, int64_t unit) {
+static void attend(const work *w, int64_t unit, pairs_ahead *ahead) {
     const attention_problem *p = &w->p;
     /* Of a head, the tiles with most keys first: the short ones even out the threads. */
     int64_t head = unit / w->query_tiles, tile = w->query_tiles - 1 - unit % w->query_tiles;
@@ -454,7 +457,7 @@ static void attend(const work *w, int64_t unit) {
     }
     int64_t last = attention_smaller(begin + panel_count * PANEL, p->queries) - 1;
     int64_t tiles = (attention_visible_keys(p, last) + w->tile_keys - 1) / w->tile_keys;
-    encounter e = {.s = s, .p = weights};
+    encounter e = {.s = s, .p = weights, .ahead = ahead};
     for (int64_t i = 0; i < tiles * panel_count; i++) {
         meet(w, head, &panels[i % panel_count], i / panel_count, &e);
         if (e.rows > 0)
@@ -469,13 +472,53 @@ static void attend_units(void *context, int64_t begin, int64_t end) {
     if (w->engine->begin)
         w->engine->begin();
     for (int64_t unit = begin; unit < end; unit++)
-        attend(w, unit);
+        attend(w, unit, NULL);
     if (w->engine->end)
         w->engine->end();
 }
 
+/* While a key/value head is computed: where its output goes, and then what the next one reads. Of several query heads the
+ * first. */
+static pairs_ahead look_ahead(const work *w, int64_t head) {
+    const attention_problem *p = &w->p;
+    const tensor *in = w->args->inputs;
+    pairs_ahead ahead = {.count = 0};
+    pairs_ahead_add(&ahead, &w->args->outputs[0], head / p->kv_heads,
+                    head % p->kv_heads * p->group);
+    if (++head < p->batch * p->kv_heads) {
+        int64_t b = head / p->kv_heads, kv = head % p->kv_heads;
+        pairs_ahead_add(&ahead, &in[ATTENTION_K], b, kv);
+        pairs_ahead_add(&ahead, &in[ATTENTION_V], b, kv);
+        pairs_ahead_add(&ahead, &in[ATTENTION_Q], b, kv * p->group);
+    }
+    pairs_ahead_spread(&ahead, pairs_turns(p));
+    return ahead;
+}
+
+/* All of a key/value head, while its keys and values are in L2. */
+static void attend_heads(void *context, int64_t begin, int64_t end) {
+    const work *w = context;
+    int64_t units = w->p.group * w->query_tiles;
+    for (int64_t head = begin; head < end; head++) {
+        pairs_ahead ahead = look_ahead(w, head);
+        pack_tiles(context, head * w->tiles, (head + 1) * w->tiles);
+        if (w->engine->begin)
+            w->engine->begin();
+        for (int64_t unit = head * units; unit < (head + 1) * units; unit++)
+            attend(w, unit, &ahead);
+        if (w->engine->end)
+            w->engine->end();
+    }
+}
+
 static void run(const kernel_args *args, const gemm_engine *engine) {
+    enum { MANY = 4 }; /* heads for each thread: so many are even enough */
     work w = describe(args, engine);
+    int64_t heads = w.p.batch * w.p.kv_heads;
+    if (heads >= MANY * threads_count()) {
+        threads_for_each(heads, attend_heads, &w);
+        return;
+    }
     threads_for_each(tile_count(&w), pack_tiles, &w);
     threads_for_each(w.p.batch * w.p.heads * w.query_tiles, attend_units, &w);
 }

@@ -80,6 +80,51 @@ static inline gemm_lines pairs_columns(const tensor *t, int64_t b, int64_t h, in
     return (gemm_lines){attention_row(t, b, h, first), t->type, 1, t->stride[2]};
 }
 
+/* Rows of several heads that are wanted soon, those of one after those of the other. They are prefetched into L2 a few cache
+ * lines at a time while scores become weights: the rows of a head lie far apart, where no hardware fetches ahead, and whoever
+ * waits for them when they are wanted waits for memory. */
+enum { PAIRS_MOST_AHEAD = 8 };
+typedef struct pairs_ahead {
+    gemm_prefetch rows[PAIRS_MOST_AHEAD];
+    int at, count;
+} pairs_ahead;
+
+/* All rows of a head. */
+static inline void pairs_ahead_add(pairs_ahead *ahead, const tensor *t, int64_t b, int64_t h) {
+    int64_t bytes = dtype_bytes(t->type);
+    ahead->rows[ahead->count++] = (gemm_prefetch){.row = attention_row(t, b, h, 0),
+                                                  .rows_left = t->shape.dim[2],
+                                                  .row_step = t->stride[2] * bytes,
+                                                  .row_bytes = t->shape.dim[3] * bytes};
+}
+
+/* What was added is prefetched in so many turns, unless it is more than the caches should hold for later. */
+static inline void pairs_ahead_spread(pairs_ahead *ahead, int64_t turns) {
+    enum { MOST_BYTES = 256 << 10 };
+    int64_t lines = 0;
+    for (int i = 0; i < ahead->count; i++)
+        lines += ahead->rows[i].rows_left *
+                 ((ahead->rows[i].row_bytes + GEMM_CACHE_LINE - 1) / GEMM_CACHE_LINE);
+    if (lines * GEMM_CACHE_LINE > MOST_BYTES)
+        ahead->count = 0;
+    for (int i = 0; i < ahead->count; i++)
+        ahead->rows[i].lines_each = (lines + turns - 1) / turns;
+}
+
+/* The turns there are in a key/value head: for each pair of rows of each strip of scores that somebody sees. */
+static inline int64_t pairs_turns(const attention_problem *p) {
+    int64_t panels = (p->queries + PANEL - 1) / PANEL;
+    int64_t strips = panels * ((p->keys + PAIRS_LINES - 1) / PAIRS_LINES);
+    return p->group * (p->is_causal ? (strips + panels) / 2 : strips) * PAIRS_HALF;
+}
+
+static inline __attribute__((always_inline)) void pairs_ahead_next(pairs_ahead *ahead) {
+    if (ahead->at >= ahead->count)
+        return;
+    gemm_prefetch_next(&ahead->rows[ahead->at]);
+    ahead->at += ahead->rows[ahead->at].rows_left == 0;
+}
+
 /* Is there an infinity or a NaN? Times the 0 of a hidden score it would not be 0. */
 static inline bool pairs_are_wild(const tensor *t, int64_t b, int64_t h, int64_t first,
                                   int64_t count) {
