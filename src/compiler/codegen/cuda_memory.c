@@ -65,7 +65,7 @@ static int piece_bytes(const cuda_renderer *r, const cuda_access *a) {
 }
 
 void cuda_append_row_offset(const cuda_renderer *r, const cuda_access *a) {
-    render_row_offset(a->rank, a->dim, a->stride, place_cast(r, a), r->out);
+    render_row_offset(a->rank, a->dim, a->stride, place_cast(r, a), "r", r->out);
 }
 
 /* "in3 + where column c of row r lies", in bytes of a pointer to elements. */

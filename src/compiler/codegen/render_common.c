@@ -23,12 +23,12 @@ const char *render_identity(op_reduction kind) {
 }
 
 void render_row_offset(int rank, const int64_t *dim, const int64_t *stride, const char *cast,
-                       text *out) {
+                       const char *row, text *out) {
     int64_t below = 1;
     text_append(out, "0");
     for (int i = rank - 1; i >= 0; i--) {
         if (stride[i] != 0 && dim[i] > 1) {
-            text_format(out, " + %s(r", cast);
+            text_format(out, " + %s(%s", cast, row);
             if (below > 1)
                 text_format(out, " / %lld", (long long)below);
             if (i > 0)

@@ -13,10 +13,10 @@ void render_number(double number, text *out);
 /* The identity of the reduction. */
 const char *render_identity(op_reduction kind);
 
-/* Where row `r` begins, in elements: an expression; `cast` stands before each factor that depends
- * on r. */
+/* Where row `row` begins, in elements: an expression; `cast` stands before each factor that depends
+ * on the row. */
 void render_row_offset(int rank, const int64_t *dim, const int64_t *stride, const char *cast,
-                       text *out);
+                       const char *row, text *out);
 
 /* The type of what a member reads. */
 dtype render_read_type(const fused_kernel *k, const fused_read *read);
