@@ -198,7 +198,7 @@ static void few_columns_take_rows_of_a_in_place(void **state) {
                  {63, 96, 64, 3, false},
                  {64, 96, 65, 3, false},
                  {64, 1056, 64, 3, false},
-                 {64, 96, 64, 1984, false}};
+                 {64, 96, 64, 1984, true}}; /* rows at a multiple of 4 KiB */
     for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
         gemm_engine engine = emulated_gemm_amx;
         int64_t m = CASES[i].m, n = CASES[i].n, k = CASES[i].k, line = k + CASES[i].gap;
@@ -241,9 +241,10 @@ static void whole_products_are_exact_on_small_integers(void **state) {
         {130, 40, 64},
         {70, 31, 513},
         {5, 300, 256},
-        /* A' is read in place, if dense: over one panel of K and over two. */
+        /* A' is read in place, if dense: over one panel of K, over two, and in two groups of strips. */
         {64, 96, 64},
-        {96, 130, 544}};
+        {96, 130, 544},
+        {288, 290, 544}};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         for (size_t l = 0; l < sizeof layouts / sizeof *layouts; l++) {
             const int64_t *s = sizes[i];
