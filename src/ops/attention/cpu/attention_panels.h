@@ -182,34 +182,42 @@ LANES_INLINE void sums_add_seen(int vectors, attention_sums sums, int64_t depth,
 
 /* Rows of whole vectors of f32, which are most: a call for each row would take as long as the copy. */
 LANES_INLINE void tile_load_vectors(const tensor *t, int64_t b, int64_t h, int64_t first,
-                                    int64_t count, int64_t pitch, float factor, float *to) {
-    lanes f = lanes_set(factor);
+                                    int64_t count, int64_t pitch, float *to) {
     const float *from = (const float *)(const void *)attention_row(t, b, h, first);
     for (int64_t i = 0; i < count; i++, from += t->stride[2], to += pitch)
         for (int64_t d = 0; d < pitch; d += LANES)
-            lanes_store(to + d, lanes_mul(f, lanes_load(from + d)));
+            lanes_store(to + d, lanes_load(from + d));
 }
 
-/* Rows [first, first + count) to rows of a tile that has `rows`, rotated as `rotation` says, times a
- * factor. */
+/* Rows [first, first + count) to rows of a tile that has `rows`, rotated as `rotation` says. */
 LANES_INLINE void tile_load(const tensor *t, const attention_rotation *rotation, int64_t b,
                             int64_t h, int64_t first, int64_t count, int64_t rows, int64_t pitch,
-                            float factor, float *to) {
+                            float *to) {
     bool is_rotated = rotation && rotation->cosine;
     int64_t width = t->shape.dim[3], ahead = is_rotated ? ATTENTION_ROWS_AHEAD : count;
     bool is_plain = t->type == DTYPE_F32 && width == pitch && !is_rotated;
     if (is_plain)
-        tile_load_vectors(t, b, h, first, count, pitch, factor, to);
+        tile_load_vectors(t, b, h, first, count, pitch, to);
     for (int64_t i = 0; i < count && !is_plain; i++) {
         float *row = to + i * pitch;
         if (i + ahead < count)
             attention_prefetch_row(t, b, h, first + i + ahead);
         attention_load_rotated(t, rotation, b, h, first + i, row);
         memset(row + width, 0, (size_t)(pitch - width) * sizeof *row);
-        for (int64_t d = 0; factor != 1 && d < width; d++)
-            row[d] *= factor;
     }
     memset(to + count * pitch, 0, (size_t)((rows - count) * pitch) * sizeof *to);
+}
+
+/* The same, where they lie if they lie as in a tile; else in `room`. */
+LANES_INLINE const float *tile_take(const tensor *t, const attention_rotation *rotation, int64_t b,
+                                    int64_t h, int64_t first, int64_t count, int64_t rows,
+                                    int64_t pitch, float *room) {
+    bool is_rotated = rotation && rotation->cosine;
+    if (t->type == DTYPE_F32 && !is_rotated && count == rows && t->shape.dim[3] == pitch &&
+        t->stride[2] == pitch)
+        return (const float *)(const void *)attention_row(t, b, h, first);
+    tile_load(t, rotation, b, h, first, count, rows, pitch, room);
+    return room;
 }
 
 /* Whether `count` numbers, a multiple of LANES, are all finite: a weight of 0 makes 0 of each. */
@@ -224,13 +232,15 @@ LANES_INLINE bool tile_is_finite(const float *from, int64_t count) {
     return total == 0;
 }
 
-/* PANEL rows, the pitch a multiple of LANES, to [width][PANEL]. */
-LANES_INLINE void tile_to_panel(const float *from, int64_t pitch, int64_t width, float *to) {
+/* PANEL rows, the pitch a multiple of LANES, times a factor to [width][PANEL]. */
+LANES_INLINE void tile_to_panel(const float *from, int64_t pitch, int64_t width, float factor,
+                                float *to) {
+    lanes f = lanes_set(factor);
     for (int half = 0; half < PANEL; half += LANES)
         for (int64_t d = 0; d < width; d += LANES) {
             lanes v[LANES];
             for (int i = 0; i < LANES; i++)
-                v[i] = lanes_load(from + (half + i) * pitch + d);
+                v[i] = lanes_mul(f, lanes_load(from + (half + i) * pitch + d));
             lanes_transpose(v);
             for (int i = 0; i < LANES && d + i < width; i++)
                 lanes_store(to + (d + i) * PANEL + half, v[i]);

@@ -164,10 +164,10 @@ LANES_TARGET static void attend(const work *w, int64_t unit) {
         panel *at = &panels[panel_count];
         int64_t i = panel_count * PANEL;
         *at = (panel){q + i * w->pitch, o + i * w->pitch, largest + i, sum + i, begin + i};
-        tile_load(&in[ATTENTION_Q], &p->q_rotation, b, h, at->query,
-                  attention_smaller(PANEL, p->queries - at->query), PANEL, w->pitch,
-                  p->scale * LOG2_E, k);
-        tile_to_panel(k, w->pitch, p->head_dim, q + i * w->pitch);
+        int64_t count = attention_smaller(PANEL, p->queries - at->query);
+        const float *rows =
+            tile_take(&in[ATTENTION_Q], &p->q_rotation, b, h, at->query, count, PANEL, w->pitch, k);
+        tile_to_panel(rows, w->pitch, p->head_dim, p->scale * LOG2_E, q + i * w->pitch);
         memset(at->o, 0, (size_t)(PANEL * w->pitch) * sizeof *o);
         for (int j = 0; j < PANEL; j++) {
             at->largest[j] = -INFINITY;
@@ -179,11 +179,11 @@ LANES_TARGET static void attend(const work *w, int64_t unit) {
     for (int64_t first = 0; first < end; first += w->tile_keys) {
         int64_t count = attention_smaller(w->tile_keys, end - first);
         int64_t rows = attention_round_up(count, STEP);
-        tile_load(&w->k, &w->k_rotation, b, kv, first, count, rows, w->pitch, 1, k);
-        tile_load(&in[ATTENTION_V], NULL, b, kv, first, count, rows, w->pitch, 1, v);
+        key_tile t = {.first = first, .count = count};
+        t.k = tile_take(&w->k, &w->k_rotation, b, kv, first, count, rows, w->pitch, k);
+        t.v = tile_take(&in[ATTENTION_V], NULL, b, kv, first, count, rows, w->pitch, v);
         bool is_masked = panel_clear_rows(p, begin, first, count) < rows;
-        key_tile t = {first, count, k, v,
-                      is_masked && !MASKS_ARE_FREE && tile_is_finite(v, rows * w->pitch)};
+        t.has_plain_values = is_masked && !MASKS_ARE_FREE && tile_is_finite(t.v, rows * w->pitch);
         for (int64_t i = 0; i < panel_count; i++)
             attend_keys(w, &panels[i], &t, s);
     }

@@ -7,8 +7,8 @@
  * longer than several threads for it save. That depends on the sizes alone. Who takes a split goes over its
  * tiles of keys, and for each over the queries that see them, some panels at a time:
  *   S^T = K Q'^T     P^T = 2^(S^T - LSE')     dP^T = V dO^T     dS^T = P^T (dP^T - D)
- *   dV += P^T dO     dK' += dS^T Q'           dQ^T += K^T dS^T
- * with Q' = Q scale log2(e), so dK = dK' ln(2). dK and dV are the tile's own. dQ is the split's
+ *   dV += P^T dO     dK' += dS^T Q            dQ^T += K^T dS^T
+ * with Q' = Q scale log2(e), and dK = dK' scale. dK and dV are the tile's own. dQ is the split's
  * own and lies in the workspace; splits are added up at the end, in their order. So no sum depends
  * on the number of threads.
  *
@@ -105,9 +105,10 @@ static void mean_rows(void *context, int64_t begin, int64_t end) {
 
 typedef struct key_tile {
     int64_t b, kv, split, first, count;
-    float *k, *v, *dk, *dv; /* [count rounded up][pitch] */
-    bool is_first;          /* of its split */
-    bool has_plain_keys;    /* which lanes that do not see them may take times 0 */
+    const float *k, *v;  /* [count rounded up][pitch] */
+    float *dk, *dv;      /* likewise */
+    bool is_first;       /* of its split */
+    bool has_plain_keys; /* which lanes that do not see them may take times 0 */
 } key_tile;
 
 /* Panels of queries that are taken together. */
@@ -271,22 +272,22 @@ LANES_TARGET static void take_queries(const work *w, const key_tile *t, query_ti
     int64_t count = attention_smaller(w->tile_queries, w->p.queries - q->first);
     q->count = count;
     q->panels = (count + PANEL - 1) / PANEL;
-    tile_load(&w->q, &w->q_rotation, t->b, q->h, q->first, count, q->panels * PANEL, w->pitch,
-              w->p.scale * LOG2_E, rows[0]);
-    tile_load(&in[ATTENTION_DO], NULL, t->b, q->h, q->first, count, q->panels * PANEL, w->pitch, 1,
-              rows[1]);
+    const float *x = tile_take(&w->q, &w->q_rotation, t->b, q->h, q->first, count,
+                               q->panels * PANEL, w->pitch, rows[0]);
+    const float *dy = tile_take(&in[ATTENTION_DO], NULL, t->b, q->h, q->first, count,
+                                q->panels * PANEL, w->pitch, rows[1]);
     load_statistics(w, t->b, q);
     for (int i = 0; i < q->panels; i++) {
         int64_t at = i * PANEL * w->pitch;
-        tile_to_panel(rows[0] + at, w->pitch, w->p.head_dim, panels[0] + at);
-        tile_to_panel(rows[1] + at, w->pitch, w->p.head_dim, panels[1] + at);
+        tile_to_panel(x + at, w->pitch, w->p.head_dim, w->p.scale * LOG2_E, panels[0] + at);
+        tile_to_panel(dy + at, w->pitch, w->p.head_dim, 1, panels[1] + at);
         q->q_panel[i] = panels[0] + at;
         q->dy_panel[i] = panels[1] + at;
         q->rows[i] = panel_rows(&w->p, q->first + i * PANEL, t->first, t->count);
         score_gradients(w, t, q, i, p, ds);
     }
-    add_to_keys(w, t, q, p, rows[1], t->dv);
-    add_to_keys(w, t, q, ds, rows[0], t->dk);
+    add_to_keys(w, t, q, p, dy, t->dv);
+    add_to_keys(w, t, q, ds, x, t->dk);
     for (int i = 0; i < q->panels; i++)
         if (q->rows[i] > 0)
             add_to_queries(w, t, q, i, ds);
@@ -297,14 +298,12 @@ LANES_TARGET static void take_tile(const work *w, key_tile *t) {
     _Alignas(64) float k[TILE_FLOATS], v[TILE_FLOATS], dk[TILE_FLOATS], dv[TILE_FLOATS];
     int64_t rows = attention_round_up(t->count, STEP);
     size_t bytes = (size_t)(rows * w->pitch) * sizeof(float);
-    tile_load(&in[ATTENTION_K], &w->p.k_rotation, t->b, t->kv, t->first, t->count, rows, w->pitch,
-              1, k);
-    tile_load(&in[ATTENTION_V], NULL, t->b, t->kv, t->first, t->count, rows, w->pitch, 1, v);
-    t->has_plain_keys = w->p.is_causal && !MASKS_ARE_FREE && tile_is_finite(k, rows * w->pitch);
+    t->k = tile_take(&in[ATTENTION_K], &w->p.k_rotation, t->b, t->kv, t->first, t->count, rows,
+                     w->pitch, k);
+    t->v = tile_take(&in[ATTENTION_V], NULL, t->b, t->kv, t->first, t->count, rows, w->pitch, v);
+    t->has_plain_keys = w->p.is_causal && !MASKS_ARE_FREE && tile_is_finite(t->k, rows * w->pitch);
     memset(dk, 0, bytes);
     memset(dv, 0, bytes);
-    t->k = k;
-    t->v = v;
     t->dk = dk;
     t->dv = dv;
     int64_t begin = attention_first_query(&w->p, t->first) / w->tile_queries * w->tile_queries;
@@ -321,7 +320,7 @@ LANES_TARGET static void take_tile(const work *w, key_tile *t) {
             attention_prefetch_to_store(&out[ATTENTION_V], t->b, t->kv, t->first + j, count);
         }
         for (int64_t d = 0; d < w->p.head_dim; d++)
-            row[d] *= LN_2;
+            row[d] *= w->p.scale;
         attention_store_rotated_back(&out[ATTENTION_K], &w->p.dk_rotation, t->b, t->kv,
                                      t->first + j, row);
         attention_store_row(&out[ATTENTION_V], t->b, t->kv, t->first + j, dv + j * w->pitch);
