@@ -124,13 +124,7 @@ TARGET static void multiply(const gemm_block *x) { multiply_block(x); }
 
 TARGET static void multiply_pairs(int64_t depth, const void *a, const void *b, const float *start,
                                   int64_t start_ld, float *sum, int64_t sum_ld) {
-    const gemm_block x = {.depth = depth,
-                          .a = a,
-                          .b = b,
-                          .start = start,
-                          .start_ld = start_ld,
-                          .sum = sum,
-                          .sum_ld = sum_ld};
+    const gemm_block x = gemm_block_of_pairs(depth, a, b, start, start_ld, sum, sum_ld);
     multiply_block(&x);
 }
 

@@ -110,6 +110,19 @@ typedef struct gemm_block {
 typedef void gemm_multiply_pairs(int64_t depth, const void *a, const void *b, const float *start,
                                  int64_t start_ld, float *sum, int64_t sum_ld);
 
+/* Such a block for the code that blocks share; inlined, it is never in memory. */
+static inline __attribute__((always_inline)) gemm_block
+gemm_block_of_pairs(int64_t depth, const void *a, const void *b, const float *start,
+                    int64_t start_ld, float *sum, int64_t sum_ld) {
+    return (gemm_block){.depth = depth,
+                        .a = a,
+                        .b = b,
+                        .start = start,
+                        .start_ld = start_ld,
+                        .sum = sum,
+                        .sum_ld = sum_ld};
+}
+
 typedef struct gemm_engine {
     int rows, columns; /* of a block, at most */
     int row_pitch;     /* lines of A' for which a strip has room */

@@ -1,10 +1,10 @@
 /* attention_pairs.c - the algorithm of attention_tiled.c for bf16, in products of pairs.
  *
- * First all keys and values are packed, once, into the workspace: K as it lies (or rotated, if it
- * is to be) and V transposed, a tile of keys at a time. Then up to four panels of 32 queries go
- * over the tiles together: S^T = K Q^T                 P^T = 2^(c S^T - c largest), c = scale
- * log2(e) O^T = O^T shrink + V^T P^T P is rounded to bf16 for the second product and not for the
- * sum of a row, as others do.
+ * Keys and values are packed into the workspace, once, a tile of keys at a time: K as it lies (or rotated, if it is
+ * to be) and V transposed. Of many heads a thread packs one and then attends it, while it is in L2; of few all are
+ * packed first, by all threads. Up to four panels of 32 queries go over the tiles together:
+ *   S^T = K Q^T     P^T = 2^(c S^T - c largest)     O^T = O^T shrink + V^T P^T
+ * with c = scale log2(e). P is rounded to bf16 for the second product and not for the sum of a row, as others do.
  *
  * Workspace, for each key/value head and tile: K [keys][depth], V^T [depth][keys], whether V has
  * infinities or NaNs. */
