@@ -28,7 +28,7 @@ static const sizes SIZES[] =
         {1, 1, 1, 65, 300, 8},  {1, 1, 1, 40, 150, 256},
         {1, 2, 1, 70, 40, 100}, {1, 1, 1, 300, 17, 144},
         {3, 2, 2, 2, 3, 4},     {1, 1, 1, 257, 260, 33},
-        {6, 8, 4, 37, 70, 24}, /* whole heads a thread */
+        {6, 8, 4, 37, 70, 24}, /* 2, 3 or 4 threads take whole heads */
 };
 enum { SIZE_COUNT = sizeof SIZES / sizeof *SIZES };
 

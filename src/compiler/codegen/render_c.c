@@ -146,9 +146,10 @@ static void render_column(const fused_kernel *k, int stage, const char *indent, 
  * behind it: swiglu's backward took 1.5 times as long. */
 enum { BLOCK = 256 };
 
-/* What a loop reads comes from memory; it is prefetched so many columns ahead, or a row ahead where rows are shorter.
- * Hardware that fetches ahead begins anew with each page, and rows of several operands are many pages. Rows that take
- * several loops, such as those of norms, are mostly in a cache, and prefetches only took time there. */
+/* What such a loop reads comes from memory; it is prefetched so many columns ahead, or a row ahead where rows are
+ * shorter. Hardware that fetches ahead begins anew with each page, and rows of several operands are many pages. Rows that
+ * take several loops, such as those of norms, are mostly in a cache, and prefetches only took time there; kernels that
+ * store f32 alone move so many bytes that memory is busy anyway. */
 enum { AHEAD = 4 * BLOCK };
 
 static bool narrows_any(const fused_kernel *k, int stage) {
@@ -159,7 +160,7 @@ static bool narrows_any(const fused_kernel *k, int stage) {
 }
 
 /* Whether columns of the operand are read, and not only a number of each row. */
-static bool is_read_in_a_loop(const fused_kernel *k, int operand) {
+static bool reads_columns_of(const fused_kernel *k, int operand) {
     for (int i = 0; i < k->member_count; i++)
         for (int j = 0; j < k->members[i].read_count && is_in_loop(&k->members[i], 0); j++)
             if (k->members[i].reads[j].source == FUSED_OPERAND &&
@@ -168,18 +169,26 @@ static bool is_read_in_a_loop(const fused_kernel *k, int operand) {
     return false;
 }
 
+static bool is_same_for_all_rows(const fused_operand *o) {
+    for (int i = 0; i < o->row_rank; i++)
+        if (o->row_stride[i] != 0 && o->row_dim[i] > 1)
+            return false;
+    return true;
+}
+
 static void render_prefetches(const fused_kernel *k, text *out) {
     int64_t ahead = k->columns < AHEAD ? k->columns : AHEAD;
+    int64_t block = k->columns < BLOCK ? k->columns : BLOCK;
     for (int i = 0; i < k->operand_count; i++) {
         const fused_operand *o = &k->operands[i];
         long long bytes = dtype_bytes(o->type);
-        if (o->column_stride != 1 || !is_read_in_a_loop(k, i))
+        if (o->column_stride != 1 || !reads_columns_of(k, i) || is_same_for_all_rows(o))
             continue;
         text_format(out, "                prefetch_ahead(in%d, (const %s *)p[%d] + (", i,
                     stored_type(o->type), i);
         render_row_offset(o->row_rank, o->row_dim, o->row_stride, "", "(r + 1)", out);
         text_format(out, "), (first + %lld) * %lld, %lld, %lld);\n", (long long)ahead, bytes,
-                    (long long)k->columns * bytes, BLOCK * bytes);
+                    (long long)k->columns * bytes, (long long)block * bytes);
     }
 }
 

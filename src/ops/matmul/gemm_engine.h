@@ -110,7 +110,7 @@ typedef struct gemm_block {
 typedef void gemm_multiply_pairs(int64_t depth, const void *a, const void *b, const float *start,
                                  int64_t start_ld, float *sum, int64_t sum_ld);
 
-/* Such a block for the code that blocks share; inlined, it is never in memory. */
+/* Such a block for the code that blocks share; inlined, no compiler puts this structure into memory. */
 static inline __attribute__((always_inline)) gemm_block
 gemm_block_of_pairs(int64_t depth, const void *a, const void *b, const float *start,
                     int64_t start_ld, float *sum, int64_t sum_ld) {

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

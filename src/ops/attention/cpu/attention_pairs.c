@@ -1,8 +1,8 @@
 /* attention_pairs.c - the algorithm of attention_tiled.c for bf16, in products of pairs.
  *
  * Keys and values are packed into the workspace, once, a tile of keys at a time: K as it lies (or rotated, if it is
- * to be) and V transposed. Of many heads a thread packs one and then attends it, while it is in L2; of few all are
- * packed first, by all threads. Up to four panels of 32 queries go over the tiles together:
+ * to be) and V transposed. Where heads keep all threads busy, each packs one and then attends it; else all
+ * are packed first, by all threads. Up to four panels of 32 queries go over the tiles together:
  *   S^T = K Q^T     P^T = 2^(c S^T - c largest)     O^T = O^T shrink + V^T P^T
  * with c = scale log2(e). P is rounded to bf16 for the second product and not for the sum of a row, as others do.
  *
@@ -512,10 +512,11 @@ static void attend_heads(void *context, int64_t begin, int64_t end) {
 }
 
 static void run(const kernel_args *args, const gemm_engine *engine) {
-    enum { MANY = 4 }; /* heads for each thread: so many are even enough */
+    /* Heads for each thread; many are even enough, whatever is left over. */
+    enum { SEVERAL = 4, MANY = 16 };
     work w = describe(args, engine);
-    int64_t heads = w.p.batch * w.p.kv_heads;
-    if (heads >= MANY * threads_count()) {
+    int64_t heads = w.p.batch * w.p.kv_heads, threads = threads_count();
+    if (heads >= (heads % threads == 0 ? SEVERAL : MANY) * threads) {
         threads_for_each(heads, attend_heads, &w);
         return;
     }

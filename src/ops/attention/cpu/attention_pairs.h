@@ -111,7 +111,8 @@ static inline void pairs_ahead_spread(pairs_ahead *ahead, int64_t turns) {
         ahead->rows[i].lines_each = (lines + turns - 1) / turns;
 }
 
-/* The turns there are in a key/value head: for each pair of rows of each strip of scores that somebody sees. */
+/* About so many turns there are in a key/value head: one for each pair of rows of each strip of scores that somebody
+ * sees. */
 static inline int64_t pairs_turns(const attention_problem *p) {
     int64_t panels = (p->queries + PANEL - 1) / PANEL;
     int64_t strips = panels * ((p->keys + PAIRS_LINES - 1) / PAIRS_LINES);
