@@ -104,9 +104,8 @@ typedef struct gemm_block {
     bool streams; /* non-temporal stores; rows of the sum begin at a cache line */
 } gemm_block;
 
-/* One strip of A' times one of B', both packed: what a gemm_block of these says, in registers. Where blocks are as short
- * as in attention, to describe one in memory costs more than it should: to clear a structure takes an instruction whose
- * stores nothing is forwarded from. */
+/* One strip of A' times one of B', both packed: what a gemm_block of these says, in registers. Blocks of
+ * attention are short, and compilers clear a structure with `rep stos`, whose stores are not forwarded to loads. */
 typedef void gemm_multiply_pairs(int64_t depth, const void *a, const void *b, const float *start,
                                  int64_t start_ld, float *sum, int64_t sum_ld);
 

@@ -449,8 +449,8 @@ LANES_TARGET static void finish_blocks(void *context, int64_t begin, int64_t end
     }
 }
 
-/* While a key/value head is computed: where its gradients go, and then what the next one reads. Of several query
- * heads the first. */
+/* What is prefetched while a key/value head is computed: the rows that its gradients go to, and then the rows that the next
+ * head reads. Of the query heads that share a key/value head it is the first one's only. */
 static pairs_ahead look_ahead(const work *w, int64_t head) {
     const attention_problem *p = &w->p;
     const tensor *in = w->args->inputs, *out = w->args->outputs;

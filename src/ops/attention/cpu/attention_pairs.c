@@ -477,8 +477,8 @@ static void attend_units(void *context, int64_t begin, int64_t end) {
         w->engine->end();
 }
 
-/* While a key/value head is computed: where its output goes, and then what the next one reads. Of several query heads the
- * first. */
+/* What is prefetched while a key/value head is computed: the rows that its output goes to, and then the rows that the next
+ * head reads. Of the query heads that share a key/value head it is the first one's only. */
 static pairs_ahead look_ahead(const work *w, int64_t head) {
     const attention_problem *p = &w->p;
     const tensor *in = w->args->inputs;
